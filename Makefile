@@ -1,0 +1,45 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both set up .venv on their own.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q install
+
+.PHONY: demo test test-slow setup lint format clean
+
+demo: $(VENV)/.core
+	@$(BIN)/tacit demo
+
+setup: $(VENV)/.dev
+
+test: $(VENV)/.dev
+	@echo "== lint, types, imports"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@echo "== tests and doctests"
+	@$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered -q
+
+test-slow: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 2 -m slow -q
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+$(VENV)/bin/python:
+	@echo "== creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(VENV)/bin/python
+	@echo "== installing tacit (once, about a minute)"
+	@$(PIP) -e . && touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "== installing tacit and what its tests need (once, one or two minutes)"
+	@$(PIP) -e '.[dev]' && touch $@ $(VENV)/.core
+
+clean:
+	@rm -rf $(VENV) build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Generators, checks and compiled kernels; knows nothing of the field."""

@@ -1,0 +1,184 @@
+"""Compiled kernels, each with a NumPy twin that the tests compare it with.
+
+Kernels are compiled on first use and cached on disk. A parallel kernel has a serial
+compilation as well: a forked child must not enter the OpenMP pool of its parent, so it runs
+the serial one (`in_forked_child`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "compiled",
+    "in_forked_child",
+    "invert_words",
+    "invert_words_reference",
+    "sum_on_grid",
+    "sum_on_grid_reference",
+]
+
+_FIRST_PID = os.getpid()
+
+
+def in_forked_child() -> bool:
+    """Whether this process was forked from the one that imported tacit."""
+    return os.getpid() != _FIRST_PID
+
+
+@cache
+def _compile(function: Callable[..., Any], parallel: bool) -> Callable[..., Any]:
+    import numba
+
+    return cast(
+        "Callable[..., Any]", numba.njit(cache=True, nogil=True, parallel=parallel)(function)
+    )
+
+
+def compiled(function: Callable[..., Any], *, parallel: bool = False) -> Callable[..., Any]:
+    """Return the compiled form of a kernel; a forked child always gets the serial one.
+
+    Parameters
+    ----------
+    function
+        A module-level function that Numba can compile.
+    parallel
+        Whether its ``prange`` loops run on all cores.
+    """
+    return _compile(function, parallel and not in_forked_child())
+
+
+# --- exact inverse-CDF draws -------------------------------------------------------------
+
+
+def _invert_words(
+    words: Any,
+    high: Any,
+    tilt0: float,
+    tilt1: float,
+    curvature: float,
+    width: float,
+    guide: Any,
+    scale: float,
+    offset: float,
+    signed: bool,
+    out: Any,
+    unsure: Any,
+) -> int:
+    """Map 64-bit words to integers floor(±scale·Z + offset); see `tacit._core.exact`.
+
+    Returns how many draws need exact arithmetic; their positions are in ``unsure``.
+    """
+    shift = np.uint64(64 - 13)
+    one = np.uint64(1)
+    unresolved = 0
+    # |error of x| ≤ 5e-11 (series 3e-11, 40-bit residual 2e-12, rounding); 1e-9 is generous
+    slack = scale * width * 1e-9 + 1e-9
+    b = curvature
+    for i in range(words.shape[0]):
+        word = words[i]
+        u = word >> one
+        k = guide[word >> shift]
+        while high[k + 1] <= u:
+            k += 1
+        mass = high[k + 1] - high[k]
+        if mass < np.uint64(1 << 40) or u == high[k]:
+            unsure[unresolved] = i
+            unresolved += 1
+            continue
+        a = tilt0 + tilt1 * k
+        r = (float(u - high[k]) + 0.5) / float(mass)
+        c2 = -0.5 * a
+        c3 = a * a / 6.0 - b / 3.0
+        c4 = a * b / 4.0 - a * a * a / 24.0
+        c5 = a * a * a * a / 120.0
+        total = 1.0 + (c2 + (c3 + (c4 + c5)))
+        # first two terms of the inverse series, then one Newton step
+        x = r * (1.0 + c2 * (1.0 - r))
+        integral = x * (1.0 + x * (c2 + x * (c3 + x * (c4 + x * c5))))
+        v = x * (a + b * x)
+        x -= (integral - r * total) * (1.0 + v + 0.5 * v * v)
+        t = scale * width * (k + x)
+        if signed and (word & one):
+            t = -t
+        t += offset
+        n = np.floor(t)
+        fraction = t - n
+        margin = slack + abs(t) * 1e-15
+        if fraction < margin or fraction > 1.0 - margin:
+            unsure[unresolved] = i
+            unresolved += 1
+        else:
+            out[i] = np.int64(n)
+    return unresolved
+
+
+def invert_words(*args: Any) -> int:
+    """Run the compiled `_invert_words`."""
+    return int(compiled(_invert_words)(*args))
+
+
+def invert_words_reference(
+    words: NDArray[np.uint64],
+    high: NDArray[np.uint64],
+    tilt0: float,
+    tilt1: float,
+    curvature: float,
+    width: float,
+    scale: float,
+    offset: float,
+    signed: bool,
+) -> NDArray[np.float64]:
+    """NumPy twin: the real numbers whose floor `_invert_words` takes."""
+    u = words >> np.uint64(1)
+    k = np.searchsorted(high, u, side="right") - 1
+    r = ((u - high[k]).astype(float) + 0.5) / (high[k + 1] - high[k]).astype(float)
+    a, x = tilt0 + tilt1 * k, r.copy()
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+
+    def integral(upper: NDArray[np.float64]) -> NDArray[np.float64]:
+        at = upper[:, None] * (nodes + 1.0) / 2.0
+        values = np.exp(-at * (a[:, None] + curvature * at)) @ weights
+        return np.asarray(values * upper / 2.0)
+
+    total = integral(np.ones_like(r))
+    for _ in range(6):
+        x = x - (integral(x) - r * total) * np.exp(x * (a + curvature * x))
+    t = scale * width * (k + x)
+    if signed:
+        t = np.where(words & np.uint64(1), -t, t)
+    return np.asarray(t + offset)
+
+
+# --- sums of contributions on a grid ---------------------------------------------------------
+
+
+def _sum_on_grid(rows: Any, scales: Any, inverse_grid: float, out: Any) -> None:
+    """Add floor(scales[i]·rows[i, j]·inverse_grid + ½) over i into ``out``; NaN counts as 0."""
+    for i in range(rows.shape[0]):
+        factor = scales[i] * inverse_grid
+        for j in range(rows.shape[1]):
+            value = rows[i, j] * factor + 0.5
+            if value == value:
+                out[j] += np.int64(np.floor(value))
+
+
+def sum_on_grid(*args: Any) -> None:
+    """Run the compiled `_sum_on_grid`."""
+    compiled(_sum_on_grid)(*args)
+
+
+def sum_on_grid_reference(
+    rows: NDArray[np.float64], scales: NDArray[np.float64], inverse_grid: float
+) -> NDArray[np.int64]:
+    """NumPy twin of `_sum_on_grid`."""
+    scaled = rows * (scales * inverse_grid)[:, None]
+    return np.asarray(np.floor(np.nan_to_num(scaled, nan=0.0) + 0.5).astype(np.int64).sum(axis=0))

@@ -1,0 +1,112 @@
+"""The only place that makes random generators.
+
+Inference takes NumPy generators from `streams`: one seed, named children, so that adding a
+stream does not move the others. Privacy noise takes 64-bit words from a `WordStream`, a
+ChaCha20 stream seeded from the operating system unless a test passes a seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["WordStream", "generator", "streams"]
+
+Seed = int | np.random.SeedSequence | None
+
+
+def _sequence(seed: Seed, name: str = "") -> np.random.SeedSequence:
+    """Return the seed sequence of the child ``name`` of ``seed``."""
+    if isinstance(seed, np.random.SeedSequence):
+        entropy, key = seed.entropy, tuple(seed.spawn_key)
+    else:
+        entropy, key = (np.random.SeedSequence().entropy if seed is None else seed), ()
+    if name:
+        digest = hashlib.sha256(name.encode()).digest()
+        key += tuple(int.from_bytes(digest[i : i + 4], "big") for i in (0, 4, 8, 12))
+    return np.random.SeedSequence(entropy, spawn_key=key)
+
+
+def generator(seed: Seed, name: str = "") -> np.random.Generator:
+    """Return a generator for inference: the stream ``name`` of ``seed``.
+
+    >>> bool(generator(1, "proposal").random() == generator(1, "proposal").random())
+    True
+    >>> bool(generator(1, "proposal").random() == generator(1, "accept").random())
+    False
+    """
+    return np.random.Generator(np.random.PCG64DXSM(_sequence(seed, name)))
+
+
+def streams(seed: Seed, *names: str) -> tuple[np.random.Generator, ...]:
+    """Return one generator per name, all children of one seed."""
+    parent = _sequence(seed)
+    return tuple(generator(parent, name) for name in names)
+
+
+class WordStream:
+    """An endless stream of uniform 64-bit words from ChaCha20, never shared across a fork.
+
+    Parameters
+    ----------
+    seed
+        None seeds from the operating system, the only choice for a release; an int is for
+        tests and for reproducing tables.
+    """
+
+    _BLOCK = 1 << 12
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed
+        self._restart()
+
+    def _restart(self) -> None:
+        from randomgen import ChaCha
+
+        self._pid = os.getpid()
+        if self.seed is None:
+            # 256 key bits and a 64-bit stream, straight from the operating system
+            key = int.from_bytes(os.urandom(32), "little")
+            self._source = ChaCha(key=key, rounds=20)
+        else:
+            self._source = ChaCha(_sequence(self.seed, "privacy noise"), rounds=20)
+        self._spare: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return ``count`` fresh words."""
+        if os.getpid() != self._pid:
+            if self.seed is not None:  # a forked worker of a seeded test gets its own stream
+                self.seed = self.seed ^ (os.getpid() << 64)
+            self._restart()
+        raw: NDArray[np.uint64] = self._source.random_raw(count)
+        return raw
+
+    def word(self) -> int:
+        """Return one fresh word, buffered for code that asks one at a time."""
+        if os.getpid() != self._pid or not self._spare.size:
+            self._spare = self.words(self._BLOCK)
+        value = int(self._spare[0])
+        self._spare = self._spare[1:]
+        return value
+
+    def bits(self, count: int) -> int:
+        """Return a uniform integer of ``count`` bits."""
+        value = 0
+        for _ in range(-(-count // 64)):
+            value = (value << 64) | self.word()
+        return value >> (-count % 64)
+
+    def below(self, limit: int) -> int:
+        """Return a uniform integer in [0, limit), by rejection."""
+        size = (limit - 1).bit_length()
+        while size:
+            value = self.bits(size)
+            if value < limit:
+                return value
+        return 0

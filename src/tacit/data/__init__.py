@@ -1,0 +1,1 @@
+"""Data as it comes: tables, and generators with known truth."""

@@ -1,0 +1,48 @@
+"""The errors that tacit raises: each says what was wrong, where, and what to pass instead."""
+
+
+class TacitError(Exception):
+    """Base of every error that tacit raises on purpose."""
+
+
+class ParameterError(TacitError, ValueError):
+    """A parameter has the wrong type or value."""
+
+
+class UnboundedData(TacitError, ValueError):
+    """A public bound is missing; nothing is read from private data to replace it."""
+
+
+class BudgetExceeded(TacitError):
+    """A ledger refused a charge; nothing was drawn and nothing was released."""
+
+
+class NotCertified(TacitError):
+    """No guarantee can be computed for what was asked."""
+
+
+class VerificationFailed(TacitError):
+    """A certificate, ledger or release does not agree with itself."""
+
+
+class LedgerError(TacitError):
+    """A ledger cannot be opened, read or written."""
+
+
+class LedgerCorrupt(LedgerError, VerificationFailed):
+    """A ledger file is damaged or was edited; its remaining budget cannot be trusted."""
+
+
+class NothingReleased(TacitError):
+    """A release failed after its charge; the reason stays with the data holder."""
+
+
+class SiteFailure(TacitError):
+    """A participant of a joint computation failed, lagged or sent nonsense."""
+
+
+class MissingExtra(TacitError, ImportError):
+    """A feature needs packages that are not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra {extra!r}: pip install 'tacit[{extra}]'")

@@ -1,0 +1,1 @@
+"""Estimators: the only place where what the data says and what may be said meet."""

@@ -1,0 +1,173 @@
+"""The common base of estimators: parameters, price, reservations and certificates."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator
+
+from tacit._core.check import Constraint, check_table
+from tacit.errors import BudgetExceeded, ParameterError
+from tacit.estimators.site import Site, check_sites
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.events import DpEvent, NonPrivateDpEvent
+from tacit.privacy.guarantee import Certificate, Privacy, round_up
+from tacit.privacy.ledger import Ledger, Reservation
+
+__all__ = ["Price", "PrivateEstimator", "SitePrice"]
+
+
+@dataclass(frozen=True)
+class SitePrice:
+    """What a fit would cost one site."""
+
+    site: str
+    epsilon: float
+    delta: float
+    remaining_epsilon: float | None
+    affordable: bool
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a fit would cost each site, known before any data is read."""
+
+    sites: tuple[SitePrice, ...]
+
+    @property
+    def affordable(self) -> bool:
+        """Whether every site's ledger admits it."""
+        return all(site.affordable for site in self.sites)
+
+    def __str__(self) -> str:
+        lines = []
+        for site in self.sites:
+            left = site.remaining_epsilon
+            budget = "no ledger" if left is None else f"ε = {left:.4g} left"
+            verdict = "affordable" if site.affordable else "refused by its ledger"
+            lines.append(
+                f"{site.site}: ε = {round_up(site.epsilon, 4):g}, δ = {site.delta:g} ({budget}: "
+                f"{verdict})"
+            )
+        return "\n".join(lines)
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of private estimators, with scikit-learn's habits.
+
+    A subclass stores its parameters untouched, constrains them in ``_constraints`` (checked at
+    ``fit``) and says in `schedule` what a fit releases, from public facts alone. Clones share
+    the ledger of the original: fitting twice is charged twice.
+    """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {}
+
+    def _check_parameters(self) -> None:
+        check_table(self.get_params(deep=False), self._constraints)
+
+    def schedule(self) -> DpEvent:
+        """Return everything that one fit releases at one site."""
+        raise TypeError(f"{type(self).__name__} does not say what it releases")
+
+    def _request(self) -> Privacy | None:
+        privacy: Privacy | None = self.get_params(deep=False)["privacy"]
+        return privacy
+
+    def price(self, sites: Sequence[Site] | None = None) -> Price:
+        """Return what `fit` would cost each site; no data is read.
+
+        Parameters
+        ----------
+        sites
+            The sites; without them, the price for one holder.
+        """
+        self._check_parameters()
+        event, privacy = self.schedule(), self._request()
+        delta = privacy.delta if privacy is not None else 0.0
+        epsilon = epsilon_of(event, delta)
+        own = self.get_params(deep=False).get("ledger")
+        holders = list(sites) if sites is not None else [Site("the data", None, own)]
+        rows = []
+        for site in holders:
+            ledger = site.ledger
+            fits = ledger is None or _is_free(event) or ledger.admits(event, delta=delta)
+            left = None if ledger is None else ledger.remaining.epsilon
+            rows.append(SitePrice(site.name, epsilon, delta, left, fits))
+        return Price(tuple(rows))
+
+    def _as_sites(self, data: Any) -> list[Site]:
+        """Return the sites to fit on; a single table is one holder with the own ledger."""
+        if isinstance(data, Site):
+            data = [data]
+        if isinstance(data, list | tuple) and data and all(isinstance(s, Site) for s in data):
+            sites = list(data)
+            privacy = self._request()
+            if len(sites) > 1 and privacy is not None and privacy.trust == "central":
+                raise ParameterError(
+                    "several sites do not share a curator: pass Privacy(…, trust='site')"
+                )
+        else:
+            sites = [Site("the data", data, self.get_params(deep=False).get("ledger"))]
+        check_sites(sites)
+        return sites
+
+    def _reserve(self, sites: Sequence[Site], purpose: str) -> dict[str, Reservation | None]:
+        """Reserve the whole schedule at every site; nobody is charged unless all can pay."""
+        event, privacy = self.schedule(), self._request()
+        if privacy is None or _is_free(event):
+            return {site.name: None for site in sites}
+        ledgers = {
+            site.name: site.ledger or Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
+            for site in sites
+        }
+        refusing = [n for n, ledger in ledgers.items()
+                    if not ledger.admits(event, delta=privacy.delta)]  # fmt: skip
+        if len(sites) > 1 and refusing:
+            left = {n: f"{ledgers[n].remaining.epsilon:.4g}" for n in refusing}
+            raise BudgetExceeded(
+                f"the ledgers of {', '.join(refusing)} refuse this run (ε left: {left}). No site "
+                "was charged and nothing was released"
+            )
+        run = uuid.uuid4().hex
+        return {
+            name: ledger.reserve(event, purpose=purpose, delta=privacy.delta, run=run)
+            for name, ledger in ledgers.items()
+        }
+
+    def _noise(self, kind: str, site: str) -> Noise:
+        """Return the noise source of one site; seeded only where the caller asked for it."""
+        seed = self.get_params(deep=False).get("random_state")
+        if seed is None:
+            return Noise(kind)
+        named = int.from_bytes(site.encode(), "little")
+        return Noise(kind, seed=int(seed) + (named << 64))
+
+    def _certify(
+        self,
+        site: Site,
+        reservation: Reservation | None,
+        noise: Noise,
+        assumptions: tuple[str, ...],
+    ) -> Certificate:
+        """Return the certificate of one site's releases."""
+        privacy = self._request()
+        if reservation is None or privacy is None:
+            open_request = privacy or Privacy(epsilon=float("inf"))
+            return Certificate.issue(open_request, NonPrivateDpEvent(), holder=site.name)
+        if not reservation.ledger.durable:
+            assumptions += ("the ledger lives in memory: earlier releases are not counted",)
+        return Certificate.issue(
+            privacy,
+            self.schedule(),
+            assumptions=assumptions + noise.assumptions,
+            holder=site.name,
+            ledger=reservation.entry,
+        )
+
+
+def _is_free(event: DpEvent) -> bool:
+    return isinstance(event, NonPrivateDpEvent)

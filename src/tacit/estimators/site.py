@@ -1,0 +1,50 @@
+"""A site: a party that holds data and its own ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit._core.check import AnyOf, InstanceOf, check
+from tacit.errors import ParameterError
+from tacit.privacy.ledger import Ledger
+
+__all__ = ["Site", "check_sites"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A party that holds data.
+
+    Parameters
+    ----------
+    name
+        Its name, distinct among the sites of a run.
+    data
+        What it holds; never leaves it.
+    ledger
+        Its privacy budget.
+
+    Examples
+    --------
+    >>> Site("North", {"age": [40, 50]}).name
+    'North'
+    """
+
+    name: str
+    data: Any = field(repr=False)
+    ledger: Ledger | None = None
+
+    def __post_init__(self) -> None:
+        check("name", self.name, InstanceOf(str))
+        check("ledger", self.ledger, AnyOf(InstanceOf(Ledger), None))
+
+
+def check_sites(sites: list[Site]) -> None:
+    """Raise unless the sites have distinct names and ledgers of their own."""
+    names = [site.name for site in sites]
+    if len(set(names)) != len(names):
+        raise ParameterError(f"sites must have distinct names, got {names}")
+    ledgers = [site.ledger.id for site in sites if site.ledger is not None]
+    if len(set(ledgers)) != len(ledgers):
+        raise ParameterError("every site needs a ledger of its own: one ledger, one data holder")

@@ -1,0 +1,101 @@
+"""The mechanism protocol, and `privatize`, the one gate."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from tacit._core.check import InstanceOf, check
+from tacit.errors import NothingReleased, ParameterError
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.events import DpEvent, NonPrivateDpEvent
+from tacit.privacy.ledger import Ledger, Reservation
+
+__all__ = ["Mechanism", "privatize"]
+
+
+class Mechanism(ABC):
+    """A randomised release whose cost is known before it sees data.
+
+    A subclass is a frozen dataclass of public parameters. It joins the contract tests by
+    existing: they find every subclass and ask for an example of it.
+    """
+
+    @property
+    @abstractmethod
+    def event(self) -> DpEvent:
+        """What one release costs."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Public inputs and caveats that a certificate has to list."""
+        return ()
+
+    @abstractmethod
+    def check(self, value: Any) -> None:
+        """Check what is public about a value (type, shape); never its private content."""
+
+    @abstractmethod
+    def draw(self, value: Any, noise: Noise) -> Any:
+        """Return the released value. Call `privatize` instead."""
+
+    @abstractmethod
+    def bias(self, value: Any) -> Any:
+        """Return the expected error of a release, before any correction by the caller."""
+
+    @abstractmethod
+    def variance(self, value: Any) -> Any:
+        """Return the variance of a release."""
+
+
+def privatize(
+    mechanism: Mechanism,
+    value: Any,
+    *,
+    ledger: Ledger | Reservation | None,
+    rng: Noise,
+    purpose: str = "release",
+    delta: float | None = None,
+) -> Any:
+    """Release a value: check what is public, charge the ledger, then draw.
+
+    Parameters
+    ----------
+    mechanism
+        What is added, and what it costs.
+    value
+        The private value.
+    ledger
+        Who pays: a ledger, or a reservation in one. ``None`` only where there is nothing to
+        charge, because the mechanism adds no noise at all (ε = ∞).
+    rng
+        The source of noise.
+    purpose, delta
+        For a ledger: a few words, and the δ at which approximate noise is counted.
+
+    Raises
+    ------
+    BudgetExceeded
+        If the ledger refuses. No randomness has been consumed then.
+    NothingReleased
+        If the draw failed after the charge; the budget is spent, the reason stays inside.
+    """
+    check("mechanism", mechanism, InstanceOf(Mechanism))
+    check("rng", rng, InstanceOf(Noise))
+    mechanism.check(value)
+    event = mechanism.event
+    if isinstance(event, NonPrivateDpEvent):
+        if ledger is not None:
+            raise ParameterError("a mechanism without noise has no price: pass ledger=None")
+    elif isinstance(ledger, Reservation):
+        ledger.claim(event)
+    elif isinstance(ledger, Ledger):
+        ledger.charge(event, purpose=purpose, delta=delta)
+    else:
+        raise ParameterError("ledger must be given: pass a Ledger or a Reservation")
+    try:
+        return mechanism.draw(value, rng)
+    except Exception:
+        raise NothingReleased(
+            "the release failed after its charge: the budget is spent and nothing was released"
+        ) from None

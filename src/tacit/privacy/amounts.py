@@ -1,0 +1,49 @@
+"""Budgets as exact rationals.
+
+A float that a person wrote stands for its shortest decimal, so that 0.01 is one hundredth and
+five hundred of them are five. Sums are exact; a sum whose denominator has grown unwieldy is
+rounded up to 10⁻⁴⁰.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+__all__ = ["add_amounts", "as_exact", "float_above", "float_below"]
+
+_LARGEST_DENOMINATOR = 1 << 512
+_GRID = 10**40
+
+
+def as_exact(value: float) -> Fraction:
+    """Return the number that the shortest decimal of a float spells.
+
+    >>> as_exact(0.01) * 500 == 5
+    True
+    """
+    return Fraction(repr(float(value)))
+
+
+def add_amounts(total: Fraction, cost: Fraction) -> Fraction:
+    """Return an exact sum, rounded up where its denominator has grown beyond 512 bits."""
+    result = total + cost
+    if result.denominator > _LARGEST_DENOMINATOR:
+        return Fraction(math.ceil(result * _GRID), _GRID)
+    return result
+
+
+def float_above(value: Fraction) -> float:
+    """Return the nearest float that spells at least ``value``."""
+    result = float(value)
+    while as_exact(result) < value:
+        result = math.nextafter(result, math.inf)
+    return result
+
+
+def float_below(value: Fraction) -> float:
+    """Return the nearest float that spells at most ``value``."""
+    result = float(value)
+    while as_exact(result) > value:
+        result = math.nextafter(result, -math.inf)
+    return result

@@ -1,0 +1,158 @@
+"""Noise for a target: a monotone search over an accountant, and named budget splits.
+
+Every search returns the side that meets the target, so the accountant confirms what was asked.
+Calibration leaves 2⁻³⁰ of δ unused: that pays for the distance between a noise source and its
+ideal law (below 2⁻⁶⁰ a draw, PRIVACY A5), which is therefore inside the stated δ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from tacit._core.check import Integer, OneOf, Real, check
+from tacit.errors import ParameterError
+from tacit.privacy import conversions
+from tacit.privacy.accounting import accountant as make_accountant
+from tacit.privacy.amounts import as_exact, float_above, float_below
+from tacit.privacy.events import (
+    ADD_REMOVE,
+    REPLACE,
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    repeat,
+)
+
+__all__ = [
+    "SOURCE_SHARE",
+    "calibrate",
+    "gaussian_event",
+    "gaussian_noise_multiplier",
+    "gaussian_sigma",
+    "laplace_noise_multiplier",
+    "split_budget",
+]
+
+SOURCE_SHARE = 2.0**-30  # the part of δ that is left for the noise source
+
+
+def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return the smallest σ for which one Gaussian release is (ε, δ)-private.
+
+    The analytic calibration of Balle & Wang (2018), valid for every ε.
+
+    >>> round(gaussian_sigma(1.0, 1e-4), 2)
+    3.19
+    """
+    check("sensitivity", sensitivity, Real(0, open_low=True))
+    return sensitivity / conversions.dp_to_gdp(epsilon, delta * (1.0 - SOURCE_SHARE))
+
+
+def laplace_noise_multiplier(epsilon: float) -> float:
+    """Return the smallest scale / sensitivity whose ε, as an exact rational, is at most ε."""
+    check("epsilon", epsilon, Real(0, open_low=True))
+    return float_above(1 / as_exact(epsilon))
+
+
+def calibrate(
+    event_for: Callable[[float], DpEvent],
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    accountant: str = "pld",
+    start: float = 1.0,
+) -> float:
+    """Return the smallest noise parameter for which ``event_for(noise)`` is (ε, δ)-private.
+
+    Parameters
+    ----------
+    event_for
+        Maps a noise parameter to the event of the whole schedule; more noise, less ε.
+    epsilon, delta
+        The target.
+    accountant
+        Whose ε must meet it.
+    start
+        Where the search begins.
+
+    Examples
+    --------
+    >>> from tacit.privacy.events import LaplaceDpEvent
+    >>> round(calibrate(lambda scale: repeat(LaplaceDpEvent(scale), 10), 1.0), 6)
+    10.0
+    """
+    check("epsilon", epsilon, Real(0, open_low=True))
+    check("delta", delta, Real(0, 1, open_high=True))
+    usable = delta * (1.0 - SOURCE_SHARE)
+    spent = make_accountant(accountant)
+    return conversions.solve_decreasing(
+        lambda noise: spent.add(event_for(noise)).epsilon(usable),
+        epsilon,
+        start / 2.0,
+        start,
+        tolerance=1e-7,
+    )
+
+
+def gaussian_event(
+    noise_multiplier: float,
+    *,
+    rate: float = 1.0,
+    steps: int = 1,
+    neighbours: str = ADD_REMOVE,
+) -> DpEvent:
+    """Return the event of Gaussian steps with noise relative to the clip norm of one unit.
+
+    Under replace-one a unit moves the sum by up to twice its clip norm; for Poisson samples
+    (``rate`` < 1) the accountant works with the exact mixture instead of a doubled clip.
+    """
+    check("neighbours", neighbours, OneOf(ADD_REMOVE, REPLACE))
+    step = PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier), neighbours)
+    return repeat(step, steps)
+
+
+def gaussian_noise_multiplier(
+    epsilon: float,
+    delta: float,
+    *,
+    rate: float = 1.0,
+    steps: int = 1,
+    neighbours: str = ADD_REMOVE,
+    accountant: str = "pld",
+) -> float:
+    """Return the smallest σ / clip for ``steps`` (Poisson-sampled) Gaussian steps.
+
+    >>> round(gaussian_noise_multiplier(1.0, 1e-5, rate=0.01, steps=1000), 3)
+    1.086
+    """
+    check("steps", steps, Integer(1))
+    check("rate", rate, Real(0, 1, open_low=True))
+    return calibrate(
+        lambda noise: gaussian_event(noise, rate=rate, steps=steps, neighbours=neighbours),
+        epsilon,
+        delta,
+        accountant=accountant,
+    )
+
+
+def split_budget(total: float, weights: Mapping[str, float]) -> dict[str, float]:
+    """Split a budget by named weights so that the parts never add up to more than the total.
+
+    The parts are rounded down as exact rationals (`tacit.privacy.amounts`).
+
+    >>> split_budget(1.0, {"offsets": 1, "factors": 3})
+    {'offsets': 0.25, 'factors': 0.75}
+    """
+    check("total", total, Real(0))
+    if not weights:
+        raise ParameterError("weights must name at least one part")
+    for name, weight in weights.items():
+        check(f"weight of {name!r}", weight, Real(0))
+    whole = sum((as_exact(weight) for weight in weights.values()), Fraction(0))
+    if whole == 0:
+        raise ParameterError("at least one weight must be positive")
+    return {
+        name: float_below(as_exact(total) * as_exact(weight) / whole)
+        for name, weight in weights.items()
+    }

@@ -1,0 +1,189 @@
+"""Every mechanism by name: what an amount of noise gives, and what noise a target needs.
+
+This is what ``tacit certify`` and ``tacit calibrate`` ask. A mechanism is described by its own
+noise parameter (σ, a scale, the probability of a lie, …).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tacit._core.check import Integer, OneOf, Real, check
+from tacit.errors import NotCertified
+from tacit.privacy import calibration
+from tacit.privacy.events import (
+    ADD_REMOVE,
+    REPLACE,
+    ApproximateDpEvent,
+    DiscreteLaplaceDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+    RandomizedResponseDpEvent,
+    repeat,
+)
+
+__all__ = ["CATALOGUE", "Entry", "Query"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """The public facts of a release, apart from its noise.
+
+    Parameters
+    ----------
+    sensitivity
+        How far one unit moves the value when it is added or removed.
+    neighbours
+        Under replace-one an additive release moves twice as far.
+    rate, steps
+        Poisson sampling probability and number of releases.
+    delta
+        The δ, which smooth sensitivity needs at each step.
+    categories
+        Answers of randomized response.
+    """
+
+    sensitivity: float = 1.0
+    neighbours: str = ADD_REMOVE
+    rate: float = 1.0
+    steps: int = 1
+    delta: float = 0.0
+    categories: int = 2
+
+    def __post_init__(self) -> None:
+        check("sensitivity", self.sensitivity, Real(0, open_low=True))
+        check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
+        check("rate", self.rate, Real(0, 1, open_low=True))
+        check("steps", self.steps, Integer(1))
+        check("delta", self.delta, Real(0, 1, open_high=True))
+        check("categories", self.categories, Integer(2))
+
+    @property
+    def reach(self) -> float:
+        """How far one neighbour moves an additive release."""
+        return self.sensitivity * (2.0 if self.neighbours == REPLACE else 1.0)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One mechanism.
+
+    Attributes
+    ----------
+    parameter, meaning
+        The name of the noise parameter and what it is.
+    step
+        (parameter, query) → the event of one unsampled release.
+    from_epsilon
+        (ε, query) → the parameter at which one release is ε-private, or None for Gaussian
+        noise, which is searched directly.
+    sampled
+        Whether Poisson sampling can be accounted for.
+    """
+
+    parameter: str
+    meaning: str
+    step: Callable[[float, Query], DpEvent]
+    from_epsilon: Callable[[float, Query], float] | None
+    sampled: bool = False
+
+    def event(self, value: float, query: Query) -> DpEvent:
+        """Return the event of the whole schedule at one amount of noise."""
+        check(self.parameter, value, Real(0, open_low=True))
+        if query.rate == 1.0:
+            return repeat(self.step(value, query), query.steps)
+        if not self.sampled:
+            raise NotCertified("amplification by sampling is known here for gaussian and laplace")
+        clip = Query(query.sensitivity)  # a sampled event states noise relative to the clip
+        event = PoissonSampledDpEvent(query.rate, self.step(value, clip), query.neighbours)
+        return repeat(event, query.steps)
+
+    def calibrate(self, epsilon: float, query: Query, accountant: str = "pld") -> float:
+        """Return the least noise for which the whole schedule is (ε, δ)-private."""
+        if self.from_epsilon is None:
+            return calibration.calibrate(
+                lambda value: self.event(value, query),
+                epsilon, query.delta, accountant=accountant, start=query.sensitivity,
+            )  # fmt: skip
+        from_epsilon = self.from_epsilon
+        inverse = calibration.calibrate(
+            lambda inverse: self.event(from_epsilon(1.0 / inverse, query), query),
+            epsilon, query.delta, accountant=accountant, start=1.0 / epsilon,
+        )  # fmt: skip
+        return from_epsilon(1.0 / inverse, query)
+
+
+def _smooth(scale: float, query: Query) -> DpEvent:
+    if query.delta == 0.0 or query.neighbours != REPLACE:
+        raise NotCertified("smooth sensitivity needs delta > 0 and replace-one neighbours")
+    epsilon = 2.0 / scale
+    if epsilon > 10.0:
+        raise NotCertified("smooth-sensitivity Laplace noise is certified up to ε = 10")
+    # what calibration leaves to the noise source is left here too
+    share = (1.0 - 2.0 * calibration.SOURCE_SHARE) / query.steps
+    return ApproximateDpEvent(epsilon, query.delta * share)
+
+
+def _one_bit(magnitude: float, query: Query) -> DpEvent:
+    if magnitude <= 1.0:
+        raise NotCertified("magnitude must exceed 1: at 1 the bit is the value itself")
+    return ApproximateDpEvent(2.0 * math.atanh(1.0 / magnitude))
+
+
+def _piecewise(reach: float, query: Query) -> DpEvent:
+    if reach <= 1.0:
+        raise NotCertified("reach must exceed 1: at 1 the value itself is released")
+    return ApproximateDpEvent(4.0 * math.atanh(1.0 / reach))
+
+
+_GAUSSIAN = Entry(
+    "sigma", "standard deviation of the noise",
+    lambda sigma, q: GaussianDpEvent(sigma / q.reach), None, sampled=True,
+)  # fmt: skip
+
+CATALOGUE: Mapping[str, Entry] = MappingProxyType({
+    "gaussian": _GAUSSIAN,
+    "symmetric-gaussian": _GAUSSIAN,
+    "laplace": Entry(
+        "scale", "scale of the noise",
+        lambda scale, q: LaplaceDpEvent(scale / q.reach),
+        lambda epsilon, q: q.reach / epsilon, sampled=True,
+    ),
+    "geometric": Entry(
+        "scale", "P(k) ∝ exp(−|k|/scale); the sensitivity is a whole number",
+        lambda scale, q: DiscreteLaplaceDpEvent(1.0 / scale, math.ceil(q.reach)),
+        lambda epsilon, q: math.ceil(q.reach) / epsilon,
+    ),
+    "k-norm": Entry(
+        "scale", "density ∝ exp(−‖b‖/scale), for an L2 sensitivity",
+        lambda scale, q: ApproximateDpEvent(q.reach / scale),
+        lambda epsilon, q: q.reach / epsilon,
+    ),
+    "smooth-laplace": Entry(
+        "scale", "scale of the noise in units of the smooth sensitivity",
+        _smooth, lambda epsilon, q: 2.0 / epsilon,
+    ),
+    "randomized-response": Entry(
+        "lie", "probability of a uniform answer",
+        lambda lie, q: RandomizedResponseDpEvent(lie, q.categories),
+        lambda epsilon, q: q.categories / (math.exp(epsilon) + q.categories - 1.0),
+    ),
+    "one-bit": Entry(
+        "magnitude", "every answer is plus or minus this, for values in [-1, 1]",
+        _one_bit, lambda epsilon, q: 1.0 / math.tanh(epsilon / 2.0),
+    ),
+    "piecewise": Entry(
+        "reach", "answers lie in plus or minus this, for values in [-1, 1]",
+        _piecewise, lambda epsilon, q: 1.0 / math.tanh(epsilon / 4.0),
+    ),
+    "exponential": Entry(
+        "scale", "P(candidate) ∝ exp(utility/scale)",
+        lambda scale, q: ApproximateDpEvent(2.0 * q.sensitivity / scale),
+        lambda epsilon, q: 2.0 * q.sensitivity / epsilon,
+    ),
+})  # fmt: skip

@@ -1,0 +1,555 @@
+"""The ledger: one per data holder, append-only, a filter that refuses before any noise is drawn.
+
+Across runs, which may be chosen after seeing earlier releases, a ledger admits charges by a
+rule that holds under full adaptivity. The rule is fixed when the ledger is created:
+
+========  ======================================================================================
+basic     the runs' (ε, δ) add up (the default; any run)
+gdp       the runs' μ² add up, at the ledger's δ (Gaussian noise only; many small releases)
+zcdp      the runs' ρ add up, at the ledger's δ (pure, Gaussian and concentrated noise)
+========  ======================================================================================
+
+It is never chosen by looking at the charges: a filter that takes whichever bound is smaller
+in the end would cost the sum of both δ. Within a run, whose schedule is reserved as a whole,
+the cost is that of the privacy-loss distribution.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
+from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, NotCertified, ParameterError
+from tacit.privacy import conversions
+from tacit.privacy.accounting import accountant, concentration, pure_total
+from tacit.privacy.amounts import add_amounts, as_exact, float_above, float_below
+from tacit.privacy.events import (
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+    compose,
+    event_from_json,
+    event_to_json,
+    leaves,
+)
+from tacit.privacy.guarantee import LedgerEntry
+from tacit.privacy.ledger_store import Head, MemoryStore, Meta, Row, SQLiteStore, Store, genesis
+
+__all__ = ["Budget", "Ledger", "Reservation"]
+
+_NEARLY = 1 - Fraction(1, 10**6)
+_ZERO = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An amount of (ε, δ)."""
+
+    epsilon: float
+    delta: float
+
+
+@lru_cache(maxsize=4096)
+def _cost(event: DpEvent, delta: float | None, rule: str) -> tuple[Fraction, Fraction]:
+    """Return what a run costs under a rule: (ε, ρ or μ²; δ), exact or rounded up."""
+    counts = leaves(event)
+    if rule == "gdp":
+        mu2 = 0.0
+        for leaf, n in counts.items():
+            if not isinstance(leaf, GaussianDpEvent):
+                raise NotCertified(
+                    f"a ledger with filter='gdp' admits Gaussian noise only, not {leaf}: use one "
+                    "with filter='basic'"
+                )
+            mu2 += n / leaf.noise_multiplier**2
+        return Fraction(mu2 * (1.0 + 1e-12)), Fraction(0)
+    if rule == "zcdp":
+        if any(isinstance(leaf, PoissonSampledDpEvent) for leaf in counts):
+            raise NotCertified(
+                "sampled noise has no useful ρ: use a ledger with filter='basic', which counts "
+                "the run's (ε, δ)"
+            )
+        parts = [(n, *concentration(leaf)) for leaf, n in counts.items()]
+        rho = math.fsum(n * r for n, r, _ in parts)
+        if math.isinf(rho):
+            raise _refused("the run has no finite ε")
+        own = math.fsum(n * d for n, _, d in parts)
+        return Fraction(rho * (1.0 + 1e-12)), as_exact(own)
+    pure = pure_total(counts)
+    if pure is not None:
+        return pure, Fraction(0)
+    if delta is None:
+        raise ParameterError(
+            "delta must be given: this noise is not purely private, so state the δ at which the "
+            "run is counted, or open the ledger with filter='gdp'"
+        )
+    epsilon = accountant("pld").add(event).epsilon(delta)
+    if math.isinf(epsilon):
+        raise _refused(f"the run has no finite ε at δ = {delta:g}")
+    return as_exact(math.nextafter(epsilon, math.inf)), as_exact(delta)
+
+
+def _refused(reason: str) -> BudgetExceeded:
+    return BudgetExceeded(f"the ledger refused the charge: {reason}. Nothing was released")
+
+
+class Ledger:
+    """A data holder's privacy budget, and everything that was ever charged to it.
+
+    Open a durable one with `Ledger.open`; `Ledger.memory` is for exploration.
+
+    Examples
+    --------
+    >>> from tacit.privacy.events import LaplaceDpEvent
+    >>> ledger = Ledger.memory(epsilon=1.0)
+    >>> entry = ledger.charge(LaplaceDpEvent(2.0), purpose="mean age")
+    >>> ledger.remaining
+    Budget(epsilon=0.5, delta=0.0)
+    >>> ledger.charge(LaplaceDpEvent(1.0), purpose="one too many")
+    Traceback (most recent call last):
+    tacit.errors.BudgetExceeded: the ledger refused the charge: 'one too many' costs ε = 1, but
+    ε = 0.5 of 1 and δ = 0 of 0 are left. Nothing was released
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        meta = store.meta
+        self.epsilon, self.delta = float(meta.epsilon), float(meta.delta)
+        self.filter = meta.filter
+        self._ceiling = as_exact(self.epsilon), as_exact(self.delta)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        filter: str | None = None,
+    ) -> Ledger:
+        """Open the ledger at ``path``, or create it with the given ceiling.
+
+        Parameters
+        ----------
+        path
+            The file. It must stay in one place: a copy would start the budget anew.
+        epsilon, delta
+            The ceiling. Needed to create a ledger; for an existing one they may be left out,
+            and must agree if given.
+        filter
+            The admission rule: ``"basic"`` (default), ``"gdp"`` or ``"zcdp"``.
+        """
+        check("path", path, InstanceOf(str, os.PathLike, text="str or path"))
+        create = None
+        if epsilon is not None:
+            create = cls._new_meta(epsilon, 0.0 if delta is None else delta, filter or "basic")
+        ledger = cls(SQLiteStore(Path(path), create))
+        wanted = {"epsilon": epsilon, "delta": delta, "filter": filter}
+        for name, value in wanted.items():
+            found = getattr(ledger, name)
+            if value is not None and value != found:
+                raise LedgerError(
+                    f"the ledger {path} was created with {name}={found!r}, not {value!r}: its "
+                    "ceiling is fixed. Open it without stating one, or use another file"
+                )
+        return ledger
+
+    @classmethod
+    def memory(cls, *, epsilon: float, delta: float = 0.0, filter: str = "basic") -> Ledger:
+        """Return a ledger that lives in this process only; certificates say so."""
+        return cls(MemoryStore(cls._new_meta(epsilon, delta, filter)))
+
+    @staticmethod
+    def _new_meta(epsilon: float, delta: float, rule: str) -> Meta:
+        check("epsilon", epsilon, Real(0, open_low=True))
+        check("delta", delta, Real(0, 1, open_high=True))
+        check("filter", rule, OneOf("basic", "gdp", "zcdp"))
+        if rule != "basic" and delta == 0.0:
+            raise ParameterError(f"delta must be positive for a ledger with filter={rule!r}")
+        return Meta(uuid.uuid4().hex, repr(float(epsilon)), repr(float(delta)), rule, _now())
+
+    # -- reading ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The ledger's identity, named by every certificate it backs."""
+        return self._store.meta.id
+
+    @property
+    def durable(self) -> bool:
+        """Whether charges survive this process."""
+        return self._store.durable
+
+    @property
+    def counter(self) -> int:
+        """How many rows there are."""
+        return self._store.head().counter
+
+    @property
+    def spent(self) -> Budget:
+        """What has been spent, rounded up."""
+        return self._spent(self._store.head())
+
+    @property
+    def remaining(self) -> Budget:
+        """What is left, rounded down; under ``gdp`` and ``zcdp`` the ε at the ledger's δ."""
+        return self._remaining(self._store.head())
+
+    def _remaining(self, head: Head) -> Budget:
+        spent = self._spent(head)
+        if self.filter == "basic":
+            return Budget(
+                float_below(self._ceiling[0] - head.amount),
+                float_below(self._ceiling[1] - head.delta),
+            )
+        return Budget(max(0.0, self.epsilon - spent.epsilon), self.delta - spent.delta)
+
+    def _spent(self, head: Head) -> Budget:
+        return Budget(self._as_epsilon(head.amount, head.delta), float_above(head.delta))
+
+    def _as_epsilon(self, amount: Fraction, delta: Fraction) -> float:
+        """Return the (ε at the ledger's δ) that an amount stands for."""
+        total = float_above(amount)
+        if self.filter == "basic" or amount == 0:
+            return total
+        left = self.delta - float_above(delta)
+        if left <= 0.0:
+            return math.inf
+        if self.filter == "gdp":
+            return conversions.gdp_to_dp(math.sqrt(total), left)
+        return conversions.zcdp_to_dp(total, left)
+
+    def _shown(self, amount: Fraction, delta: Fraction) -> float:
+        """Return the cumulative ε that a row shows to people."""
+        if self.filter == "basic":
+            return math.nextafter(float(amount), math.inf) if amount else 0.0
+        return self._as_epsilon(amount, delta)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every row, oldest first."""
+        return self._store.rows()
+
+    def export(self) -> dict[str, Any]:
+        """Return the whole ledger as plain JSON data."""
+        spent = self.spent
+        return {
+            "id": self.id,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "filter": self.filter,
+            "created": self._store.meta.created,
+            "durable": self.durable,
+            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
+            "rows": [
+                {**row._asdict(), "event": json.loads(row.event),
+                 "cost": str(row.cost), "cost_delta": str(row.cost_delta),
+                 "amount": str(row.amount), "delta": str(row.delta)}
+                for row in self.rows()
+            ],
+        }  # fmt: skip
+
+    def verify(self) -> int:
+        """Check every hash, sum and cost; return the number of rows.
+
+        Raises
+        ------
+        LedgerCorrupt
+            If a row was edited, removed or reordered, or states less than its event costs.
+        """
+        head = genesis(self._store.meta)
+        paid: dict[str, dict[DpEvent, int]] = {}
+        for row in self.rows():
+            where = f"row {row.counter} of ledger {self.id[:8]}"
+            if row.counter != head.counter + 1 or row.previous != head.digest:
+                raise LedgerCorrupt(f"{where} does not follow the row before it")
+            if row.computed_digest() != row.digest:
+                raise LedgerCorrupt(f"{where} was changed")
+            if (row.amount, row.delta) != _sums(head, row.cost, row.cost_delta):
+                raise LedgerCorrupt(f"{where} does not add up")
+            event = event_from_json(json.loads(row.event))
+            if row.kind == "charge":
+                cost = _cost(event, _optional(row.run_delta), self.filter)
+                # another machine may round the last digits of an accountant differently
+                stated = row.cost, row.cost_delta
+                if any(c * _NEARLY > s for c, s in zip(cost, stated, strict=True)):
+                    raise LedgerCorrupt(f"{where} states less than its event costs")
+                paid[row.run] = dict(leaves(event))
+            else:
+                for leaf, count in leaves(event).items():
+                    left = paid.get(row.run, {}).get(leaf, 0) - count
+                    if left < 0 or row.cost or row.cost_delta:
+                        raise LedgerCorrupt(f"{where} claims a step that was not reserved")
+                    paid[row.run][leaf] = left
+            head = row.head()
+        if head.amount > self._amount_ceiling(head.delta):
+            raise LedgerCorrupt(f"ledger {self.id[:8]} is over its ceiling")
+        return head.counter
+
+    def confirm(self, entry: LedgerEntry, event: DpEvent) -> None:
+        """Check that this ledger holds the charge that a certificate names."""
+        row = self._store.row(entry.counter)
+        if entry.ledger != self.id or row is None or row.digest != entry.digest:
+            raise LedgerCorrupt("this ledger does not hold the charge that the certificate names")
+        reserved = leaves(event_from_json(json.loads(row.event)))
+        if any(reserved.get(leaf, 0) < n for leaf, n in leaves(event).items()):
+            raise LedgerCorrupt("the ledger was charged for less than the certificate states")
+
+    # -- charging -----------------------------------------------------------------------------
+
+    def charge(self, event: DpEvent, *, purpose: str, delta: float | None = None) -> LedgerEntry:
+        """Pay for one release; the noise is drawn after this returns.
+
+        Parameters
+        ----------
+        event
+            What will be released.
+        purpose
+            A few words for people.
+        delta
+            The δ at which a run of approximate noise is counted (filter ``basic``).
+
+        Raises
+        ------
+        BudgetExceeded
+            If it does not fit; nothing has changed then.
+        """
+        return self._charge(event, purpose, delta, "")
+
+    def admits(self, event: DpEvent, *, delta: float | None = None) -> bool:
+        """Return whether a charge would fit now; nothing is spent."""
+        try:
+            cost, cost_delta = _cost(event, delta, self.filter)
+        except BudgetExceeded:
+            return False
+        amount, total_delta = _sums(self._store.head(), cost, cost_delta)
+        return total_delta <= self._ceiling[1] and amount <= self._amount_ceiling(total_delta)
+
+    def _charge(self, event: DpEvent, purpose: str, delta: float | None, run: str) -> LedgerEntry:
+        cost, cost_delta = _cost(event, delta, self.filter)
+        text = _event_text(event)
+        stamp = _now()
+
+        def build(head: Head) -> Row:
+            amount, total_delta = _sums(head, cost, cost_delta)
+            if total_delta > self._ceiling[1] or amount > self._amount_ceiling(total_delta):
+                self._refuse(purpose, cost, cost_delta, head)
+            return _row(
+                head, stamp, "charge", run, purpose, text, "" if delta is None else repr(delta),
+                cost, cost_delta, amount, total_delta, self._shown(amount, total_delta),
+            )  # fmt: skip
+
+        return self._entry(self._store.append(build))
+
+    def _amount_ceiling(self, delta: Fraction) -> Fraction:
+        """Return the largest admissible amount once ``delta`` is gone."""
+        if self.filter == "basic":
+            return self._ceiling[0] if delta <= self._ceiling[1] else Fraction(-1)
+        return _curved_ceiling(self.filter, self.epsilon, self.delta - float_above(delta))
+
+    def _refuse(self, purpose: str, cost: Fraction, cost_delta: Fraction, head: Head) -> NoReturn:
+        left = self._remaining(head)
+        price = f"ε = {self._as_epsilon(cost, cost_delta):g}"
+        price += f" and δ = {float(cost_delta):g}" if cost_delta else ""
+        raise _refused(
+            f"{purpose!r} costs {price}, but ε = {left.epsilon:g} of {self.epsilon:g} and "
+            f"δ = {left.delta:g} of {self.delta:g} are left"
+        )
+
+    def reserve(
+        self,
+        schedule: DpEvent,
+        *,
+        purpose: str,
+        delta: float | None = None,
+        run: str | None = None,
+        claim: int = 1,
+    ) -> Reservation:
+        """Pay for a whole run and return the reservation that its releases draw on.
+
+        Parameters
+        ----------
+        schedule
+            Everything the run will release, composed.
+        purpose
+            A few words for people.
+        delta
+            The δ at which the run is counted (filter ``basic``).
+        run
+            A name for resuming: reserving the same schedule under the same name again
+            continues the earlier reservation and charges nothing.
+        claim
+            How many steps are claimed per durable transaction. More is faster; after a crash
+            the claimed but unused steps of a block are lost.
+        """
+        check("claim", claim, Integer(1))
+        run = run or uuid.uuid4().hex
+        earlier = self._store.run_rows(run)
+        if not earlier:
+            entry = self._charge(schedule, purpose, delta, run)
+            return Reservation(self, run, purpose, entry, leaves(schedule), claim)
+        first, claims = earlier[0], earlier[1:]
+        left = leaves(event_from_json(json.loads(first.event)))
+        if left != leaves(schedule):
+            raise LedgerError(f"run {run!r} was reserved with another schedule")
+        for row in claims:
+            for leaf, count in leaves(event_from_json(json.loads(row.event))).items():
+                left[leaf] -= count
+        return Reservation(self, run, purpose, self._entry(first), left, claim)
+
+    def _claim(self, run: str, purpose: str, event: DpEvent) -> None:
+        text, stamp = _event_text(event), _now()
+        self._store.append(
+            lambda head: _row(
+                head,
+                stamp,
+                "claim",
+                run,
+                purpose,
+                text,
+                "",
+                _ZERO,
+                _ZERO,
+                head.amount,
+                head.delta,
+                self._shown(head.amount, head.delta),
+            )  # fmt: skip
+        )
+
+    def _entry(self, row: Row) -> LedgerEntry:
+        return LedgerEntry(self.id, row.counter, row.digest, self.durable)
+
+    # -- a ledger has no copies ---------------------------------------------------------------
+
+    def __copy__(self) -> Ledger:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Ledger:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a ledger cannot be pickled: a copy would start the budget anew. Open it by its path "
+            "where it is needed"
+        )
+
+    def __repr__(self) -> str:
+        spent, kind = self.spent, "" if self.durable else ", not durable"
+        return (
+            f"<Ledger {self.id[:8]}: spent ε = {spent.epsilon:.4g} of {self.epsilon:g}, "
+            f"δ = {spent.delta:.4g} of {self.delta:g}; {self.counter} rows{kind}>"
+        )
+
+
+class Reservation:
+    """The steps of one run that are paid for and not yet drawn."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        run: str,
+        purpose: str,
+        entry: LedgerEntry,
+        steps: Mapping[DpEvent, int],
+        claim: int,
+    ) -> None:
+        self.ledger, self.run, self.purpose, self.entry = ledger, run, purpose, entry
+        self._left = dict(steps)
+        self._claimed: dict[DpEvent, int] = {}
+        self._block = claim
+        self._pid = os.getpid()
+
+    def claim(self, event: DpEvent) -> None:
+        """Use up one step; raise `BudgetExceeded` if the schedule holds no such step."""
+        if os.getpid() != self._pid:
+            raise LedgerError("a reservation cannot be used in a forked process: reserve there")
+        wanted = leaves(event)
+        if all(self._claimed.get(leaf, 0) >= n for leaf, n in wanted.items()):
+            for leaf, n in wanted.items():
+                self._claimed[leaf] -= n
+            return
+        if any(self._left.get(leaf, 0) < n for leaf, n in wanted.items()):
+            raise BudgetExceeded(
+                f"the reservation for {self.purpose!r} holds no further step {event}. Nothing was "
+                "released"
+            )
+        blocks = min([self._block, *(self._left[leaf] // n for leaf, n in wanted.items())])
+        self.ledger._claim(self.run, self.purpose, compose([SelfComposedDpEvent(event, blocks)]))
+        for leaf, n in wanted.items():
+            self._left[leaf] -= n * blocks
+            self._claimed[leaf] = self._claimed.get(leaf, 0) + n * (blocks - 1)
+
+    @property
+    def left(self) -> dict[DpEvent, int]:
+        """The steps that can still be drawn."""
+        total = dict(self._left)
+        for leaf, n in self._claimed.items():
+            total[leaf] = total.get(leaf, 0) + n
+        return {leaf: n for leaf, n in total.items() if n}
+
+    def __deepcopy__(self, memo: object) -> Reservation:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a reservation cannot be pickled: its steps would be drawn twice")
+
+
+@lru_cache(maxsize=4096)
+def _curved_ceiling(rule: str, epsilon: float, delta: float) -> Fraction:
+    """Return the largest μ² or ρ that stays within (ε, δ), rounded down."""
+    if delta <= 0.0:
+        return Fraction(-1)
+    if rule == "gdp":
+        return Fraction(conversions.dp_to_gdp(epsilon, delta) ** 2 * (1.0 - 1e-12))
+    return Fraction(conversions.dp_to_zcdp(epsilon, delta) * (1.0 - 1e-12))
+
+
+def _sums(head: Head, cost: Fraction, cost_delta: Fraction) -> tuple[Fraction, Fraction]:
+    """Return the sums after a charge."""
+    delta = add_amounts(head.delta, cost_delta) if cost_delta else head.delta
+    return add_amounts(head.amount, cost), delta
+
+
+@lru_cache(maxsize=4096)
+def _event_text(event: DpEvent) -> str:
+    return json.dumps(event_to_json(event), separators=(",", ":"))
+
+
+def _row(
+    head: Head,
+    stamp: str,
+    kind: str,
+    run: str,
+    purpose: str,
+    event: str,
+    run_delta: str,
+    cost: Fraction,
+    cost_delta: Fraction,
+    amount: Fraction,
+    delta: Fraction,
+    epsilon: float,
+) -> Row:
+    """Return the row that follows ``head``."""
+    row = Row(
+        head.counter + 1, stamp, kind, run, purpose, event, run_delta, cost, cost_delta,
+        amount, delta, epsilon, head.digest, "",
+    )  # fmt: skip
+    return row._replace(digest=row.computed_digest())
+
+
+def _optional(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

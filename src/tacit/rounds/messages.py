@@ -1,0 +1,147 @@
+"""Messages: named arrays of one round, in a self-describing binary form without pickle.
+
+Layout: 8 bytes of magic, 8 bytes of header length, a JSON header (round, names, dtypes, shapes),
+the arrays' bytes in order, and a SHA-256 over all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import SiteFailure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ArraySpec", "Message", "check_reply"]
+
+_MAGIC = b"TACITM1\n"
+_DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint8", "bool")
+_LARGEST_HEADER = 1 << 20
+
+
+@dataclass(frozen=True)
+class Message:
+    """Named arrays that travel in one round.
+
+    >>> Message.from_bytes(Message(3, {"sum": np.arange(3)}).to_bytes())["sum"].tolist()
+    [0, 1, 2]
+    """
+
+    round: int
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        frozen = {}
+        for name, array in self.arrays.items():
+            found = np.ascontiguousarray(array).reshape(np.shape(array))
+            if found.dtype.name not in _DTYPES:
+                raise SiteFailure(f"array {name!r} has dtype {found.dtype}, which cannot be sent")
+            frozen[str(name)] = found
+        object.__setattr__(self, "arrays", MappingProxyType(frozen))
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+    def to_bytes(self) -> bytes:
+        """Return the message in its binary form."""
+        header = json.dumps(
+            {
+                "round": self.round,
+                "arrays": [[n, a.dtype.name, list(a.shape)] for n, a in self.arrays.items()],
+            },
+            separators=(",", ":"),
+        ).encode()
+        parts = [_MAGIC, len(header).to_bytes(8, "little"), header]
+        parts += [
+            array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            for array in self.arrays.values()
+        ]
+        body = b"".join(parts)
+        return body + hashlib.sha256(body).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Message:
+        """Read a message; anything that is not exactly one is refused."""
+        try:
+            body, digest = data[:-32], data[-32:]
+            if body[:8] != _MAGIC or hashlib.sha256(body).digest() != digest:
+                raise ValueError("wrong magic or digest")
+            length = int.from_bytes(body[8:16], "little")
+            if length > _LARGEST_HEADER:
+                raise ValueError("header too long")
+            header = json.loads(body[16 : 16 + length])
+            arrays, start = {}, 16 + length
+            for name, dtype, shape in header["arrays"]:
+                if dtype not in _DTYPES or any(int(n) < 0 for n in shape):
+                    raise ValueError(f"array {name!r} cannot be read")
+                kind = np.dtype(dtype).newbyteorder("<")
+                stop = start + math.prod(shape) * kind.itemsize
+                flat = np.frombuffer(body[start:stop], dtype=kind)
+                arrays[name] = flat.reshape(shape).astype(dtype)
+                start = stop
+            if start != len(body):
+                raise ValueError("trailing bytes")
+            return cls(int(header["round"]), arrays)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise SiteFailure(f"a message cannot be read: {error}") from None
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """What an array of a reply must look like.
+
+    Parameters
+    ----------
+    shape
+        The exact shape; ``None`` stands for any length along an axis.
+    dtype
+        The exact dtype.
+    low, high
+        Every number must lie in [low, high]; it must be finite in any case.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: str = "float64"
+    low: float = -math.inf
+    high: float = math.inf
+
+    def problem(self, array: NDArray[Any]) -> str | None:
+        """Return what is wrong with an array, or None."""
+        if array.dtype.name != self.dtype:
+            return f"has dtype {array.dtype.name}, not {self.dtype}"
+        if len(array.shape) != len(self.shape) or any(
+            want is not None and want != got
+            for want, got in zip(self.shape, array.shape, strict=True)
+        ):
+            return f"has shape {array.shape}, not {self.shape}"
+        if array.size and not np.isfinite(array).all():
+            return "holds numbers that are not finite"
+        if array.size and (array.min() < self.low or array.max() > self.high):
+            return f"holds numbers outside [{self.low:g}, {self.high:g}]"
+        return None
+
+
+def check_reply(message: Message, round: int, specs: Mapping[str, ArraySpec]) -> None:
+    """Raise `SiteFailure` unless a reply belongs to the round and matches its specs."""
+    if message.round != round:
+        raise SiteFailure(f"answered for round {message.round} in round {round}")
+    if set(message.arrays) != set(specs):
+        raise SiteFailure(f"sent {sorted(message.arrays)} where {sorted(specs)} was asked for")
+    for name, spec in specs.items():
+        problem = spec.problem(message[name])
+        if problem:
+            raise SiteFailure(f"array {name!r} {problem}")
