@@ -20,7 +20,18 @@ _EXPORTS = {
     "read_release": "tacit.report.release",
 }
 
-__all__ = ["__version__", *sorted(_EXPORTS)]  # noqa: PLE0604
+__all__ = [
+    "Certificate",
+    "Ledger",
+    "Noise",
+    "Privacy",
+    "PrivateSummary",
+    "Site",
+    "__version__",
+    "errors",
+    "privatize",
+    "read_release",
+]
 
 if TYPE_CHECKING:
     from tacit import errors

@@ -360,7 +360,7 @@ class PrivateSummary(PrivateEstimator):
         table = total[1:].reshape(len(layout.columns), layout.width)
         self.noise_sd_: dict[str, Any] = {"count": 0.0 if public else sd / _W0}
         if "count" in wanted:
-            self.count_ = max(0.0, count)
+            self.count_ = max(0.0, float(count))
         for statistic in wanted - {"count"}:
             setattr(self, f"{statistic}_", {})
         for c, name in enumerate(layout.columns):
@@ -369,15 +369,15 @@ class PrivateSummary(PrivateEstimator):
             if layout.moments:
                 moment = table[c, 0] / _W1
                 mean = float(np.clip(moment / rows, -1.0, 1.0))
-                spread["sum"] = half * sd / _W1
+                spread["sum"] = float(half * sd / _W1)
                 if "sum" in wanted:
-                    self.sum_[name] = half * moment + middle * count
+                    self.sum_[name] = float(half * moment + middle * count)
                 if "mean" in wanted:
-                    self.mean_[name] = middle + half * mean
+                    self.mean_[name] = float(middle + half * mean)
             if layout.moments == 2:
                 square = float(np.clip(table[c, 1] / _W2 / rows + 0.5, 0.0, 1.0))
-                spread["squares"] = half**2 * sd / _W2
-                self.variance_[name] = half**2 * max(0.0, square - mean**2)
+                spread["squares"] = float(half**2 * sd / _W2)
+                self.variance_[name] = float(half**2 * max(0.0, square - mean**2))
             if layout.bins:
                 cells = np.maximum(table[c, layout.moments :] / _W3, 0.0)
                 edges = middle + half * np.linspace(-1.0, 1.0, layout.bins + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from abc import abstractmethod
@@ -95,8 +96,19 @@ class GridMechanism(Mechanism):
                 f"a release of {draft.size} numbers with noise {multiplier:g} times the "
                 "sensitivity is too fine for the grid: release fewer numbers at once"
             )
-        scale = multiplier * sensitivity / room * (1.0 + 1e-15)
-        return cls(scale, sensitivity, shape, neighbours, source, **more)
+        enough = cls(
+            multiplier * sensitivity / room * (1.0 + 1e-12),
+            sensitivity, shape, neighbours, source, **more,
+        )  # fmt: skip
+        # the same grid (or a finer one) with no more noise than it takes
+        growth = enough.grid.growth(draft.size, cls.norm, neighbours)
+        scale = multiplier * (sensitivity + growth)
+        for _ in range(8):
+            tight = dataclasses.replace(enough, scale=scale)
+            if tight.noise_multiplier >= multiplier:
+                return tight
+            scale = math.nextafter(scale, math.inf)
+        return enough
 
     @property
     def size(self) -> int:

@@ -78,7 +78,9 @@ def bound_contributions(units: Any, limit: int, rng: np.random.Generator) -> NDA
     order = rng.permutation(units.size)
     by_unit = order[np.argsort(units[order], kind="stable")]
     ordered = units[by_unit]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if units.size else []
+    first = np.ones(units.size, dtype=bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(first)
     position = np.arange(units.size)
     rank = position - np.repeat(starts, np.diff(np.r_[starts, units.size]))
     mask = np.zeros(units.size, dtype=bool)

@@ -54,7 +54,7 @@ class Grid:
         """Round one contribution to the grid; what is not finite counts as zero."""
         scaled = np.ldexp(np.nan_to_num(np.asarray(value, float), posinf=0, neginf=0),
                           -self.exponent)  # fmt: skip
-        return np.floor(np.clip(scaled, -_LARGEST, _LARGEST) + 0.5).astype(np.int64)
+        return np.asarray(np.floor(np.clip(scaled, -_LARGEST, _LARGEST) + 0.5), dtype=np.int64)
 
     def sum(self, rows: Any, scales: Any = None) -> GridSum:
         """Round every row (one unit's contribution) and add them up.

@@ -72,7 +72,7 @@ class Exponential(Mechanism):
         rate = (self.epsilon - 4.0 / _STEPS) / (2.0 * self.sensitivity)
         with np.errstate(over="ignore"):
             loss = np.minimum((utility.max() - utility) * rate, _LARGEST_LOSS)
-        return np.ceil(loss * _STEPS).astype(np.int64)
+        return np.asarray(np.ceil(loss * _STEPS), dtype=np.int64)
 
     def probabilities(self, value: Any) -> NDArray[np.float64]:
         """Return the probability of each candidate; private."""

@@ -54,7 +54,7 @@ def smooth_sensitivity(ordered: Any, rank: int, beta: float, low: float, high: f
     Examples
     --------
     >>> round(smooth_sensitivity([0.2, 0.4, 0.5, 0.9], 2, 0.5, 0.0, 1.0), 4)
-    0.303
+    0.3033
     """
     padded = np.concatenate([[low], np.asarray(ordered, np.float64), [high]])
     return float(kernels.compiled(_best_pair)(padded, rank, beta))

@@ -74,7 +74,7 @@ class Accountant(ABC):
 
     >>> spent = accountant("pld").add(GaussianDpEvent(2.0), 3)
     >>> round(spent.epsilon(1e-5), 3)
-    3.713
+    3.709
     >>> spent.remove(GaussianDpEvent(2.0), 3).epsilon(1e-5)
     0.0
     """
@@ -252,10 +252,10 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
             return concentration(_unsampled(child, neighbours))
         case NonPrivateDpEvent():
             return math.inf, 0.0
-    epsilon = pure_epsilon(leaf)
-    if epsilon is None:
+    exact = pure_epsilon(leaf)
+    if exact is None:
         raise _cannot("zcdp", leaf)
-    return conversions.pure_to_zcdp(float_above(epsilon)), 0.0
+    return conversions.pure_to_zcdp(float_above(exact)), 0.0
 
 
 class RDPAccountant(Accountant):
@@ -413,7 +413,9 @@ def _distribution(key: _Key) -> Any:
     counts = dict(key)
     interval = _interval(counts)
     total = library.identity(value_discretization_interval=interval)
-    gaussians = {leaf: n for leaf, n in counts.items() if isinstance(leaf, GaussianDpEvent)}
+    gaussians: dict[DpEvent, int] = {
+        leaf: n for leaf, n in counts.items() if isinstance(leaf, GaussianDpEvent)
+    }
     if gaussians:
         merged = GaussianDpEvent(1.0 / _gaussian_mu(gaussians))
         total = total.compose(_single_distribution(merged, interval))
@@ -448,15 +450,51 @@ def _single_distribution(leaf: DpEvent, interval: float) -> Any:
         case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
             return library.from_laplace_mechanism(multiplier, sampling_prob=rate, **grid)
         case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours):
-            relation = (
-                NeighboringRelation.REPLACE_ONE
-                if neighbours == REPLACE
-                else NeighboringRelation.ADD_OR_REMOVE_ONE
-            )
-            return library.from_gaussian_mechanism(
-                multiplier, sampling_prob=rate, neighboring_relation=relation, **grid
-            )
+            if neighbours == REPLACE:
+                relation = NeighboringRelation.REPLACE_ONE
+                return library.from_gaussian_mechanism(
+                    multiplier, sampling_prob=rate, neighboring_relation=relation, **grid
+                )
+            return _sampled_gaussian(rate, multiplier, interval)
     raise _cannot("pld", leaf)
+
+
+def _sampled_gaussian(rate: float, multiplier: float, interval: float) -> Any:
+    """Return the distribution of a Poisson-sampled Gaussian, all losses at once.
+
+    With P = (1 − q)·N₀ + q·N₁ against N₀, (P − e^ε·N₀)₊ = q·(N₁ − e^ε'·N₀)₊ where
+    e^ε' = 1 + (e^ε − 1)/q, and (N₀ − e^ε·P)₊ = c·(N₀ − e^ε''·N₁)₊ where c = 1 − e^ε·(1 − q) and
+    e^ε'' = q·e^ε/c. So both hockey sticks are those of the plain Gaussian, evaluated elsewhere;
+    the dots are connected as dp_accounting does.
+    """
+    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import privacy_loss_distribution as library
+    from dp_accounting.pld import privacy_loss_mechanism as losses
+
+    mu = 1.0 / multiplier
+    masses = []
+    for side in (losses.AdjacencyType.REMOVE, losses.AdjacencyType.ADD):
+        bounds = losses.GaussianPrivacyLoss(
+            multiplier, sampling_prob=rate, adjacency_type=side
+        ).connect_dots_bounds()
+        lower = math.floor(bounds.epsilon_lower / interval)
+        upper = math.ceil(bounds.epsilon_upper / interval)
+        epsilon = np.arange(lower, upper + 1) * interval
+        delta = np.zeros(epsilon.size)
+        if side is losses.AdjacencyType.REMOVE:
+            ratio = 1.0 + np.expm1(epsilon) / rate
+            inner = ratio > 0.0
+            delta[~inner] = -np.expm1(epsilon[~inner])
+            delta[inner] = rate * conversions.gdp_deltas(mu, np.log(ratio[inner]))
+        else:
+            weight = rate - (1.0 - rate) * np.expm1(epsilon)  # c, without cancellation
+            inner = weight > 0.0
+            shifted = epsilon[inner] + math.log(rate) - np.log(weight[inner])
+            delta[inner] = weight[inner] * conversions.gdp_deltas(mu, shifted)
+        masses.append(
+            pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, lower, upper, delta)
+        )
+    return library.PrivacyLossDistribution(*masses)
 
 
 @lru_cache(maxsize=4096)
@@ -489,6 +527,6 @@ def epsilon_of(event: DpEvent, delta: float, name: str = "pld") -> float:
     """Return the ε of an event at δ.
 
     >>> round(epsilon_of(PoissonSampledDpEvent(0.02, GaussianDpEvent(2.87)), 1e-3), 3)
-    0.005
+    0.006
     """
     return accountant(name).add(event).epsilon(delta)

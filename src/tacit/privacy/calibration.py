@@ -124,7 +124,7 @@ def gaussian_noise_multiplier(
     """Return the smallest σ / clip for ``steps`` (Poisson-sampled) Gaussian steps.
 
     >>> round(gaussian_noise_multiplier(1.0, 1e-5, rate=0.01, steps=1000), 3)
-    1.086
+    1.415
     """
     check("steps", steps, Integer(1))
     check("rate", rate, Real(0, 1, open_low=True))

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+import numpy as np
 from scipy import optimize, special
 
 from tacit._core.check import Real, check
 from tacit.errors import NotCertified
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = [
     "dp_to_gdp",
     "dp_to_zcdp",
     "gdp_delta",
+    "gdp_deltas",
     "gdp_to_dp",
     "gdp_to_zcdp",
     "pure_to_gdp",
@@ -45,11 +51,20 @@ def gdp_delta(mu: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(mu):
         return 1.0
+    return float(gdp_deltas(mu, np.array([epsilon]))[0])
+
+
+def gdp_deltas(mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `gdp_delta` for many ε at once, which may be negative; 0 < μ < ∞."""
     a, b = epsilon / mu - mu / 2.0, epsilon / mu + mu / 2.0
-    if a < -5.0:  # the Mills ratio overflows; nothing cancels here
-        return float(special.ndtr(-a) - math.exp(epsilon + special.log_ndtr(-b)))
-    mills = special.erfcx(a / math.sqrt(2.0)) - special.erfcx(b / math.sqrt(2.0))
-    return float(min(1.0, 0.5 * math.exp(-a * a / 2.0) * mills))
+    # below −5 the Mills ratio overflows, and nothing cancels there
+    direct = special.ndtr(-a) - np.exp(np.minimum(epsilon, 700.0) + special.log_ndtr(-b))
+    safe = np.maximum(a, -5.0)
+    mills = special.erfcx(safe / math.sqrt(2.0)) - special.erfcx(
+        np.maximum(b, safe) / math.sqrt(2.0)
+    )
+    tail = 0.5 * np.exp(-safe * safe / 2.0) * mills
+    return np.asarray(np.clip(np.where(a < -5.0, direct, tail), 0.0, 1.0))
 
 
 def solve_decreasing(
@@ -79,6 +94,11 @@ def solve_decreasing(
         value = function(math.exp(log_x))
         return math.log(min(max(value, 1e-300), 1e300)) - math.log(max(target, 1e-300))
 
+    # rounding of exp(log x) may move an end across the target: it is the answer then
+    if excess(math.log(high)) > 0.0:
+        return high
+    if excess(math.log(low)) <= 0.0:
+        low /= 2.0
     root = math.exp(
         optimize.toms748(
             excess, math.log(low), math.log(high), xtol=tolerance, rtol=4e-15, maxiter=200

@@ -423,7 +423,7 @@ class Ledger:
                 head.amount,
                 head.delta,
                 self._shown(head.amount, head.delta),
-            )  # fmt: skip
+            )
         )
 
     def _entry(self, row: Row) -> LedgerEntry:

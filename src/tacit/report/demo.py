@@ -17,7 +17,7 @@ from tacit.privacy.ledger import Ledger
 __all__ = ["run_demo"]
 
 _SIZES = {"North": 4000, "South": 2500, "West": 9000}
-_CEILING = {"epsilon": 4.0, "delta": 1e-5}
+_EPSILON, _DELTA = 4.0, 1e-5  # ceiling of each ledger
 
 
 def run_demo(folder: Path) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def run_demo(folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     tables = hospital_tables(_SIZES)
     sites = [
-        Site(name, table, Ledger.open(folder / f"{name}.db", **_CEILING))
+        Site(name, table, Ledger.open(folder / f"{name}.db", epsilon=_EPSILON, delta=_DELTA))
         for name, table in tables.items()
     ]
     privacy = Privacy(epsilon=1.0, delta=1e-6, unit="row", trust="site")

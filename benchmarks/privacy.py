@@ -1,0 +1,127 @@
+"""Accounting, noise, ledger and import: the speed of the ground everything stands on."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from experiments.runner import Outcome
+from tacit._core.rng import WordStream, generator
+from tacit.mechanisms.noise import Noise
+from tacit.privacy import accounting
+from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.calibration import gaussian_event
+from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent
+from tacit.privacy.ledger import Ledger
+
+
+def seconds(work: Callable[[], object], repeats: int = 5) -> float:
+    """Return the median time of some runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def run(quick: bool) -> Outcome:
+    outcome = Outcome()
+    _accounting(outcome)
+    _noise(outcome, 200_000 if quick else 2_000_000)
+    _ledger(outcome, 100 if quick else 500)
+    _import(outcome)
+    return outcome
+
+
+def _accounting(outcome: Outcome) -> None:
+    def cold() -> float:
+        accounting._distribution.cache_clear()
+        accounting._single_distribution.cache_clear()
+        return epsilon_of(gaussian_event(3.23, rate=0.01, steps=20_000), 1e-4)
+
+    took = seconds(cold)
+    outcome.rows.append({"what": "ε of 20,000 sampled Gaussian steps, no cache", "seconds": took})
+    outcome.check("ε of 20,000 Poisson-sampled Gaussian steps [s]", took, "under 1 s", took < 1.0)
+
+
+def _noise(outcome: Outcome, count: int) -> None:
+    source, words, plain = Noise("grid"), WordStream(), generator(None)
+    took = {
+        "grid Gaussian": seconds(lambda: source.gaussian(count, 2.0**20)),
+        "grid Laplace": seconds(lambda: source.laplace(count, 2.0**20)),
+        "grid two-sided geometric": seconds(lambda: source.geometric(count, 10.0)),
+        "ChaCha20 words alone": seconds(lambda: words.words(count)),
+        "NumPy PCG64 Gaussian (not for privacy)": seconds(lambda: plain.standard_normal(count)),
+    }
+    exact, few = Noise("exact"), 2000
+    exact_took = seconds(lambda: exact.gaussian(few, 2.0**32), 3)
+    for what, time_taken in took.items():
+        outcome.rows.append(
+            {"what": what, "seconds": time_taken, "millions a second": count / time_taken / 1e6}
+        )
+    outcome.rows.append(
+        {"what": "exact Gaussian (OpenDP)", "seconds": exact_took,
+         "millions a second": few / exact_took / 1e6}
+    )  # fmt: skip
+    rate = count / took["grid Gaussian"] / 1e6
+    outcome.check("grid Gaussians a second on one core [million]", rate, "≥ 10", rate >= 10)
+
+
+def _ledger(outcome: Outcome, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.open(Path(folder) / "speed.db", epsilon=1e6, delta=0.5)
+        event = LaplaceDpEvent(1000.0)
+
+        def charges() -> None:
+            for _ in range(count):
+                ledger.charge(event, purpose="speed")
+
+        alone = count / seconds(charges, 3)
+        fresh = iter(np.linspace(100.0, 200.0, 10 * count))
+
+        def accounted() -> None:  # another event each time, so nothing is cached
+            for _ in range(count // 5):
+                step = gaussian_event(next(fresh))
+                ledger.charge(step, purpose="speed", delta=1e-9)
+                assert isinstance(step, GaussianDpEvent)
+
+        with_accounting = (count // 5) / seconds(accounted, 3)
+
+        def sampled() -> None:  # a new schedule of sampled steps each time: a new distribution
+            for _ in range(5):
+                step = gaussian_event(next(fresh) / 50.0, rate=0.01, steps=100)
+                ledger.charge(step, purpose="speed", delta=1e-9)
+
+        with_distributions = 5 / seconds(sampled, 3)
+    outcome.rows.append({"what": "durable charges", "a second": alone})
+    outcome.rows.append(
+        {"what": "durable charges, each accounted afresh", "a second": with_accounting}
+    )
+    outcome.rows.append(
+        {"what": "durable charges, each a new sampled schedule", "a second": with_distributions}
+    )
+    outcome.check("durable charges a second, ledger alone", alone, "≥ 400", alone >= 400)
+    outcome.check(
+        "durable charges a second with accounting", with_accounting, "≥ 20", with_accounting >= 20
+    )
+
+
+def _import(outcome: Outcome) -> None:
+    code = "import time; t = time.perf_counter(); import tacit; print(time.perf_counter() - t)"
+    times = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                             check=True).stdout)
+        for _ in range(5)
+    ]  # fmt: skip
+    took = statistics.median(times)
+    outcome.rows.append({"what": "import tacit", "seconds": took})
+    outcome.check("import tacit [s]", took, "under 1 s", took < 1.0)

@@ -1,0 +1,122 @@
+"""The tiny runner behind ``python -m experiments`` and ``python -m benchmarks``.
+
+A spec is a module of the package with a docstring (its first line is the summary) and a
+function ``run(quick) -> Outcome``. Underscores in the module's name become dashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import pkgutil
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SUPPORT = {"runner", "__main__"}
+
+
+@dataclass
+class Check:
+    """One bar: what was measured, the value, the bar as written, and whether it is met."""
+
+    what: str
+    value: float | str
+    bar: str
+    ok: bool
+
+
+@dataclass
+class Outcome:
+    """The bars and the whole table."""
+
+    checks: list[Check] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def check(self, what: str, value: float | str, bar: str, ok: bool) -> None:
+        """Record one bar."""
+        self.checks.append(Check(what, value, bar, bool(ok)))
+
+
+def specs(package: str) -> dict[str, str]:
+    """Return name → module of every spec in a package."""
+    home = importlib.import_module(package)
+    found = sorted(module.name for module in pkgutil.iter_modules(home.__path__))
+    return {
+        name.replace("_", "-"): f"{package}.{name}"
+        for name in found
+        if name not in SUPPORT and not name.startswith("_")
+    }
+
+
+def main(package: str, arguments: list[str] | None = None) -> int:
+    """List the specs, or run one and print its table and its bars."""
+    parser = argparse.ArgumentParser(prog=f"python -m {package}")
+    parser.add_argument("name", nargs="?", help="which one; without it, list them")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser.add_argument("--quick", action="store_true", help="a form that fits a minute")
+    options = parser.parse_args(arguments)
+    known = specs(package)
+    if options.name is None:
+        for name, module in known.items():
+            summary = (importlib.import_module(module).__doc__ or "").strip().splitlines()[0]
+            print(f"{name:24} {summary}")
+        return 0
+    if options.name not in known:
+        print(f"there is no {options.name!r}: choose from {', '.join(known)}", file=sys.stderr)
+        return 2
+    started = time.perf_counter()
+    outcome: Outcome = importlib.import_module(known[options.name]).run(options.quick)
+    seconds = time.perf_counter() - started
+    _show(outcome)
+    ok = all(check.ok for check in outcome.checks)
+    print(f"{'all bars met' if ok else 'some bars missed'} in {seconds:.1f} s")
+    if options.json:
+        result = {
+            "name": options.name,
+            "ok": ok,
+            "checks": [asdict(check) for check in outcome.checks],
+            "rows": outcome.rows,
+            "seconds": round(seconds, 3),
+        }
+        print(json.dumps(_plain(result), ensure_ascii=False))
+    return 0
+
+
+def _show(outcome: Outcome) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if outcome.rows:
+        table = Table()
+        columns = list(dict.fromkeys(key for row in outcome.rows for key in row))
+        for column in columns:
+            table.add_column(column)
+        for row in outcome.rows:
+            table.add_row(*(_text(row.get(column, "")) for column in columns))
+        console.print(table)
+    for check in outcome.checks:
+        mark = "met   " if check.ok else "MISSED"
+        console.print(f"{mark} {check.what}: {_text(check.value)} (bar: {check.bar})",
+                      highlight=False, markup=False, soft_wrap=True)  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON-safe data: NumPy numbers become plain, infinities become text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

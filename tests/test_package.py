@@ -1,0 +1,78 @@
+"""The package as a whole: names, imports, the wheel, the runners."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+ROOT = Path(__file__).parent.parent
+HEAVY = ("sklearn", "dp_accounting", "opendp", "numba", "matplotlib", "scipy.stats", "pandas")
+
+
+def test_exported_names():
+    assert tacit.__all__ == sorted(tacit.__all__)
+    assert set(tacit.__all__) == set(dir(tacit)) == {"__version__", *tacit._EXPORTS}
+    for name in tacit.__all__:
+        assert getattr(tacit, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        tacit.no_such_name  # noqa: B018
+
+
+def test_importing_tacit_imports_nothing_heavy():
+    code = f"import sys, tacit; print([m for m in {HEAVY!r} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_wheel_builds_installs_and_runs(tmp_path):
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, capture_output=True)
+    code = (
+        "import tacit, tacit.cli, sys; print(tacit.__file__); sys.argv = ['tacit', 'certify', "
+        "'laplace', '--scale', '2', '--json']; tacit.cli.main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+    where, answer = run.stdout.strip().splitlines()
+    assert Path(where).is_relative_to(site)
+    assert json.loads(answer)["epsilon"] == 0.5
+    assert not list(site.glob("tests*"))
+    assert (site / "tacit" / "py.typed").exists()
+
+
+@pytest.mark.parametrize("package", ["experiments", "benchmarks"])
+def test_the_runner_lists_and_refuses_by_name(package, capsys):
+    from experiments.runner import main, specs
+
+    assert main(package, []) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in specs(package))
+    assert main(package, ["no-such-thing"]) == 2
+    assert "choose from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("experiments", "published-noise"), ("benchmarks", "privacy")]
+)
+def test_the_last_line_is_one_json_object(package, name, capsys):
+    from experiments.runner import main
+
+    assert main(package, [name, "--json", "--quick"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(result) == {"name", "ok", "checks", "rows", "seconds"}
+    assert result["name"] == name
+    assert result["checks"]
+    assert all(set(check) == {"what", "value", "bar", "ok"} for check in result["checks"])
+    if package == "experiments":
+        assert result["ok"]
