@@ -15,9 +15,9 @@ import numpy as np
 from experiments.runner import Outcome
 from tacit._core.rng import WordStream, generator
 from tacit.mechanisms.noise import Noise
-from tacit.privacy import accounting
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.calibration import gaussian_event
+from tacit.privacy.distributions import clear_caches
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from tacit.privacy.ledger import Ledger
 
@@ -44,8 +44,7 @@ def run(quick: bool) -> Outcome:
 
 def _accounting(outcome: Outcome) -> None:
     def cold() -> float:
-        accounting._distribution.cache_clear()
-        accounting._single_distribution.cache_clear()
+        clear_caches()
         return epsilon_of(gaussian_event(3.23, rate=0.01, steps=20_000), 1e-4)
 
     took = seconds(cold)

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import NotCertified, ParameterError
-from tacit.privacy import accounting, conversions
+from tacit.privacy import conversions
 from tacit.privacy.accounting import ACCOUNTANTS, accountant, epsilon_of
 from tacit.privacy.calibration import gaussian_event
+from tacit.privacy.distributions import composed_distribution
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
@@ -72,7 +73,7 @@ def test_sampled_replacement_is_not_a_mere_doubling():
 @pytest.mark.parametrize("delta", [1e-8, 1e-5, 1e-2])
 def test_convolved_gaussians_agree_with_the_closed_form(sigma, delta):
     """The grid of losses is only used for mixtures, so force it here."""
-    distribution = accounting._distribution(((GaussianDpEvent(sigma), 7),))
+    distribution = composed_distribution({GaussianDpEvent(sigma): 7})
     exact = conversions.gdp_to_dp(math.sqrt(7) / sigma, delta)
     assert distribution.get_epsilon_for_delta(delta) == pytest.approx(exact, rel=2e-3)
     assert distribution.get_epsilon_for_delta(delta) >= exact - 1e-9

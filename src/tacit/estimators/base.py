@@ -88,13 +88,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         event, privacy = self.schedule(), self._request()
         delta = privacy.delta if privacy is not None else 0.0
+        asked = None if privacy is None or _is_free(event) else privacy.epsilon
         epsilon = epsilon_of(event, delta)
         own = self.get_params(deep=False).get("ledger")
         holders = list(sites) if sites is not None else [Site("the data", None, own)]
         rows = []
         for site in holders:
             ledger = site.ledger
-            fits = ledger is None or _is_free(event) or ledger.admits(event, delta=delta)
+            fits = (
+                ledger is None or _is_free(event) or ledger.admits(event, delta=delta, asked=asked)
+            )
             left = None if ledger is None else ledger.remaining.epsilon
             rows.append(SitePrice(site.name, epsilon, delta, left, fits))
         return Price(tuple(rows))
@@ -124,8 +127,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             site.name: site.ledger or Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
             for site in sites
         }
-        refusing = [n for n, ledger in ledgers.items()
-                    if not ledger.admits(event, delta=privacy.delta)]  # fmt: skip
+        refusing = [
+            name
+            for name, ledger in ledgers.items()
+            if not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
+        ]
         if len(sites) > 1 and refusing:
             left = {n: f"{ledgers[n].remaining.epsilon:.4g}" for n in refusing}
             raise BudgetExceeded(
@@ -134,7 +140,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         run = uuid.uuid4().hex
         return {
-            name: ledger.reserve(event, purpose=purpose, delta=privacy.delta, run=run)
+            name: ledger.reserve(
+                event, purpose=purpose, delta=privacy.delta, asked=privacy.epsilon, run=run
+            )
             for name, ledger in ledgers.items()
         }
 

@@ -29,16 +29,15 @@ from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy import conversions
 from tacit.privacy.amounts import float_above
+from tacit.privacy.distributions import composed_distribution, gaussian_mu
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
-    DiscreteLaplaceDpEvent,
     DpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
-    RandomizedResponseDpEvent,
     SelfComposedDpEvent,
     ZCDpEvent,
     _unsampled,
@@ -335,14 +334,14 @@ class PLDAccountant(Accountant):
         if delta == 0.0:
             return pure
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
-            return min(pure, conversions.gdp_to_dp(_gaussian_mu(counts), delta))
+            return min(pure, conversions.gdp_to_dp(gaussian_mu(counts), delta))
         if delta < _SMALLEST_PLD_DELTA:
             try:
                 rdp = RDPAccountant().add(_bag(counts))
             except NotCertified:
                 return pure
             return min(pure, rdp.epsilon(delta))
-        return min(pure, float(_distribution(_key(counts)).get_epsilon_for_delta(delta)))
+        return min(pure, float(composed_distribution(counts).get_epsilon_for_delta(delta)))
 
     def delta(self, epsilon: float) -> float:
         """Return the δ of the composed distribution, in closed form for Gaussians alone."""
@@ -353,148 +352,14 @@ class PLDAccountant(Accountant):
         if not counts or _pure_total(counts) <= epsilon or math.isinf(epsilon):
             return 0.0
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
-            return conversions.gdp_delta(_gaussian_mu(counts), epsilon)
-        return float(min(1.0, _distribution(_key(counts)).get_delta_for_epsilon(epsilon)))
+            return conversions.gdp_delta(gaussian_mu(counts), epsilon)
+        return float(min(1.0, composed_distribution(counts).get_delta_for_epsilon(epsilon)))
 
 
 def _bag(counts: Mapping[DpEvent, int]) -> DpEvent:
     from tacit.privacy.events import compose
 
     return compose(SelfComposedDpEvent(leaf, n) for leaf, n in counts.items())
-
-
-def _gaussian_mu(counts: Mapping[DpEvent, int]) -> float:
-    """Return μ of a bag of Gaussians: their squares add."""
-    return math.sqrt(
-        math.fsum(
-            n / leaf.noise_multiplier**2
-            for leaf, n in counts.items()
-            if isinstance(leaf, GaussianDpEvent)
-        )
-    )
-
-
-_Key = tuple[tuple[DpEvent, int], ...]
-
-
-def _key(counts: Mapping[DpEvent, int]) -> _Key:
-    """Return a bag as a hashable value in a fixed order, so that sums do not depend on it."""
-    return tuple(sorted(counts.items(), key=repr))
-
-
-def _interval(counts: Mapping[DpEvent, int]) -> float:
-    """Return the grid of losses: 1e-4, or finer where the whole loss is small.
-
-    The spread of the composed loss is about sqrt(Σ n·s²), with s the size of one loss; a
-    thousandth of it keeps the rounding of each event well below the answer.
-    """
-    spread = widest = 0.0
-    for leaf, n in counts.items():
-        match leaf:
-            case GaussianDpEvent(multiplier):
-                size, reach = 1.0 / multiplier, 10.0 / multiplier
-            case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), _):
-                size, reach = rate / multiplier, 10.0 / multiplier
-            case ApproximateDpEvent(epsilon, _):
-                size = reach = epsilon
-            case _:
-                size = reach = float(pure_epsilon(leaf) or 0.0)
-        spread += n * size * size
-        widest = max(widest, reach)
-    # the grid of a single loss has at most some 200,000 points
-    return float(max(min(1e-4, math.sqrt(spread) / 1000.0), widest / 200_000.0, 1e-9))
-
-
-@lru_cache(maxsize=64)
-def _distribution(key: _Key) -> Any:
-    """Return the composed privacy-loss distribution of a bag of events."""
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    counts = dict(key)
-    interval = _interval(counts)
-    total = library.identity(value_discretization_interval=interval)
-    gaussians: dict[DpEvent, int] = {
-        leaf: n for leaf, n in counts.items() if isinstance(leaf, GaussianDpEvent)
-    }
-    if gaussians:
-        merged = GaussianDpEvent(1.0 / _gaussian_mu(gaussians))
-        total = total.compose(_single_distribution(merged, interval))
-    for leaf, n in key:
-        if leaf not in gaussians:
-            total = total.compose(_single_distribution(leaf, interval).self_compose(n))
-    return total
-
-
-@lru_cache(maxsize=256)
-def _single_distribution(leaf: DpEvent, interval: float) -> Any:
-    """Return the privacy-loss distribution of one elementary event."""
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    grid = {"value_discretization_interval": interval}
-    match leaf:
-        case GaussianDpEvent(multiplier):
-            return library.from_gaussian_mechanism(multiplier, **grid)
-        case LaplaceDpEvent(multiplier):
-            return library.from_laplace_mechanism(multiplier, **grid)
-        case DiscreteLaplaceDpEvent(parameter, sensitivity):
-            return library.from_discrete_laplace_mechanism(parameter, sensitivity, **grid)
-        case RandomizedResponseDpEvent(noise, buckets):
-            if noise == 1.0:
-                return library.identity(**grid)
-            return library.from_randomized_response(noise, buckets, **grid)
-        case ApproximateDpEvent(epsilon, delta):
-            pair = common.DifferentialPrivacyParameters(epsilon, delta)
-            return library.from_privacy_parameters(pair, **grid)
-        case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
-            return library.from_laplace_mechanism(multiplier, sampling_prob=rate, **grid)
-        case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours):
-            if neighbours == REPLACE:
-                relation = NeighboringRelation.REPLACE_ONE
-                return library.from_gaussian_mechanism(
-                    multiplier, sampling_prob=rate, neighboring_relation=relation, **grid
-                )
-            return _sampled_gaussian(rate, multiplier, interval)
-    raise _cannot("pld", leaf)
-
-
-def _sampled_gaussian(rate: float, multiplier: float, interval: float) -> Any:
-    """Return the distribution of a Poisson-sampled Gaussian, all losses at once.
-
-    With P = (1 − q)·N₀ + q·N₁ against N₀, (P − e^ε·N₀)₊ = q·(N₁ − e^ε'·N₀)₊ where
-    e^ε' = 1 + (e^ε − 1)/q, and (N₀ − e^ε·P)₊ = c·(N₀ − e^ε''·N₁)₊ where c = 1 − e^ε·(1 − q) and
-    e^ε'' = q·e^ε/c. So both hockey sticks are those of the plain Gaussian, evaluated elsewhere;
-    the dots are connected as dp_accounting does.
-    """
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as library
-    from dp_accounting.pld import privacy_loss_mechanism as losses
-
-    mu = 1.0 / multiplier
-    masses = []
-    for side in (losses.AdjacencyType.REMOVE, losses.AdjacencyType.ADD):
-        bounds = losses.GaussianPrivacyLoss(
-            multiplier, sampling_prob=rate, adjacency_type=side
-        ).connect_dots_bounds()
-        lower = math.floor(bounds.epsilon_lower / interval)
-        upper = math.ceil(bounds.epsilon_upper / interval)
-        epsilon = np.arange(lower, upper + 1) * interval
-        delta = np.zeros(epsilon.size)
-        if side is losses.AdjacencyType.REMOVE:
-            ratio = 1.0 + np.expm1(epsilon) / rate
-            inner = ratio > 0.0
-            delta[~inner] = -np.expm1(epsilon[~inner])
-            delta[inner] = rate * conversions.gdp_deltas(mu, np.log(ratio[inner]))
-        else:
-            weight = rate - (1.0 - rate) * np.expm1(epsilon)  # c, without cancellation
-            inner = weight > 0.0
-            shifted = epsilon[inner] + math.log(rate) - np.log(weight[inner])
-            delta[inner] = weight[inner] * conversions.gdp_deltas(mu, shifted)
-        masses.append(
-            pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, lower, upper, delta)
-        )
-    return library.PrivacyLossDistribution(*masses)
 
 
 @lru_cache(maxsize=4096)

@@ -105,6 +105,7 @@ class Entry:
 
     def calibrate(self, epsilon: float, query: Query, accountant: str = "pld") -> float:
         """Return the least noise for which the whole schedule is (ε, δ)-private."""
+        check("epsilon", epsilon, Real(0, open_low=True))
         if self.from_epsilon is None:
             return calibration.calibrate(
                 lambda value: self.event(value, query),

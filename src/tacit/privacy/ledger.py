@@ -20,7 +20,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -30,21 +30,26 @@ from typing import Any, NoReturn
 
 from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, NotCertified, ParameterError
-from tacit.privacy import conversions
-from tacit.privacy.accounting import accountant, concentration, pure_total
 from tacit.privacy.amounts import add_amounts, as_exact, float_above, float_below
 from tacit.privacy.events import (
     DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    SelfComposedDpEvent,
-    compose,
     event_from_json,
     event_to_json,
     leaves,
 )
+from tacit.privacy.filters import RULES, refused, rule_ceiling, rule_epsilon, run_cost
 from tacit.privacy.guarantee import LedgerEntry
-from tacit.privacy.ledger_store import Head, MemoryStore, Meta, Row, SQLiteStore, Store, genesis
+from tacit.privacy.ledger_store import (
+    Head,
+    MemoryStore,
+    Meta,
+    Row,
+    SQLiteStore,
+    Store,
+    genesis,
+    next_row,
+)
+from tacit.privacy.reservation import Reservation, row_leaves
 
 __all__ = ["Budget", "Ledger", "Reservation"]
 
@@ -58,50 +63,6 @@ class Budget:
 
     epsilon: float
     delta: float
-
-
-@lru_cache(maxsize=4096)
-def _cost(event: DpEvent, delta: float | None, rule: str) -> tuple[Fraction, Fraction]:
-    """Return what a run costs under a rule: (ε, ρ or μ²; δ), exact or rounded up."""
-    counts = leaves(event)
-    if rule == "gdp":
-        mu2 = 0.0
-        for leaf, n in counts.items():
-            if not isinstance(leaf, GaussianDpEvent):
-                raise NotCertified(
-                    f"a ledger with filter='gdp' admits Gaussian noise only, not {leaf}: use one "
-                    "with filter='basic'"
-                )
-            mu2 += n / leaf.noise_multiplier**2
-        return Fraction(mu2 * (1.0 + 1e-12)), Fraction(0)
-    if rule == "zcdp":
-        if any(isinstance(leaf, PoissonSampledDpEvent) for leaf in counts):
-            raise NotCertified(
-                "sampled noise has no useful ρ: use a ledger with filter='basic', which counts "
-                "the run's (ε, δ)"
-            )
-        parts = [(n, *concentration(leaf)) for leaf, n in counts.items()]
-        rho = math.fsum(n * r for n, r, _ in parts)
-        if math.isinf(rho):
-            raise _refused("the run has no finite ε")
-        own = math.fsum(n * d for n, _, d in parts)
-        return Fraction(rho * (1.0 + 1e-12)), as_exact(own)
-    pure = pure_total(counts)
-    if pure is not None:
-        return pure, Fraction(0)
-    if delta is None:
-        raise ParameterError(
-            "delta must be given: this noise is not purely private, so state the δ at which the "
-            "run is counted, or open the ledger with filter='gdp'"
-        )
-    epsilon = accountant("pld").add(event).epsilon(delta)
-    if math.isinf(epsilon):
-        raise _refused(f"the run has no finite ε at δ = {delta:g}")
-    return as_exact(math.nextafter(epsilon, math.inf)), as_exact(delta)
-
-
-def _refused(reason: str) -> BudgetExceeded:
-    return BudgetExceeded(f"the ledger refused the charge: {reason}. Nothing was released")
 
 
 class Ledger:
@@ -174,7 +135,7 @@ class Ledger:
     def _new_meta(epsilon: float, delta: float, rule: str) -> Meta:
         check("epsilon", epsilon, Real(0, open_low=True))
         check("delta", delta, Real(0, 1, open_high=True))
-        check("filter", rule, OneOf("basic", "gdp", "zcdp"))
+        check("filter", rule, OneOf(*RULES))
         if rule != "basic" and delta == 0.0:
             raise ParameterError(f"delta must be positive for a ledger with filter={rule!r}")
         return Meta(uuid.uuid4().hex, repr(float(epsilon)), repr(float(delta)), rule, _now())
@@ -220,15 +181,8 @@ class Ledger:
 
     def _as_epsilon(self, amount: Fraction, delta: Fraction) -> float:
         """Return the (ε at the ledger's δ) that an amount stands for."""
-        total = float_above(amount)
-        if self.filter == "basic" or amount == 0:
-            return total
-        left = self.delta - float_above(delta)
-        if left <= 0.0:
-            return math.inf
-        if self.filter == "gdp":
-            return conversions.gdp_to_dp(math.sqrt(total), left)
-        return conversions.zcdp_to_dp(total, left)
+        left = self.delta - float_above(delta) if delta else self.delta
+        return rule_epsilon(self.filter, float_above(amount), left)
 
     def _shown(self, amount: Fraction, delta: Fraction) -> float:
         """Return the cumulative ε that a row shows to people."""
@@ -279,7 +233,7 @@ class Ledger:
                 raise LedgerCorrupt(f"{where} does not add up")
             event = event_from_json(json.loads(row.event))
             if row.kind == "charge":
-                cost = _cost(event, _optional(row.run_delta), self.filter)
+                cost = run_cost(event, _optional(row.run_delta), self.filter)
                 # another machine may round the last digits of an accountant differently
                 stated = row.cost, row.cost_delta
                 if any(c * _NEARLY > s for c, s in zip(cost, stated, strict=True)):
@@ -326,42 +280,63 @@ class Ledger:
         """
         return self._charge(event, purpose, delta, "")
 
-    def admits(self, event: DpEvent, *, delta: float | None = None) -> bool:
+    def admits(
+        self, event: DpEvent, *, delta: float | None = None, asked: float | None = None
+    ) -> bool:
         """Return whether a charge would fit now; nothing is spent."""
         try:
-            cost, cost_delta = _cost(event, delta, self.filter)
+            cost, cost_delta = run_cost(event, delta, self.filter)
         except BudgetExceeded:
             return False
+        if asked is not None and self.filter == "basic":
+            cost = max(cost, as_exact(asked))
         amount, total_delta = _sums(self._store.head(), cost, cost_delta)
         return total_delta <= self._ceiling[1] and amount <= self._amount_ceiling(total_delta)
 
-    def _charge(self, event: DpEvent, purpose: str, delta: float | None, run: str) -> LedgerEntry:
-        cost, cost_delta = _cost(event, delta, self.filter)
+    def _charge(
+        self,
+        event: DpEvent,
+        purpose: str,
+        delta: float | None,
+        run: str,
+        asked: float | None = None,
+    ) -> LedgerEntry:
+        cost, cost_delta = run_cost(event, delta, self.filter)
+        if asked is not None and self.filter == "basic":
+            if cost > as_exact(asked):
+                raise NotCertified(
+                    f"{purpose!r} was calibrated for ε = {asked:g}, but costs {float(cost):g}"
+                )
+            cost = as_exact(asked)
         text = _event_text(event)
         stamp = _now()
 
         def build(head: Head) -> Row:
+            if run and self._store.run_rows(run):
+                raise _AlreadyReserved
             amount, total_delta = _sums(head, cost, cost_delta)
             if total_delta > self._ceiling[1] or amount > self._amount_ceiling(total_delta):
                 self._refuse(purpose, cost, cost_delta, head)
-            return _row(
-                head, stamp, "charge", run, purpose, text, "" if delta is None else repr(delta),
-                cost, cost_delta, amount, total_delta, self._shown(amount, total_delta),
+            return next_row(
+                head, time=stamp, kind="charge", run=run, purpose=purpose, event=text,
+                run_delta="" if delta is None else repr(delta), cost=cost, cost_delta=cost_delta,
+                amount=amount, delta=total_delta, epsilon=self._shown(amount, total_delta),
             )  # fmt: skip
 
         return self._entry(self._store.append(build))
 
     def _amount_ceiling(self, delta: Fraction) -> Fraction:
         """Return the largest admissible amount once ``delta`` is gone."""
-        if self.filter == "basic":
-            return self._ceiling[0] if delta <= self._ceiling[1] else Fraction(-1)
-        return _curved_ceiling(self.filter, self.epsilon, self.delta - float_above(delta))
+        if delta > self._ceiling[1]:
+            return Fraction(-1)
+        left = self.delta - float_above(delta) if delta else self.delta
+        return rule_ceiling(self.filter, self.epsilon, left)
 
     def _refuse(self, purpose: str, cost: Fraction, cost_delta: Fraction, head: Head) -> NoReturn:
         left = self._remaining(head)
         price = f"ε = {self._as_epsilon(cost, cost_delta):g}"
         price += f" and δ = {float(cost_delta):g}" if cost_delta else ""
-        raise _refused(
+        raise refused(
             f"{purpose!r} costs {price}, but ε = {left.epsilon:g} of {self.epsilon:g} and "
             f"δ = {left.delta:g} of {self.delta:g} are left"
         )
@@ -372,6 +347,7 @@ class Ledger:
         *,
         purpose: str,
         delta: float | None = None,
+        asked: float | None = None,
         run: str | None = None,
         claim: int = 1,
     ) -> Reservation:
@@ -385,6 +361,9 @@ class Ledger:
             A few words for people.
         delta
             The δ at which the run is counted (filter ``basic``).
+        asked
+            The ε that the run was calibrated for. It is charged in full, so that budgets come
+            out round; a schedule that costs more than asked is refused.
         run
             A name for resuming: reserving the same schedule under the same name again
             continues the earlier reservation and charges nothing.
@@ -394,37 +373,30 @@ class Ledger:
         """
         check("claim", claim, Integer(1))
         run = run or uuid.uuid4().hex
-        earlier = self._store.run_rows(run)
-        if not earlier:
-            entry = self._charge(schedule, purpose, delta, run)
+        try:
+            entry = self._charge(schedule, purpose, delta, run, asked)
             return Reservation(self, run, purpose, entry, leaves(schedule), claim)
-        first, claims = earlier[0], earlier[1:]
-        left = leaves(event_from_json(json.loads(first.event)))
-        if left != leaves(schedule):
-            raise LedgerError(f"run {run!r} was reserved with another schedule")
-        for row in claims:
-            for leaf, count in leaves(event_from_json(json.loads(row.event))).items():
-                left[leaf] -= count
-        return Reservation(self, run, purpose, self._entry(first), left, claim)
+        except _AlreadyReserved:
+            first = self._store.run_rows(run)[0]
+        if row_leaves(first) != leaves(schedule):
+            raise LedgerError(f"run {run!r} was reserved with another schedule") from None
+        return Reservation(self, run, purpose, self._entry(first), leaves(schedule), claim)
 
-    def _claim(self, run: str, purpose: str, event: DpEvent) -> None:
+    def _claim(self, reservation: Reservation, event: DpEvent) -> int:
+        """Record that steps of a reservation are used up; concurrent claims are counted."""
         text, stamp = _event_text(event), _now()
-        self._store.append(
-            lambda head: _row(
-                head,
-                stamp,
-                "claim",
-                run,
-                purpose,
-                text,
-                "",
-                _ZERO,
-                _ZERO,
-                head.amount,
-                head.delta,
-                self._shown(head.amount, head.delta),
-            )
-        )
+
+        def build(head: Head) -> Row:
+            for row in self._store.run_rows(reservation.run, after=reservation.seen):
+                reservation.subtract(row.counter, row_leaves(row))
+            reservation.check_left(event)
+            return next_row(
+                head, time=stamp, kind="claim", run=reservation.run, purpose=reservation.purpose,
+                event=text, run_delta="", cost=_ZERO, cost_delta=_ZERO, amount=head.amount,
+                delta=head.delta, epsilon=self._shown(head.amount, head.delta),
+            )  # fmt: skip
+
+        return self._store.append(build).counter
 
     def _entry(self, row: Row) -> LedgerEntry:
         return LedgerEntry(self.id, row.counter, row.digest, self.durable)
@@ -451,67 +423,8 @@ class Ledger:
         )
 
 
-class Reservation:
-    """The steps of one run that are paid for and not yet drawn."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        run: str,
-        purpose: str,
-        entry: LedgerEntry,
-        steps: Mapping[DpEvent, int],
-        claim: int,
-    ) -> None:
-        self.ledger, self.run, self.purpose, self.entry = ledger, run, purpose, entry
-        self._left = dict(steps)
-        self._claimed: dict[DpEvent, int] = {}
-        self._block = claim
-        self._pid = os.getpid()
-
-    def claim(self, event: DpEvent) -> None:
-        """Use up one step; raise `BudgetExceeded` if the schedule holds no such step."""
-        if os.getpid() != self._pid:
-            raise LedgerError("a reservation cannot be used in a forked process: reserve there")
-        wanted = leaves(event)
-        if all(self._claimed.get(leaf, 0) >= n for leaf, n in wanted.items()):
-            for leaf, n in wanted.items():
-                self._claimed[leaf] -= n
-            return
-        if any(self._left.get(leaf, 0) < n for leaf, n in wanted.items()):
-            raise BudgetExceeded(
-                f"the reservation for {self.purpose!r} holds no further step {event}. Nothing was "
-                "released"
-            )
-        blocks = min([self._block, *(self._left[leaf] // n for leaf, n in wanted.items())])
-        self.ledger._claim(self.run, self.purpose, compose([SelfComposedDpEvent(event, blocks)]))
-        for leaf, n in wanted.items():
-            self._left[leaf] -= n * blocks
-            self._claimed[leaf] = self._claimed.get(leaf, 0) + n * (blocks - 1)
-
-    @property
-    def left(self) -> dict[DpEvent, int]:
-        """The steps that can still be drawn."""
-        total = dict(self._left)
-        for leaf, n in self._claimed.items():
-            total[leaf] = total.get(leaf, 0) + n
-        return {leaf: n for leaf, n in total.items() if n}
-
-    def __deepcopy__(self, memo: object) -> Reservation:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a reservation cannot be pickled: its steps would be drawn twice")
-
-
-@lru_cache(maxsize=4096)
-def _curved_ceiling(rule: str, epsilon: float, delta: float) -> Fraction:
-    """Return the largest μ² or ρ that stays within (ε, δ), rounded down."""
-    if delta <= 0.0:
-        return Fraction(-1)
-    if rule == "gdp":
-        return Fraction(conversions.dp_to_gdp(epsilon, delta) ** 2 * (1.0 - 1e-12))
-    return Fraction(conversions.dp_to_zcdp(epsilon, delta) * (1.0 - 1e-12))
+class _AlreadyReserved(Exception):
+    """A run of that name is in the ledger."""
 
 
 def _sums(head: Head, cost: Fraction, cost_delta: Fraction) -> tuple[Fraction, Fraction]:
@@ -523,28 +436,6 @@ def _sums(head: Head, cost: Fraction, cost_delta: Fraction) -> tuple[Fraction, F
 @lru_cache(maxsize=4096)
 def _event_text(event: DpEvent) -> str:
     return json.dumps(event_to_json(event), separators=(",", ":"))
-
-
-def _row(
-    head: Head,
-    stamp: str,
-    kind: str,
-    run: str,
-    purpose: str,
-    event: str,
-    run_delta: str,
-    cost: Fraction,
-    cost_delta: Fraction,
-    amount: Fraction,
-    delta: Fraction,
-    epsilon: float,
-) -> Row:
-    """Return the row that follows ``head``."""
-    row = Row(
-        head.counter + 1, stamp, kind, run, purpose, event, run_delta, cost, cost_delta,
-        amount, delta, epsilon, head.digest, "",
-    )  # fmt: skip
-    return row._replace(digest=row.computed_digest())
 
 
 def _optional(text: str) -> float | None:

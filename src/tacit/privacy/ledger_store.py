@@ -15,11 +15,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tacit.errors import LedgerCorrupt, LedgerError
 
-__all__ = ["SCHEMA", "Head", "MemoryStore", "Meta", "Row", "SQLiteStore", "Store"]
+__all__ = [
+    "SCHEMA",
+    "Head",
+    "MemoryStore",
+    "Meta",
+    "Row",
+    "SQLiteStore",
+    "Store",
+    "genesis",
+    "next_row",
+]
 
 SCHEMA = 1
 _APPLICATION = 0x74616369  # "taci", SQLite's application_id
@@ -75,6 +85,12 @@ class Row(NamedTuple):
         return Head(self.counter, self.amount, self.delta, self.digest)
 
 
+def next_row(head: Head, **fields: Any) -> Row:
+    """Return the row with the given content that follows ``head``."""
+    row = Row(counter=head.counter + 1, previous=head.digest, digest="", **fields)
+    return row._replace(digest=row.computed_digest())
+
+
 def genesis(meta: Meta) -> Head:
     """Return the head of an empty ledger; its hash binds the ceiling and the id."""
     content = "\x1f".join(meta)
@@ -100,8 +116,8 @@ class Store(ABC):
         """Return the current end of the chain."""
 
     @abstractmethod
-    def run_rows(self, run: str) -> list[Row]:
-        """Return the rows of one run."""
+    def run_rows(self, run: str, after: int = 0) -> list[Row]:
+        """Return the rows of one run that come after a counter."""
 
     @abstractmethod
     def row(self, counter: int) -> Row | None:
@@ -135,9 +151,9 @@ class MemoryStore(Store):
         """Return the end of the chain."""
         return self._rows[-1].head() if self._rows else genesis(self.meta)
 
-    def run_rows(self, run: str) -> list[Row]:
+    def run_rows(self, run: str, after: int = 0) -> list[Row]:
         """Return the rows of one run."""
-        return list(self._runs.get(run, []))
+        return [row for row in self._runs.get(run, []) if row.counter > after]
 
     def row(self, counter: int) -> Row | None:
         """Return one row."""
@@ -302,11 +318,11 @@ class SQLiteStore(Store):
             found = self._connect().execute("SELECT * FROM entries ORDER BY counter").fetchall()
         yield from map(_parse, found)
 
-    def run_rows(self, run: str) -> list[Row]:
+    def run_rows(self, run: str, after: int = 0) -> list[Row]:
         """Return the rows of one run."""
-        query = "SELECT * FROM entries WHERE run = ? ORDER BY counter"
+        query = "SELECT * FROM entries WHERE run = ? AND counter > ? ORDER BY counter"
         with self._guard(), self._lock:
-            return [_parse(row) for row in self._connect().execute(query, (run,)).fetchall()]
+            return [_parse(row) for row in self._connect().execute(query, (run, after)).fetchall()]
 
     def row(self, counter: int) -> Row | None:
         """Return one row."""
