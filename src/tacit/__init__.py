@@ -10,10 +10,13 @@ from tacit._version import __version__
 # Public names, loaded on first use so that `import tacit` stays fast.
 _EXPORTS = {
     "Certificate": "tacit.privacy.guarantee",
+    "CoupledFactorization": "tacit.estimators.coupled",
+    "CoupledModel": "tacit.models.structure",
     "Ledger": "tacit.privacy.ledger",
     "Noise": "tacit.mechanisms.noise",
     "Privacy": "tacit.privacy.guarantee",
     "PrivateSummary": "tacit.estimators.summary",
+    "Relation": "tacit.data.relations",
     "Site": "tacit.estimators.site",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
@@ -22,10 +25,13 @@ _EXPORTS = {
 
 __all__ = [
     "Certificate",
+    "CoupledFactorization",
+    "CoupledModel",
     "Ledger",
     "Noise",
     "Privacy",
     "PrivateSummary",
+    "Relation",
     "Site",
     "__version__",
     "errors",
@@ -35,10 +41,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tacit import errors
+    from tacit.data.relations import Relation
+    from tacit.estimators.coupled import CoupledFactorization
     from tacit.estimators.site import Site
     from tacit.estimators.summary import PrivateSummary
     from tacit.mechanisms.base import privatize
     from tacit.mechanisms.noise import Noise
+    from tacit.models.structure import CoupledModel
     from tacit.privacy.guarantee import Certificate, Privacy
     from tacit.privacy.ledger import Ledger
     from tacit.report.release import read_release

@@ -35,15 +35,20 @@ def in_forked_child() -> bool:
 
 
 @cache
-def _compile(function: Callable[..., Any], parallel: bool) -> Callable[..., Any]:
+def _compile(
+    function: Callable[..., Any], parallel: bool, reassociate: bool
+) -> Callable[..., Any]:
     import numba
 
-    return cast(
-        "Callable[..., Any]", numba.njit(cache=True, nogil=True, parallel=parallel)(function)
-    )
+    # sums may be reordered; nothing is assumed about NaN or infinities
+    fastmath = {"reassoc", "contract"} if reassociate else False
+    options = {"cache": True, "nogil": True, "parallel": parallel, "fastmath": fastmath}
+    return cast("Callable[..., Any]", numba.njit(**options)(function))
 
 
-def compiled(function: Callable[..., Any], *, parallel: bool = False) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], *, parallel: bool = False, reassociate: bool = False
+) -> Callable[..., Any]:
     """Return the compiled form of a kernel; a forked child always gets the serial one.
 
     Parameters
@@ -52,8 +57,10 @@ def compiled(function: Callable[..., Any], *, parallel: bool = False) -> Callabl
         A module-level function that Numba can compile.
     parallel
         Whether its ``prange`` loops run on all cores.
+    reassociate
+        Whether sums may be reordered, so that they vectorise.
     """
-    return _compile(function, parallel and not in_forked_child())
+    return _compile(function, parallel and not in_forked_child(), reassociate)
 
 
 # --- exact inverse-CDF draws -------------------------------------------------------------

@@ -18,7 +18,7 @@ from tacit.privacy.events import DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy, round_up
 from tacit.privacy.ledger import Ledger, Reservation
 
-__all__ = ["Price", "PrivateEstimator", "SitePrice"]
+__all__ = ["Estimator", "Price", "PrivateEstimator", "SitePrice"]
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,22 @@ class Price:
         return "\n".join(lines)
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators: ``__init__`` only stores, `_constraints` is checked at ``fit``."""
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {}
+
+    def _check_parameters(self) -> None:
+        check_table(self.get_params(deep=False), self._constraints)
+
+
+class PrivateEstimator(Estimator):
     """Base of private estimators, with scikit-learn's habits.
 
     A subclass stores its parameters untouched, constrains them in ``_constraints`` (checked at
     ``fit``) and says in `schedule` what a fit releases, from public facts alone. Clones share
     the ledger of the original: fitting twice is charged twice.
     """
-
-    _constraints: ClassVar[Mapping[str, Constraint]] = {}
-
-    def _check_parameters(self) -> None:
-        check_table(self.get_params(deep=False), self._constraints)
 
     def schedule(self) -> DpEvent:
         """Return everything that one fit releases at one site."""

@@ -1,0 +1,1 @@
+"""Inference: changes of state over iterations. Pure mathematics, no privacy noise."""

@@ -1,0 +1,306 @@
+"""One pass over the observed cells of a relation: the heart of every factorization.
+
+A cell's estimate is x̂ = Σ_r own[i, r]·q_r, where q_r is the product of the other factors' rows
+(and cores) at the combination r of latent indices. A sweep along a mode returns, for each of its
+rows, Σ_cells a·q and Σ_cells b·q with
+
+    a = x·x̂^(−p),   b = x̂^(1−p),
+
+the numerator and denominator of the multiplicative update (for p = 1, of the variational one).
+Cells are sorted along the mode, cut into blocks of equal length, and each block is one thread's:
+rows inside a block are written directly, the first and the last one are added up afterwards, so
+there are no atomics, no temporaries of the size of the data, and long rows do not stall a thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import prange
+from numba.extending import register_jitable
+
+from tacit._core import kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.data.relations import ModeLayout
+
+__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_reference"]
+
+FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
+_BLOCKS_PER_THREAD = 8
+_SMALL = 20_000  # below this many multiplications threads cost more than they bring
+
+
+class Bank:
+    """The factors of one relation, expanded to all latent combinations, in one array.
+
+    Row ``offsets[m] + i`` is row i of mode m; ``weights`` is the product of the cores.
+    """
+
+    def __init__(self, sizes: list[int], combinations: int) -> None:
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.rows = np.empty((int(self.offsets[-1]), combinations))
+        self.weights = np.ones(combinations)
+
+    def mode(self, mode: int) -> NDArray[np.float64]:
+        """Return the rows of one mode."""
+        return self.rows[self.offsets[mode] : self.offsets[mode + 1]]
+
+
+def _coefficients(x: float, estimate: float, power: float) -> tuple[float, float]:
+    """Return a = x·x̂^(−p) and b = x̂^(1−p); estimates are positive unless p = 0."""
+    if power == 0.0:
+        return x, estimate
+    estimate = max(estimate, 1e-100)
+    if power == 1.0:
+        return x / estimate, 1.0
+    if power == 2.0:
+        inverse = 1.0 / estimate
+        return x * inverse * inverse, inverse
+    scaled = estimate ** (-power)
+    return x * scaled, estimate * scaled
+
+
+_ab = register_jitable(_coefficients)
+
+
+def _tensor_row(
+    low: int, high: int, cells: Any, values: Any, bank: Any, near: int, far: int, base: Any,
+    own: Any, power: float, with_denominator: bool, up: Any, down: Any,
+) -> None:  # fmt: skip
+    """Add up the cells of (a part of) one row of a three-mode relation.
+
+    Products of rows are formed twice: cheaper than storing them.
+    """
+    combinations = own.shape[0]
+    for c in range(low, high):
+        i = base[near] + cells[c, near]
+        j = base[far] + cells[c, far]
+        estimate = 0.0
+        for r in range(combinations):
+            estimate += own[r] * bank[i, r] * bank[j, r]
+        a, b = _ab(values[c], estimate, power)
+        for r in range(combinations):
+            up[r] += a * bank[i, r] * bank[j, r]
+        if with_denominator:
+            for r in range(combinations):
+                down[r] += b * bank[i, r] * bank[j, r]
+
+
+def _matrix_row(
+    low: int, high: int, cells: Any, values: Any, bank: Any, near: int, base: Any, own: Any,
+    power: float, with_denominator: bool, up: Any, down: Any,
+) -> None:  # fmt: skip
+    """Add up the cells of (a part of) one row of a matrix."""
+    combinations = own.shape[0]
+    for c in range(low, high):
+        i = base[near] + cells[c, near]
+        estimate = 0.0
+        for r in range(combinations):
+            estimate += own[r] * bank[i, r]
+        a, b = _ab(values[c], estimate, power)
+        for r in range(combinations):
+            up[r] += a * bank[i, r]
+        if with_denominator:
+            for r in range(combinations):
+                down[r] += b * bank[i, r]
+
+
+def _any_row(
+    low: int, high: int, cells: Any, values: Any, bank: Any, skip: int, base: Any, own: Any,
+    power: float, product: Any, up: Any, down: Any,
+) -> None:  # fmt: skip
+    """Add up the cells of (a part of) one row of a relation with any number of modes."""
+    combinations = own.shape[0]
+    for c in range(low, high):
+        for r in range(combinations):
+            product[r] = 1.0
+        for m in range(cells.shape[1]):
+            if m != skip:
+                i = base[m] + cells[c, m]
+                for r in range(combinations):
+                    product[r] *= bank[i, r]
+        estimate = 0.0
+        for r in range(combinations):
+            estimate += own[r] * product[r]
+        a, b = _ab(values[c], estimate, power)
+        for r in range(combinations):
+            up[r] += a * product[r]
+            down[r] += b * product[r]
+
+
+_tensor, _matrix, _any = (register_jitable(f) for f in (_tensor_row, _matrix_row, _any_row))
+
+
+def _sweep(
+    starts: Any,
+    cells: Any,
+    values: Any,
+    bank: Any,
+    base: Any,
+    own: Any,
+    skip: int,
+    power: float,
+    with_denominator: bool,
+    cuts: Any,
+    first_rows: Any,
+    numerator: Any,
+    denominator: Any,
+    edges: Any,
+    edge_rows: Any,
+) -> None:
+    modes = cells.shape[1]
+    others = modes if skip < 0 else modes - 1
+    near = 1 if skip == 0 else 0  # the one or two other modes of a matrix or a tensor
+    far = 1 if skip == 2 or skip < 0 else 2
+    for block in prange(cuts.shape[0] - 1):
+        product = np.empty(bank.shape[1])
+        row = first_rows[block]
+        low = cuts[block]
+        last = cuts[block + 1]
+        while low < last:
+            while low >= starts[row + 1]:
+                row += 1
+            high = min(starts[row + 1], last)
+            up = numerator[row]
+            down = denominator[row]
+            # the first and the last row of a block may continue in another one
+            if low == cuts[block] or high == last:
+                slot = 0 if low == cuts[block] else 1
+                edge_rows[block, slot] = row
+                up = edges[block, slot, 0]
+                down = edges[block, slot, 1]
+            if others == 2:
+                _tensor(low, high, cells, values, bank, near, far, base, own[row], power,
+                        with_denominator, up, down)  # fmt: skip
+            elif others == 1:
+                _matrix(low, high, cells, values, bank, near, base, own[row], power,
+                        with_denominator, up, down)  # fmt: skip
+            else:
+                _any(low, high, cells, values, bank, skip, base, own[row], power, product,
+                     up, down)  # fmt: skip
+            low = high
+
+
+def sweep(
+    layout: ModeLayout,
+    bank: Bank,
+    own: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    skip: int,
+    power: float,
+    *,
+    with_denominator: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return numerator and denominator for every row of a mode, or of a core.
+
+    Parameters
+    ----------
+    layout
+        The cells, sorted along the mode.
+    bank
+        The factors, up to date.
+    own
+        The rows being updated, expanded to all combinations.
+    weights
+        The product of the cores (without the one being updated).
+    skip
+        The mode being updated, −1 for a core.
+    power
+        p.
+    with_denominator
+        Whether the denominator runs over the listed cells, too.
+    """
+    rows, combinations = own.shape
+    numerator = np.zeros((rows, combinations))
+    denominator = np.zeros((rows, combinations))
+    cells = len(layout.values)
+    if not cells:
+        return numerator, denominator
+    parallel = cells * combinations > _SMALL
+    cuts, first_rows = _blocks(layout.starts, cells, parallel)
+    edges = np.zeros((len(cuts) - 1, 2, 2, combinations))
+    edge_rows = np.full((len(cuts) - 1, 2), -1, np.int64)
+    kernels.compiled(_sweep, parallel=parallel, reassociate=True)(
+        layout.starts, layout.indices, layout.values, bank.rows, bank.offsets, own * weights, skip,
+        power, with_denominator, cuts, first_rows, numerator, denominator, edges, edge_rows,
+    )  # fmt: skip
+    used = edge_rows >= 0
+    np.add.at(numerator, edge_rows[used], edges[:, :, 0][used])
+    np.add.at(denominator, edge_rows[used], edges[:, :, 1][used])
+    numerator *= weights
+    denominator *= weights
+    return numerator, denominator
+
+
+def _blocks(
+    starts: NDArray[np.int64], cells: int, parallel: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut the cells into equal blocks; return the cuts and the row each block begins in."""
+    if not parallel:
+        count = 1
+    else:
+        import numba
+
+        count = numba.get_num_threads() * _BLOCKS_PER_THREAD
+    cuts = np.linspace(0, cells, count + 1).astype(np.int64)
+    first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
+    return cuts, np.minimum(first_rows, len(starts) - 2)
+
+
+def sweep_reference(
+    layout: ModeLayout,
+    bank: Bank,
+    own: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    skip: int,
+    power: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """NumPy twin of `sweep`."""
+    product = np.tile(weights, (len(layout.values), 1))
+    for m in range(layout.indices.shape[1]):
+        if m != skip:
+            product *= bank.mode(m)[layout.indices[:, m]]
+    row = np.repeat(np.arange(len(layout.starts) - 1), np.diff(layout.starts))
+    estimate = (own[row] * product).sum(axis=1)
+    estimate = estimate if power == 0.0 else np.maximum(estimate, FLOOR)
+    a, b = layout.values * estimate**-power, estimate ** (1.0 - power)
+    numerator, denominator = np.zeros_like(own), np.zeros_like(own)
+    np.add.at(numerator, row, a[:, None] * product)
+    np.add.at(denominator, row, b[:, None] * product)
+    return numerator, denominator
+
+
+def _estimate(cells: Any, bank: Any, offsets: Any, weights: Any, out: Any) -> None:
+    combinations = bank.shape[1]
+    for c in prange(cells.shape[0]):
+        total = 0.0
+        for r in range(combinations):
+            product = weights[r]
+            for m in range(cells.shape[1]):
+                product *= bank[offsets[m] + cells[c, m], r]
+            total += product
+        out[c] = total
+
+
+def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
+    """Return x̂ at the given cells."""
+    out = np.empty(len(cells))
+    if len(cells):
+        parallel = len(cells) * len(bank.weights) > _SMALL
+        kernel = kernels.compiled(_estimate, parallel=parallel, reassociate=True)
+        kernel(np.ascontiguousarray(cells), bank.rows, bank.offsets, bank.weights, out)
+    return out
+
+
+def cell_divergence(
+    values: NDArray[np.float64], estimates: NDArray[np.float64], power: float
+) -> float:
+    """Return Σ d_p(x, x̂) over listed cells."""
+    from tacit.models.divergences import divergence
+
+    safe = estimates if power == 0.0 else np.maximum(estimates, FLOOR)
+    return float(divergence(values, safe, power).sum())

@@ -1,0 +1,1 @@
+"""Models: what the data would look like, given factors. Pure mathematics, no noise."""
