@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install
 
-.PHONY: demo test test-slow setup lint format clean
+.PHONY: demo test test-slow setup bench-setup lint format clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tacit demo
@@ -41,5 +41,14 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "== installing tacit and what its tests need (once, one or two minutes)"
 	@$(PIP) -e '.[dev]' && touch $@ $(VENV)/.core
 
+# peers for benchmarks live in an environment of their own: .venv-bench/bin/python -m benchmarks …
+bench-setup: .venv-bench/.done
+
+.venv-bench/.done: pyproject.toml benchmarks/requirements.txt
+	@echo "== installing tacit and its peers into .venv-bench"
+	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip --disable-pip-version-check -q install -e . -r benchmarks/requirements.txt
+	@touch $@
+
 clean:
-	@rm -rf $(VENV) build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf $(VENV) .venv-bench build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache

@@ -1,15 +1,16 @@
 """What a ledger admits, what it refuses, and what it says is left."""
 
 import math
+import sys
 import threading
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import BudgetExceeded, LedgerError, NotCertified, ParameterError, TacitError
+from tacit.errors import BudgetExceeded, LedgerError, NotCertified, ParameterError
 from tacit.mechanisms.additive import Gaussian, Laplace
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
@@ -190,7 +191,6 @@ events = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(events, max_size=25), st.floats(0.1, 20.0))
 def test_no_sequence_of_charges_passes_the_ceiling(sequence, ceiling):
     ledger = Ledger.memory(epsilon=ceiling)
@@ -211,7 +211,6 @@ def test_no_sequence_of_charges_passes_the_ceiling(sequence, ceiling):
     assert ledger.verify() == len(rows)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=20), st.randoms())
 def test_the_order_of_charges_is_irrelevant(thousandths, random):
     def spend(order):
@@ -253,8 +252,10 @@ def test_a_sampled_run_costs_what_the_accountant_says():
     assert ledger.spent.epsilon == pytest.approx(epsilon_of(run, 1e-3), rel=1e-9)
 
 
-@pytest.mark.parametrize("sigma", [3.0, 7.5, 20.0])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (8.0, 1e-3)])
+@pytest.mark.parametrize(
+    ("sigma", "epsilon", "delta"),
+    [(3.0, 1.0, 1e-6), (20.0, 1.0, 1e-6), (3.0, 8.0, 1e-3), (7.5, 8.0, 1e-3)],
+)
 def test_a_gdp_ledger_admits_as_many_gaussians_as_the_exact_formula(sigma, epsilon, delta):
     expected = 0
     while gdp_to_dp(math.sqrt(expected + 1) / sigma, delta) <= epsilon:
@@ -327,12 +328,12 @@ def test_a_release_without_protection_is_refused(rule, wrap):
 def test_nothing_costs_nothing(rule):
     ledger = Ledger.memory(epsilon=1.0, delta=1e-6, filter=rule)
     ledger.charge(NoOpDpEvent(), purpose="x")
-    ledger.charge(GaussianDpEvent(math.inf), purpose="x", delta=0.0)
     assert ledger.spent == Budget(0.0, 0.0)
+    ledger.charge(GaussianDpEvent(math.inf), purpose="x", delta=0.0)
+    assert ledger.spent.epsilon <= 1e-40  # rounded up
+    assert ledger.counter == 2
 
 
-# BUG: squares of the multiplier overflow or vanish in _cost, concentration and _gaussian_mu, and
-# a price beyond the largest float cannot be shown: OverflowError or ZeroDivisionError.
 @pytest.mark.parametrize("rule", ["basic", "gdp", "zcdp"])
 @pytest.mark.parametrize("multiplier", [5e-324, 1e-200, 1e-160])
 def test_extremely_little_noise_is_refused_as_any_other(rule, multiplier):
@@ -344,7 +345,6 @@ def test_extremely_little_noise_is_refused_as_any_other(rule, multiplier):
             ledger.charge(LaplaceDpEvent(multiplier), purpose="x")
 
 
-# BUG: as above, 1e200 squared is an OverflowError.
 @pytest.mark.parametrize("rule", ["basic", "gdp", "zcdp"])
 def test_extremely_much_noise_is_admitted(rule):
     ledger = Ledger.memory(epsilon=1.0, delta=1e-6, filter=rule)
@@ -395,6 +395,19 @@ def test_unused_steps_are_not_refunded(make):
     assert reservation.left == {STEP: 3}
     del reservation
     assert ledger.remaining.epsilon == 6.0
+
+
+def test_a_run_may_be_charged_the_round_price_it_was_calibrated_for(make):
+    ledger, run = make(epsilon=2.0, delta=1e-5), repeat(GaussianDpEvent(20.0), 4)
+    price = epsilon_of(run, 1e-6)
+    assert price < 0.5
+    assert ledger.admits(run, delta=1e-6, asked=2.0)
+    assert not ledger.admits(run, delta=1e-6, asked=2.1)
+    ledger.reserve(run, purpose="run", delta=1e-6, asked=0.5)
+    assert ledger.remaining == Budget(1.5, 9e-6)
+    with pytest.raises(NotCertified, match=r"calibrated for ε = 0.1, but costs"):
+        ledger.reserve(run, purpose="run", delta=1e-6, asked=0.1)
+    assert ledger.verify() == 1
 
 
 def test_a_reservation_that_does_not_fit_is_refused_whole(make):
@@ -462,8 +475,6 @@ def test_every_step_of_a_mixed_schedule_can_be_drawn(make, claim):
     both = compose([STEP, OTHER])
     schedule = [STEP, STEP, both, OTHER]
     reservation = make(epsilon=10.0).reserve(compose(schedule), purpose="run", claim=claim)
-    # BUG: with claim=3 the first block takes all of STEP, and the joint step, which needs one
-    # claimed and one fresh part, is refused although its parts are left (Reservation.claim).
     for step in schedule:
         reservation.claim(step)
     assert reservation.left == {}
@@ -479,47 +490,72 @@ def test_a_composed_step_is_claimed_whole_or_not_at_all(make):
     assert reservation.left == {STEP: 1}
 
 
-# BUG: Ledger._claim appends without counting the run's rows, so that two live reservations of
-# one run (an old process that was thought dead, a second handle) draw every step twice.
 def test_two_live_reservations_of_one_run_share_its_steps(make):
     ledger = make(epsilon=10.0)
     first = ledger.reserve(repeat(STEP, 3), purpose="run", run="r")
     second = ledger.reserve(repeat(STEP, 3), purpose="run", run="r")
-    assert draw_all(first, STEP) + draw_all(second, STEP) == 3
+    first.claim(STEP)
+    assert second.left == {STEP: 2}
+    assert draw_all(second, STEP) + draw_all(first, STEP) == 2
     assert ledger.verify() == 4
 
 
-# BUG: Reservation.claim looks at its counts, writes (which lets other threads run) and only
-# then lowers them.
-def test_threads_that_share_a_reservation_share_its_steps(tmp_path):
-    ledger = Ledger.open(tmp_path / "a.db", epsilon=10.0)
-    reservation, drawn = ledger.reserve(repeat(STEP, 8), purpose="run"), []
-    threads = [
-        threading.Thread(target=lambda: drawn.append(draw_all(reservation, STEP)))
-        for _ in range(8)
-    ]
+@pytest.mark.parametrize("claim", [2, 4, 8, 100])
+def test_two_live_reservations_share_steps_that_are_claimed_in_blocks(make, claim):
+    ledger, some = make(epsilon=10.0), repeat(STEP, 10)
+    first = ledger.reserve(some, purpose="run", run="r", claim=claim)
+    second = ledger.reserve(some, purpose="run", run="r", claim=claim)
+    second.claim(STEP)
+    drawn = 1 + draw_all(first, STEP) + draw_all(second, STEP)
+    assert drawn == 10
+    ledger.verify()
+
+
+def test_a_block_shrinks_to_what_another_handle_has_left(make):
+    ledger, some = make(epsilon=10.0), repeat(STEP, 10)
+    first = ledger.reserve(some, purpose="run", run="r", claim=8)
+    second = ledger.reserve(some, purpose="run", run="r", claim=8)
+    second.claim(STEP)
+    assert draw_all(first, STEP) == 2
+
+
+@pytest.fixture
+def hasty_threads():
+    """Let threads take turns after every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(work, count=8):
+    """Run ``work`` in several threads at once; return what each gave."""
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(work())) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(drawn) == 8
-    assert ledger.verify() == 9
+    return results
 
 
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("claim", [1, 50])
+def test_threads_that_share_a_reservation_share_its_steps(claim):
+    for _ in range(10):
+        ledger, step = Ledger.memory(epsilon=10.0), LaplaceDpEvent(1000.0)
+        reservation = ledger.reserve(repeat(step, 200), purpose="run", claim=claim)
+        assert sum(in_threads(lambda r=reservation, s=step: draw_all(r, s))) == 200
+        ledger.verify()
+
+
+@pytest.mark.usefixtures("hasty_threads")
 def test_threads_may_share_a_ledger(make):
-    ledger, drawn = make(epsilon=10.0), []
-    threads = [
-        threading.Thread(target=lambda: drawn.append(admitted(ledger, OTHER))) for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(drawn) == 20
+    ledger = make(epsilon=10.0)
+    assert sum(in_threads(lambda: admitted(ledger, OTHER))) == 20
     assert ledger.verify() == 20
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([STEP, OTHER]), min_size=1, max_size=12),
     st.integers(1, 5),
@@ -545,17 +581,18 @@ def test_never_more_steps_are_drawn_than_were_reserved(schedule, claim, actions)
     ledger.verify()
 
 
-def test_a_ledger_counts_numpy_numbers_like_any_other(make):
+@pytest.mark.parametrize("delta", [np.float64(1e-6), Fraction(1, 10**6), np.float32(1e-6)])
+def test_a_delta_may_be_any_real_number(make, delta):
     ledger = make(epsilon=10.0, delta=1e-3)
-    # BUG: the δ of a run is kept as repr(delta), "np.float64(1e-06)", which verify cannot read.
-    ledger.charge(GaussianDpEvent(5.0), purpose="x", delta=np.float64(1e-6))
+    ledger.charge(GaussianDpEvent(5.0), purpose="x", delta=delta)
     assert ledger.verify() == 1
-    # BUG: event_to_json leaves NumPy integers and float32 as they are: TypeError from json.
-    ledger.charge(SelfComposedDpEvent(STEP, np.int64(2)), purpose="x")
-    ledger.charge(LaplaceDpEvent(np.float32(2.5)), purpose="x")
-    assert ledger.verify() == 3
 
 
-def test_every_error_of_a_ledger_is_ours():
-    assert issubclass(BudgetExceeded, TacitError)
-    assert issubclass(LedgerError, TacitError)
+@pytest.mark.parametrize(
+    "event",
+    [SelfComposedDpEvent(LaplaceDpEvent(50.0), np.int64(37)), LaplaceDpEvent(np.float32(2.75))],
+)
+def test_an_event_may_hold_numpy_numbers(make, event):
+    ledger = make(epsilon=10.0)
+    ledger.charge(event, purpose="x")
+    assert ledger.verify() == 1

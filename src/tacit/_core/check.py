@@ -24,6 +24,7 @@ __all__ = [
     "Integer",
     "OneOf",
     "Real",
+    "Text",
     "as_bounds",
     "check",
     "check_table",
@@ -60,7 +61,10 @@ class Real(Constraint):
         """Whether ``value`` is a real number in the interval (a bool is not a number)."""
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            return False
         if math.isnan(number) or (math.isinf(number) and not self.allow_inf):
             return False
         above = number > self.low if self.open_low else number >= self.low
@@ -142,6 +146,11 @@ class OneOf(Constraint):
 
 
 @dataclass(frozen=True)
+class _Unsuitable:
+    """An object of no useful type, for tests."""
+
+
+@dataclass(frozen=True)
 class InstanceOf(Constraint):
     """An instance of one of some types."""
 
@@ -162,7 +171,30 @@ class InstanceOf(Constraint):
 
     def bad_values(self) -> list[Any]:
         """An object of no useful type."""
-        return [object()]
+        return [_Unsuitable()]
+
+
+@dataclass(frozen=True)
+class Text(Constraint):
+    """Text that can be written as UTF-8."""
+
+    def accepts(self, value: Any) -> bool:
+        """Whether ``value`` is such text."""
+        if not isinstance(value, str):
+            return False
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+        return True
+
+    def describe(self) -> str:
+        """Say so."""
+        return "text"
+
+    def bad_values(self) -> list[Any]:
+        """Bytes, numbers and lone surrogates."""
+        return [b"x", 3, None, "\ud800"]
 
 
 @dataclass(frozen=True)

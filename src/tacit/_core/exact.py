@@ -156,12 +156,14 @@ class HalfLaw:
         """Finish one draw in integer arithmetic, extending U by fresh words as needed."""
         negative = signed and bool(word & 1)
         uniform, bits = word >> 1, 63
-        k = int(np.searchsorted(self._high, np.uint64(uniform), side="right")) - 1
-        k = min(max(k - 1, 0), self.bins - 1)
+        # Z lies between the first edge of U's lowest bin and the last edge of its highest: one
+        # bin in the body of the law, many in the far tail
+        lowest = self._bin(uniform << (_BITS - bits))
+        highest = self._bin(((uniform + 1) << (_BITS - bits)) - 1)
         slope, shift = Fraction(scale), Fraction(offset)
         edge = Fraction(1, 1 << self.log2_width)
-        # the integer lies between the values at edges k and k + 3 (the word's tie spans a bin)
-        ends = [(-1 if negative else 1) * slope * edge * (k + j) + shift for j in (0, 3)]
+        sign = -1 if negative else 1
+        ends = [sign * slope * edge * k + shift for k in (lowest, highest + 1)]
         low, high = math.floor(min(ends)) - 1, math.floor(max(ends)) + 1
         while low < high:
             middle = (low + high + 1) // 2  # is the result at least `middle`?
@@ -183,12 +185,11 @@ class HalfLaw:
     def fixed_point(self, stream: WordStream, bits: int) -> int:
         """Return one exact draw Z as an integer over 2^bits, rounded down.
 
-        The bin is chosen by the table; inside it a uniform position is accepted with
-        probability exp(−a·x − b·x²), so that any number of bits costs the same.
+        The bin is chosen by the table; inside it uniform positions are tried until one is
+        accepted, with probability exp(−a·x − b·x²), so that any number of bits costs the same.
         """
+        k = self._bin(stream.bits(192) << (_BITS - 192))
         while True:
-            uniform = stream.bits(192)
-            k = self._bin(uniform << (_BITS - 192))
             position = stream.bits(bits)
             x = Fraction(position, 1 << bits)
             exponent = x * (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -43,7 +44,14 @@ def _compile(
     # sums may be reordered; nothing is assumed about NaN or infinities
     fastmath = {"reassoc", "contract"} if reassociate else False
     options = {"cache": True, "nogil": True, "parallel": parallel, "fastmath": fastmath}
-    return cast("Callable[..., Any]", numba.njit(**options)(function))
+    # Numba's cache on disk knows a function by its name, not by these options: one name each
+    form = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__,
+        function.__closure__,
+    )  # fmt: skip
+    form.__qualname__ = f"{function.__qualname__}_p{parallel:d}r{reassociate:d}"
+    form.__module__ = function.__module__
+    return cast("Callable[..., Any]", numba.njit(**options)(form))
 
 
 def compiled(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class WordStream:
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
+        self._lock = threading.Lock()
         self._restart()
 
     def _restart(self) -> None:
@@ -78,22 +80,38 @@ class WordStream:
             self._source = ChaCha(_sequence(self.seed, "privacy noise"), rounds=20)
         self._spare: NDArray[np.uint64] = np.empty(0, np.uint64)
 
+    def _start_anew(self) -> None:
+        """Start a stream of its own in a forked child."""
+        if self.seed is not None:
+            self.seed = self.seed ^ (os.getpid() << 64)
+        self._lock = threading.Lock()
+        self._restart()
+
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return ``count`` fresh words."""
         if os.getpid() != self._pid:
-            if self.seed is not None:  # a forked worker of a seeded test gets its own stream
-                self.seed = self.seed ^ (os.getpid() << 64)
-            self._restart()
+            self._start_anew()
         raw: NDArray[np.uint64] = self._source.random_raw(count)
         return raw
 
     def word(self) -> int:
         """Return one fresh word, buffered for code that asks one at a time."""
-        if os.getpid() != self._pid or not self._spare.size:
-            self._spare = self.words(self._BLOCK)
-        value = int(self._spare[0])
-        self._spare = self._spare[1:]
+        if os.getpid() != self._pid:  # a child gets a stream and a lock of its own
+            self._start_anew()
+        with self._lock:
+            if not self._spare.size:
+                self._spare = self.words(self._BLOCK)
+            value = int(self._spare[0])
+            self._spare = self._spare[1:]
         return value
+
+    def __deepcopy__(self, memo: object) -> WordStream:
+        return self  # a copy with the same key and counter would repeat the noise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # another process starts a stream of its own
+        anew = None if self.seed is None else self.seed ^ (int.from_bytes(os.urandom(8)) << 64)
+        return WordStream, (anew,)
 
     def bits(self, count: int) -> int:
         """Return a uniform integer of ``count`` bits."""

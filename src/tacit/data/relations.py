@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
+from tacit.data.sources import column_array, column_names
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -118,7 +119,10 @@ class Relation:
             )
         check("zeros", zeros, OneOf("missing", "observed"))
         table = _index_table("indices", indices, len(entities))
-        numbers = np.ones(len(table)) if values is None else np.asarray(values, np.float64)
+        try:
+            numbers = np.ones(len(table)) if values is None else np.asarray(values, np.float64)
+        except (ValueError, TypeError):
+            raise ParameterError("values must be numbers, one per cell") from None
         if numbers.shape != (len(table),):
             raise ParameterError(
                 f"values must hold one number per cell ({len(table)}), got shape {numbers.shape}"
@@ -141,6 +145,11 @@ class Relation:
         _check_range("indices", table, sizes, entities)
         _check_range("held_out", apart, sizes, entities)
         _check_distinct(np.concatenate([table, apart]), sizes, len(table))
+        for entity, size in zip(entities, sizes, strict=True):
+            if labels and entity in labels and len(labels[entity]) != size:
+                raise ParameterError(
+                    f"labels of {entity!r} must be {size}, one each, not {len(labels[entity])}"
+                )
         return cls(
             entities, sizes, table.astype(np.int32), numbers, zeros, apart.astype(np.int32),
             {name: tuple(names) for name, names in (labels or {}).items()},
@@ -193,6 +202,8 @@ class Relation:
         indices = []
         for entity, column in columns.items():
             ids = _to_array(frame, column)
+            if any(identity is None or identity != identity for identity in ids.tolist()):
+                raise ParameterError(f"column {column!r} must name a member in every row")
             if entity not in known:
                 known[entity] = tuple(np.unique(ids).tolist())
             indices.append(_positions(entity, ids, known[entity]))
@@ -278,7 +289,10 @@ class Relation:
 def _index_table(name: str, indices: Any, modes: int) -> NDArray[np.int64]:
     """Return indices as a (cells, modes) table of whole numbers."""
     if isinstance(indices, tuple):  # one array per mode
-        table = np.column_stack([np.asarray(part) for part in indices])
+        parts = [np.asarray(part) for part in indices]
+        if any(part.shape != parts[0].shape or part.ndim != 1 for part in parts):
+            raise ParameterError(f"{name} must hold arrays of one length, one per entity")
+        table = np.column_stack(parts) if parts else np.empty((0, 0), int)
     else:
         table = np.asarray(indices)
     if table.ndim != 2 or table.shape[1] != modes:
@@ -340,18 +354,10 @@ def _layout(
 
 
 def _to_array(frame: Any, column: str) -> NDArray[Any]:
-    names = list(frame) if isinstance(frame, Mapping) else list(
-        getattr(frame, "column_names", None) or frame.columns
-    )  # fmt: skip
+    names = column_names(frame)
     if column not in names:
         raise ParameterError(f"there is no column {column!r}: the table has {names[:20]}")
-    values = frame[column]
-    if hasattr(values, "to_numpy"):
-        try:
-            values = values.to_numpy()
-        except (TypeError, ValueError):
-            values = values.to_numpy(zero_copy_only=False)
-    return np.asarray(values)
+    return column_array(frame[column])
 
 
 def _positions(entity: str, ids: NDArray[Any], members: tuple[Any, ...]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["numeric_columns"]
+__all__ = ["column_array", "column_names", "numeric_columns"]
 
 
 def numeric_columns(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
@@ -51,10 +51,7 @@ def numeric_columns(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.fl
 
 
 def _column(table: Any, name: str) -> Any:
-    available = (
-        list(table) if isinstance(table, Mapping)
-        else list(getattr(table, "column_names", None) or getattr(table, "columns", None) or [])
-    )  # fmt: skip
+    available = column_names(table)
     if not available:
         raise ParameterError(
             "data must be a mapping of columns, a two-axis array, or a pandas, Polars or Arrow "
@@ -65,19 +62,45 @@ def _column(table: Any, name: str) -> Any:
     return table[name]
 
 
-def _as_floats(name: str, values: Any) -> NDArray[np.float64]:
+def column_names(table: Any) -> list[Any]:
+    """Return the names of the columns of a mapping or a table; none of anything else."""
+    if isinstance(table, Mapping):
+        return list(table)
+    for attribute in ("column_names", "columns"):  # Arrow; pandas and Polars
+        names = getattr(table, attribute, None)
+        if names is not None and all(isinstance(name, str) for name in names):
+            return list(names)
+    return []
+
+
+def column_array(values: Any) -> NDArray[Any]:
+    """Return a column as an array, whatever table it comes from."""
     if hasattr(values, "to_numpy"):
         try:
-            values = values.to_numpy()
+            return np.asarray(values.to_numpy())
         except (TypeError, ValueError):  # Arrow refuses to copy unless told to
-            values = values.to_numpy(zero_copy_only=False)
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ParameterError(f"column {name!r} must have one axis, got {array.ndim}")
-    if array.dtype == object:
-        array = np.array([np.nan if value is None else value for value in array.tolist()])
+            return np.asarray(values.to_numpy(zero_copy_only=False))
+    return np.asarray(values)
+
+
+def _as_floats(name: str, values: Any) -> NDArray[np.float64]:
+    try:
+        array = column_array(values)
+        if array.ndim != 1:
+            raise ParameterError(f"column {name!r} must have one axis, got {array.ndim}")
+        if array.dtype == object:  # None and pandas' NA mark missing values
+            array = np.array([_number_or_nan(value) for value in array.tolist()])
+    except (ValueError, TypeError) as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise ParameterError(f"column {name!r} must be numeric and regular: {error}") from None
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
         raise ParameterError(f"column {name!r} must be numeric, got {array.dtype}")
     if np.issubdtype(array.dtype, np.complexfloating):
         raise ParameterError(f"column {name!r} must be real")
     return array.astype(np.float64)
+
+
+def _number_or_nan(value: Any) -> Any:
+    """Return a value, or NaN for the marks of a missing one."""
+    return np.nan if value is None or type(value).__name__ == "NAType" else value

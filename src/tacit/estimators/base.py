@@ -14,7 +14,7 @@ from tacit.errors import BudgetExceeded, ParameterError
 from tacit.estimators.site import Site, check_sites
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.accounting import epsilon_of
-from tacit.privacy.events import DpEvent, NonPrivateDpEvent
+from tacit.privacy.events import DpEvent, NonPrivateDpEvent, NoOpDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy, round_up
 from tacit.privacy.ledger import Ledger, Reservation
 
@@ -81,7 +81,7 @@ class PrivateEstimator(Estimator):
         privacy: Privacy | None = self.get_params(deep=False)["privacy"]
         return privacy
 
-    def price(self, sites: Sequence[Site] | None = None) -> Price:
+    def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
         """Return what `fit` would cost each site; no data is read.
 
         Parameters
@@ -95,6 +95,8 @@ class PrivateEstimator(Estimator):
         asked = None if privacy is None or _is_free(event) else privacy.epsilon
         epsilon = epsilon_of(event, delta)
         own = self.get_params(deep=False).get("ledger")
+        if isinstance(sites, Site):
+            sites = [sites]
         holders = list(sites) if sites is not None else [Site("the data", None, own)]
         rows = []
         for site in holders:
@@ -109,7 +111,8 @@ class PrivateEstimator(Estimator):
     def _as_sites(self, data: Any) -> list[Site]:
         """Return the sites to fit on; a single table is one holder with the own ledger."""
         if isinstance(data, Site):
-            data = [data]
+            own = self.get_params(deep=False).get("ledger")
+            data = [data if data.ledger is not None else Site(data.name, data.data, own)]
         if isinstance(data, list | tuple) and data and all(isinstance(s, Site) for s in data):
             sites = list(data)
             privacy = self._request()
@@ -169,7 +172,10 @@ class PrivateEstimator(Estimator):
         privacy = self._request()
         if reservation is None or privacy is None:
             open_request = privacy or Privacy(epsilon=float("inf"))
-            return Certificate.issue(open_request, NonPrivateDpEvent(), holder=site.name)
+            event = NonPrivateDpEvent() if privacy is None else self.schedule()
+            return Certificate.issue(
+                open_request, event, assumptions=assumptions, holder=site.name
+            )
         if not reservation.ledger.durable:
             assumptions += ("the ledger lives in memory: earlier releases are not counted",)
         return Certificate.issue(
@@ -182,4 +188,5 @@ class PrivateEstimator(Estimator):
 
 
 def _is_free(event: DpEvent) -> bool:
-    return isinstance(event, NonPrivateDpEvent)
+    """Whether there is nothing to charge: no noise at all, or nothing private."""
+    return isinstance(event, NonPrivateDpEvent | NoOpDpEvent)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from zipfile import BadZipFile
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.rng import streams
@@ -18,8 +20,8 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, VerificationFailed
 from tacit.estimators.base import Estimator
 from tacit.inference.engine import Engine, Expanded
-from tacit.inference.gibbs import GibbsSampler
-from tacit.inference.langevin import LangevinSampler
+from tacit.inference.gibbs import GibbsSampler, GibbsState
+from tacit.inference.langevin import LangevinSampler, LangevinState
 from tacit.inference.sweep import estimate_cells
 from tacit.inference.updates import MultiplicativeUpdates, UpdateState
 from tacit.inference.variational import VariationalBayes, VariationalState
@@ -180,9 +182,11 @@ class CoupledFactorization(Estimator):
         bound = model.bind(relations)
         engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
-        if not (self.warm_start and known is not None and known.factors == bound.factors):
+        alike = known is not None and known.factors == bound.factors
+        method = getattr(self, "_method", None)
+        if not (self.warm_start and alike and method == self.inference):
             self._forget()
-        self._bound = bound
+        self._bound, self._method = bound, self.inference
         self.labels_ = {
             entity: names for found in relations.values() for entity, names in found.labels.items()
         }
@@ -227,9 +231,11 @@ class CoupledFactorization(Estimator):
         best = None
         with _progress(self.progress, self.iterations * len(starts)) as advance:
             for start in starts:
-                run = self._descend(kernel, start, advance)
+                *run, interrupted = self._descend(kernel, start, advance)
                 if best is None or sign * run[1][-1] < sign * best[1][-1]:
                     best = run
+                if interrupted:
+                    break
         assert best is not None
         self._state, history, done, self.converged_ = best
         self.history_ = [*self.history_, *history]
@@ -238,26 +244,30 @@ class CoupledFactorization(Estimator):
 
     def _descend(
         self, kernel: Any, state: Any, advance: Callable[[], None]
-    ) -> tuple[Any, list[float], int, bool]:
-        """Iterate until the objective settles, the iterations are used up, or Ctrl-C."""
+    ) -> tuple[Any, list[float], int, bool, bool]:
+        """Iterate until the objective settles, the iterations are used up, or Ctrl-C.
+
+        Returns the state, the objectives looked at, the iterations done, whether the objective
+        settled, and whether the user interrupted.
+        """
         history: list[float] = []
-        done, settled = 0, False
+        done, settled, interrupted = 0, False, False
         try:
-            for done in range(1, self.iterations + 1):
-                look = done % _LOOK == 0 or done == self.iterations
+            while done < self.iterations and not settled:
+                look = (done + 1) % _LOOK == 0 or done + 1 == self.iterations
                 state, info = kernel.step(state, objective=look)
+                done += 1
                 advance()
                 if look:
                     history.append(float(info[0]))
-                    if len(history) > 1:
-                        change = abs(history[-1] - history[-2])
-                        settled = change <= self.tolerance * max(abs(history[-2]), 1e-12)
-                        if settled:
-                            break
+                if look and len(history) > 1:
+                    change = abs(history[-1] - history[-2])
+                    settled = change <= self.tolerance * max(abs(history[-2]), 1e-12)
         except KeyboardInterrupt:
-            if not history:
-                history.append(float(kernel.step(state)[1][0]))
-        return state, history, done, settled
+            interrupted = True
+            measure = kernel.objective if self.inference == "map" else kernel.bound
+            history.append(float(measure(state)))
+        return state, history, done, settled, interrupted
 
     def _sample(self, engine: Engine) -> None:
         kernel = self._kernel(engine)
@@ -275,9 +285,11 @@ class CoupledFactorization(Estimator):
             except KeyboardInterrupt:
                 pass
         self._state, self.converged_ = state, False
-        if not self._samples:
-            self._samples.append(dict(state.factors))
         self._publish()
+
+    def _draws(self) -> list[Arrays]:
+        """Return the samples kept so far; within the burn-in, the current state."""
+        return self._samples or [dict(self._state.factors)]
 
     def _publish(self) -> None:
         """Set `factors_` from the state."""
@@ -292,10 +304,9 @@ class CoupledFactorization(Estimator):
         if self.inference == "vb":
             means: Arrays = self._state.means
             return means
-        count = len(self._samples)
+        draws = self._draws()
         return {
-            name: np.add.reduce([sample[name] for sample in self._samples]) / count
-            for name in self._samples[0]
+            name: np.add.reduce([draw[name] for draw in draws]) / len(draws) for name in draws[0]
         }
 
     # -- using it -------------------------------------------------------------------------------
@@ -315,7 +326,7 @@ class CoupledFactorization(Estimator):
         """
         index = self._cells(relation, cells)
         if self.inference in ("gibbs", "sgld"):
-            draws = np.array([self._estimate(relation, index, s) for s in self._samples])
+            draws = np.array([self._estimate(relation, index, d) for d in self._draws()])
             mean = draws.mean(axis=0)
             return (mean, draws.var(axis=0)) if return_variance else mean
         mean = self._estimate(relation, index, self._flat_means())
@@ -335,11 +346,14 @@ class CoupledFactorization(Estimator):
             raise ParameterError(
                 f"cells must have shape (cells, {bound.modes}) for {relation!r}, got {index.shape}"
             )
+        if index.size and not (index == np.floor(index)).all():
+            raise ParameterError("cells must hold whole numbers")
         if index.size and ((index < 0).any() or (index >= np.array(sizes)).any()):
             raise ParameterError(f"cells must lie within {sizes}: fold new members in first")
         return index.astype(np.int32)
 
     def _relation(self, name: str) -> Any:
+        check_is_fitted(self, "factors_")
         for relation in self._bound.relations:
             if relation.name == name:
                 return relation
@@ -427,6 +441,7 @@ class CoupledFactorization(Estimator):
         """
         model = self.coupled_model()
         for name in data:
+            self._relation(name)
             if entity not in model.names(name):
                 raise ParameterError(f"relation {name!r} does not name the entity {entity!r}")
         forms = {name: " ".join(f"{f}:{k}" for f, k in model.forms[name]) for name in data}
@@ -442,6 +457,8 @@ class CoupledFactorization(Estimator):
                     f"{spec.rows}"
                 )
         engine = Engine(bound, data)
+        if self.real_factors:
+            return self._fold_in_real(entity, bound, data)
         fixed = {n: v for n, v in self._flat_means().items() if n in bound.factors and n != entity}
         spec = bound.factors[entity]
         start = self._flat_means()[entity].mean(axis=0)
@@ -457,11 +474,39 @@ class CoupledFactorization(Estimator):
                 break
         return rows.reshape((spec.rows, *spec.ranks))
 
+    def _fold_in_real(
+        self, entity: str, bound: BoundModel, data: Mapping[str, Relation]
+    ) -> NDArray[np.float64]:
+        """Return the ridge regression of new members' cells on the fixed factors."""
+        spec, means = bound.factors[entity], self._flat_means()
+        ridge = float(self._state.precisions[entity])
+        left = np.tile(ridge * np.eye(spec.columns), (spec.rows, 1, 1))
+        right = np.zeros((spec.rows, spec.columns))
+        for relation, position in bound.using(entity):
+            found = data[relation.name]
+            if found.zeros == "observed":
+                raise ParameterError("list the new members' cells: pass zeros='missing'")
+            product = np.ones((found.cells, relation.combinations))
+            for other, name in enumerate(relation.factors):
+                if other != position:
+                    core = other >= relation.modes
+                    rows = np.zeros(found.cells, int) if core else found.indices[:, other]
+                    product *= means[name][rows][:, relation.columns[other]]
+            design = np.zeros((found.cells, spec.columns))
+            for r, column in enumerate(relation.columns[position]):
+                design[:, column] += product[:, r]
+            owner = found.indices[:, position]
+            np.add.at(left, owner, design[:, :, None] * design[:, None, :] / relation.dispersion)
+            np.add.at(right, owner, design * found.values[:, None] / relation.dispersion)
+        rows = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+        return np.asarray(rows.reshape((spec.rows, *spec.ranks)))
+
     def _fold_in_prior(self) -> tuple[float, float]:
         """Return (shape, rate) of the prior that new rows are fitted with."""
         shape, mean = self.prior_shape, self.prior_mean
-        if self.inference == "map" and mean is None:
-            return max(1.0, shape or 1.0), 0.0
+        if self.inference == "map":
+            shape = 1.0 if shape is None else shape
+            return shape, 0.0 if mean is None else shape / mean
         shape = 0.5 if shape is None else shape
         return max(1.0, shape), shape / (10.0 if mean is None else mean)
 
@@ -490,11 +535,17 @@ class CoupledFactorization(Estimator):
         elif self.inference == "map":
             arrays = {f"factor/{n}": v for n, v in self._state.factors.items()}
         else:
+            arrays = {f"state/{n}": v for n, v in self._state.factors.items()}
             for k, sample in enumerate(self._samples):
                 arrays |= {f"sample/{k:06d}/{n}": v for n, v in sample.items()}
         settings = {
             "format": 1,
-            "parameters": {k: v for k, v in self.get_params(deep=False).items() if _plain(v)},
+            "parameters": self.get_params(deep=False),
+            "labels": {entity: list(names) for entity, names in self.labels_.items()},
+            "chain": (
+                [dict(self._state.precisions), self._state.steps]
+                if self.inference == "sgld" else None
+            ),
             "entities": {r.name: list(r.factors[: r.modes]) for r in self._bound.relations},
             "rows": {name: spec.rows for name, spec in self._bound.factors.items()},
             "prior": (
@@ -503,7 +554,7 @@ class CoupledFactorization(Estimator):
             ),
             "history": self.history_, "n_iter": self.n_iter_, "converged": self.converged_,
         }  # fmt: skip
-        text = np.frombuffer(json.dumps(settings).encode(), np.uint8)
+        text = np.frombuffer(json.dumps(settings, default=_plain).encode(), np.uint8)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, settings=text, **arrays)
         Path(path).write_bytes(buffer.getvalue())
@@ -512,12 +563,12 @@ class CoupledFactorization(Estimator):
     def load(cls, path: str | os.PathLike[str]) -> CoupledFactorization:
         """Read a fitted model that `save` wrote."""
         try:
-            with np.load(Path(path), allow_pickle=False) as archive:
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             settings = json.loads(bytes(arrays.pop("settings")))
             if settings["format"] != 1:
                 raise ValueError(f"format {settings['format']} is unknown here: update tacit")
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
             raise VerificationFailed(f"{path} is not a saved factorization: {error}") from None
         fitted = cls(**settings["parameters"])
         fitted._forget()
@@ -528,7 +579,8 @@ class CoupledFactorization(Estimator):
             for name, entities in settings["entities"].items()
         }  # fmt: skip
         fitted._bound = fitted.coupled_model().bind(empty)
-        fitted.labels_ = {}
+        fitted.labels_ = {e: tuple(names) for e, names in settings["labels"].items()}
+        fitted._method = fitted.inference
         fitted.history_, fitted.n_iter_ = settings["history"], settings["n_iter"]
         fitted.converged_ = settings["converged"]
         names = list(fitted._bound.factors)
@@ -540,19 +592,22 @@ class CoupledFactorization(Estimator):
         elif fitted.inference == "map":
             fitted._state = UpdateState({n: arrays[f"factor/{n}"] for n in names})
         else:
-            keys = sorted({key.split("/")[1] for key in arrays})
+            keys = sorted({key.split("/")[1] for key in arrays if key.startswith("sample/")})
             fitted._samples = [{n: arrays[f"sample/{k}/{n}"] for n in names} for k in keys]
+            last = {n: arrays[f"state/{n}"] for n in names}
+            fitted._state = (
+                GibbsState(last) if fitted.inference == "gibbs"
+                else LangevinState(last, *settings["chain"])
+            )  # fmt: skip
         fitted._publish()
         return fitted
 
 
-def _plain(value: Any) -> bool:
-    """Whether JSON can hold a parameter."""
-    try:
-        json.dumps(value)
-    except TypeError:
-        return False
-    return True
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold for a NumPy number."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise ParameterError(f"a parameter of type {type(value).__name__} cannot be saved")
 
 
 def _as_relations(model: CoupledModel, data: Any) -> dict[str, Relation]:
@@ -567,10 +622,28 @@ def _as_relations(model: CoupledModel, data: Any) -> dict[str, Relation]:
             found[name] = value
         elif name in model.forms:
             array = np.asarray(value, np.float64)
-            found[name] = Relation.from_dense(model.names(name)[: array.ndim], array)
+            found[name] = Relation.from_dense(_modes(name, model.forms[name], array.ndim), array)
         else:
             raise ParameterError(f"the model has no relation {name!r}")
     return found
+
+
+def _modes(name: str, tokens: tuple[tuple[str, str], ...], modes: int) -> list[str]:
+    """Return which factors of a form are the modes of an array, the others being cores.
+
+    A core is a factor over several latent indices that all occur in other factors.
+    """
+    entities = list(tokens)
+    for token in tokens:
+        others = {k for other in tokens if other != token for k in other[1]}
+        if len(entities) > modes and len(token[1]) > 1 and set(token[1]) <= others:
+            entities.remove(token)
+    if len(entities) != modes:
+        raise ParameterError(
+            f"relation {name!r} has the entities {[e for e, _ in entities]}, but the array has "
+            f"{modes} modes"
+        )
+    return [entity for entity, _ in entities]
 
 
 @contextmanager

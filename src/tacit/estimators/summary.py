@@ -37,7 +37,7 @@ from tacit.mechanisms.base import privatize
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent
+from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent, NoOpDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.rounds.inprocess import run
@@ -75,6 +75,11 @@ class _Layout:
         self.bins = bins if {"histogram", "quantiles"} & set(statistics) else 0
         self.width = self.moments + self.bins  # numbers per column
         self.size = 1 + len(self.columns) * self.width
+
+    @property
+    def is_public(self) -> bool:
+        """Whether nothing private is asked for: the count alone, under replace-one."""
+        return self.neighbours == REPLACE and not self.width
 
     def sensitivity(self, norm: int) -> float:
         """Return Δ for the stated relation; see the module's docstring."""
@@ -258,8 +263,14 @@ class PrivateSummary(PrivateEstimator):
                 "bounds must be given: pass bounds={column: (low, high)}, the public range of "
                 "each column"
             )
+        check("bounds", self.bounds, InstanceOf(Mapping, text="mapping of column to (low, high)"))
         for name, pair in self.bounds.items():
-            as_bounds(f"bounds[{name!r}]", pair, "the public range of the column")
+            low, high = as_bounds(f"bounds[{name!r}]", pair, "the public range of the column")
+            half = high / 2.0 - low / 2.0
+            if not (math.isfinite(high - low) and half * half > 0.0):
+                raise ParameterError(
+                    f"bounds[{name!r}] must be a range that can be squared, got {pair}"
+                )
         for statistic in self.statistics:
             check("statistics", statistic, OneOf(*STATISTICS))
         for level in self.quantiles:
@@ -283,6 +294,8 @@ class PrivateSummary(PrivateEstimator):
         """Return the least noise: Gaussian where δ allows it, else Laplace."""
         layout = self._layout()
         shape, source = (layout.size,), self.noise
+        if layout.is_public:
+            return Gaussian(0.0, 1.0, shape, layout.neighbours, source)
         if self.privacy is None:
             return Gaussian(0.0, layout.sensitivity(2), shape, layout.neighbours, source)
         epsilon, delta = self.privacy.epsilon, self.privacy.delta
@@ -302,6 +315,8 @@ class PrivateSummary(PrivateEstimator):
 
     def schedule(self) -> DpEvent:
         """Return the event of the one release that a fit makes at each site."""
+        if self.privacy is not None and self._layout().is_public:
+            return NoOpDpEvent()
         return self._mechanism().event
 
     def fit(self, data: Any, y: None = None) -> PrivateSummary:
@@ -358,7 +373,7 @@ class PrivateSummary(PrivateEstimator):
         wanted = set(self.statistics)
         rows = max(count, 1.0)
         table = total[1:].reshape(len(layout.columns), layout.width)
-        self.noise_sd_: dict[str, Any] = {"count": 0.0 if public else sd / _W0}
+        self.noise_sd_: dict[str, Any] = {}
         if "count" in wanted:
             self.count_ = max(0.0, float(count))
         for statistic in wanted - {"count"}:
@@ -386,6 +401,8 @@ class PrivateSummary(PrivateEstimator):
                     self.histogram_[name] = (cells, edges)
                 if "quantiles" in wanted:
                     self.quantiles_[name] = _quantiles(cells, edges, self.quantiles, sd / _W3)
+
+        self.noise_sd_["count"] = 0.0 if public else sd / _W0  # the name of no column's entry
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean squared distance of the data from the released means.

@@ -43,7 +43,8 @@ class Expanded:
         """Bring one factor up to date in every relation that uses it."""
         for relation, position in self.model.using(name):
             bank = self.banks[relation.name]
-            expanded = values[:, relation.columns[position]]
+            plain = relation.is_plain(position, values.shape[1])
+            expanded = values if plain else values[:, relation.columns[position]]
             if position < relation.modes:
                 bank.mode(position)[:] = expanded
             else:
@@ -127,7 +128,10 @@ class Engine:
     def denominator(
         self, expanded: Expanded, relation: BoundRelation, position: int, power: float
     ) -> NDArray[np.float64]:
-        """Return Σ x̂^(1−p)·q over observed cells; with observed zeros, p is 0 or 1."""
+        """Return Σ x̂^(1−p)·q over observed cells, one row if all rows are alike.
+
+        With observed zeros, p is 0 or 1.
+        """
         found = self.data[relation.name]
         if found.zeros == "missing":
             return self._listed(expanded, relation, position, power, True)[1]
@@ -135,7 +139,7 @@ class Engine:
         own = expanded.own(relation, position)
         weights = expanded.weights(relation, position)
         if power == 1.0:
-            total = np.tile(weights * expanded.sums(relation, skip), (len(own), 1))
+            total = (weights * expanded.sums(relation, skip))[None, :]  # the same for all rows
         else:
             total = (own * weights) @ expanded.grams(relation, skip) * weights
         if len(found.held_out):
@@ -143,9 +147,9 @@ class Engine:
                 np.array([0, len(found.held_out)]), found.held_out, np.zeros(len(found.held_out))
             )  # fmt: skip
             bank = expanded.banks[relation.name]
-            total = total - sweep(layout, bank, own, weights, skip, power)[1]
-        if power == 1.0:  # what is left of the zeros is not negative, whatever rounding says
-            total = np.maximum(total, 0.0)
+            whole, total = total, total - sweep(layout, bank, own, weights, skip, power)[1]
+            # where everything is held out nothing is left, whatever rounding says
+            total = np.where(np.abs(total) < 1e-10 * np.abs(whole), 0.0, total)
         return self.reduce(relation, position, total)
 
     def _listed(
@@ -207,7 +211,7 @@ class Engine:
 def _check_values(relation: BoundRelation, found: Relation) -> None:
     """Refuse values that the relation's divergence has no likelihood for."""
     name, power = relation.name, relation.power
-    if power >= 1.0 and found.cells and found.values.min() < 0:
+    if power > 0.0 and found.cells and found.values.min() < 0:
         raise ParameterError(
             f"relation {name!r} has negative values, which p = {power:g} has no likelihood for: "
             "use divergence='euclidean' or shift the values"
@@ -231,7 +235,7 @@ def _reducer(
     """Return the 0-1 matrix from combinations to a factor's columns, None for the identity."""
     columns = relation.columns[position]
     width = model.factors[relation.factors[position]].columns
-    if width == len(columns) and (columns == np.arange(width)).all():
+    if relation.is_plain(position, width):
         return None
     matrix = np.zeros((len(columns), width))
     matrix[np.arange(len(columns)), columns] = 1.0

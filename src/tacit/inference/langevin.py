@@ -98,7 +98,15 @@ class LangevinSampler:
         """Move every factor along a stochastic gradient of the log posterior."""
         time = state.steps + 1
         size = self.step_size / time**self.decay
-        gradients = self.gradients(rng, state)
+        # where an entry is within a step of zero its gradient is taken a step away from it: the
+        # drift 1/θ would throw it arbitrarily far
+        seen = state
+        if self.prior == "gamma":
+            away = np.sqrt(2.0 * size)
+            seen = state._replace(
+                factors={n: np.maximum(theta, away) for n, theta in state.factors.items()}
+            )
+        gradients = self.gradients(rng, seen)
         factors, precisions = {}, dict(state.precisions)
         for name, theta in state.factors.items():
             noise = np.sqrt(2.0 * size) * rng.standard_normal(theta.shape)

@@ -111,7 +111,7 @@ def _matrix_row(
 
 def _any_row(
     low: int, high: int, cells: Any, values: Any, bank: Any, skip: int, base: Any, own: Any,
-    power: float, product: Any, up: Any, down: Any,
+    power: float, with_denominator: bool, product: Any, up: Any, down: Any,
 ) -> None:  # fmt: skip
     """Add up the cells of (a part of) one row of a relation with any number of modes."""
     combinations = own.shape[0]
@@ -129,7 +129,9 @@ def _any_row(
         a, b = _ab(values[c], estimate, power)
         for r in range(combinations):
             up[r] += a * product[r]
-            down[r] += b * product[r]
+        if with_denominator:
+            for r in range(combinations):
+                down[r] += b * product[r]
 
 
 _tensor, _matrix, _any = (register_jitable(f) for f in (_tensor_row, _matrix_row, _any_row))
@@ -180,8 +182,8 @@ def _sweep(
                 _matrix(low, high, cells, values, bank, near, base, own[row], power,
                         with_denominator, up, down)  # fmt: skip
             else:
-                _any(low, high, cells, values, bank, skip, base, own[row], power, product,
-                     up, down)  # fmt: skip
+                _any(low, high, cells, values, bank, skip, base, own[row], power, with_denominator,
+                     product, up, down)  # fmt: skip
             low = high
 
 
@@ -216,23 +218,29 @@ def sweep(
     """
     rows, combinations = own.shape
     numerator = np.zeros((rows, combinations))
-    denominator = np.zeros((rows, combinations))
+    # without a denominator the kernel never writes to it: any array of that shape will do
+    denominator = np.zeros((rows, combinations)) if with_denominator else numerator
     cells = len(layout.values)
     if not cells:
         return numerator, denominator
+    weighted = not (weights == 1.0).all()
     parallel = cells * combinations > _SMALL
     cuts, first_rows = _blocks(layout.starts, cells, parallel)
     edges = np.zeros((len(cuts) - 1, 2, 2, combinations))
     edge_rows = np.full((len(cuts) - 1, 2), -1, np.int64)
     kernels.compiled(_sweep, parallel=parallel, reassociate=True)(
-        layout.starts, layout.indices, layout.values, bank.rows, bank.offsets, own * weights, skip,
-        power, with_denominator, cuts, first_rows, numerator, denominator, edges, edge_rows,
+        layout.starts, layout.indices, layout.values, bank.rows, bank.offsets,
+        own * weights if weighted else own, skip, power, with_denominator, cuts, first_rows,
+        numerator, denominator, edges, edge_rows,
     )  # fmt: skip
     used = edge_rows >= 0
     np.add.at(numerator, edge_rows[used], edges[:, :, 0][used])
-    np.add.at(denominator, edge_rows[used], edges[:, :, 1][used])
-    numerator *= weights
-    denominator *= weights
+    if with_denominator:
+        np.add.at(denominator, edge_rows[used], edges[:, :, 1][used])
+    if weighted:
+        numerator *= weights
+        if with_denominator:
+            denominator *= weights
     return numerator, denominator
 
 

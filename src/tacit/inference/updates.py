@@ -13,7 +13,7 @@ therefore never increases the objective: γ = 1 for one divergence with p ≤ 1,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -84,6 +84,7 @@ class MultiplicativeUpdates:
     ) -> tuple[UpdateState, UpdateInfo]:
         """Update every factor once; the objective costs about one more pass over the data."""
         expanded = self._expanded(state)
+        self._cached = (None, None)  # until the step is complete: it may be interrupted
         factors = dict(state.factors)
         for name in factors:
             factors[name] = self.update(expanded, name, factors[name])
@@ -96,17 +97,26 @@ class MultiplicativeUpdates:
         self, expanded: Expanded, name: str, theta: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return one factor after its update."""
-        up = np.full_like(theta, 0.0) if self.shape == 1.0 else (self.shape - 1.0) / theta
-        down = np.full_like(theta, self.rate)
+        up: Any = 0.0 if self.shape == 1.0 else (self.shape - 1.0) / theta
+        down: Any = self.rate
         for relation, position in self.engine.model.using(name):
             numerator, denominator = self.engine.both(expanded, relation, position, relation.power)
-            up += numerator / relation.dispersion
-            down += denominator / relation.dispersion
-        ratio = np.maximum(up, 0.0) / np.maximum(down, 1e-300)
+            if relation.dispersion != 1.0:
+                numerator = numerator / relation.dispersion
+                denominator = denominator / relation.dispersion
+            if relation.power == 0.0:
+                # −B·u with B < 0 is a rising cost: it is majorised as part of the denominator
+                negative = np.minimum(numerator, 0.0)
+                numerator, denominator = numerator - negative, denominator - negative
+            up, down = up + numerator, down + denominator
+        ratio = up / np.maximum(down, 1e-300)
         # rows without any observed cell keep what they have
-        ratio[(up == 0.0) & (down == 0.0)] = 1.0
+        nothing = np.broadcast_to(down <= 0.0, ratio.shape)
+        if nothing.any():
+            ratio[nothing] = 1.0
         exponent = self._exponents[name]
-        return np.maximum(theta * (ratio if exponent == 1.0 else ratio**exponent), FLOOR)
+        ratio = ratio if exponent == 1.0 else ratio**exponent
+        return np.asarray(np.maximum(np.multiply(theta, ratio, out=ratio), FLOOR))
 
     def objective(self, state: UpdateState) -> float:
         """Return Σ_v cost_v/φ_v minus the log prior, up to a constant."""

@@ -112,6 +112,7 @@ class VariationalBayes:
     ) -> tuple[VariationalState, VariationalInfo]:
         """Update q of every factor once."""
         log_means, means = self._expanded(state)
+        self._cached = (None, None)  # until the step is complete: it may be interrupted
         shapes, scales = dict(state.shapes), dict(state.scales)
         prior_shape, prior_mean = dict(state.prior_shape), dict(state.prior_mean)
         for name in shapes:

@@ -18,6 +18,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.mechanisms.noise import RESOLUTION, Noise
 from tacit.privacy import calibration
+from tacit.privacy.amounts import as_exact, float_below
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -89,7 +90,7 @@ class GridMechanism(Mechanism):
         if math.isinf(multiplier):
             raise ParameterError("an infinite noise multiplier releases nothing at all")
         draft = cls(1.0, sensitivity, shape, neighbours, source, **more)
-        reach = Grid(-RESOLUTION[source]).growth(draft.size, cls.norm, neighbours)
+        reach = Grid(-RESOLUTION[source]).growth(draft.size, cls.norm, REPLACE)
         room = 1.0 - multiplier * reach  # the step is at most scale·2^-bits
         if room < 0.5:
             raise ParameterError(
@@ -101,7 +102,7 @@ class GridMechanism(Mechanism):
             sensitivity, shape, neighbours, source, **more,
         )  # fmt: skip
         # the same grid (or a finer one) with no more noise than it takes
-        growth = enough.grid.growth(draft.size, cls.norm, neighbours)
+        growth = enough.grid.growth(draft.size, cls.norm, REPLACE)
         scale = multiplier * (sensitivity + growth)
         for _ in range(8):
             tight = dataclasses.replace(enough, scale=scale)
@@ -124,8 +125,12 @@ class GridMechanism(Mechanism):
 
     @property
     def noise_multiplier(self) -> float:
-        """The scale over the sensitivity after rounding."""
-        growth = self.grid.growth(self.size, self.norm, self.neighbours)
+        """The scale over the sensitivity after rounding.
+
+        The growth is that of replacement also where a unit is added or removed: a float value
+        may be a statistic, which is rounded on both sides.
+        """
+        growth = self.grid.growth(self.size, self.norm, REPLACE)
         return self.scale / (self.sensitivity + growth)
 
     @property
@@ -151,8 +156,6 @@ class GridMechanism(Mechanism):
         """Add noise on the grid. A float array counts as one unit's contribution."""
         integers = value.integers if isinstance(value, GridSum) else self.grid.round(value)
         if self.scale > 0.0:
-            if noise.kind != self.source:
-                raise ParameterError(f"this mechanism draws from a {self.source!r} source")
             steps = math.ldexp(self.scale, -self.grid.exponent)
             drawn = self._noise(noise, self.size, steps).reshape(self.shape)
             integers = integers + drawn
@@ -251,8 +254,8 @@ class TwoSidedGeometric(Mechanism):
     source: str = "grid"
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, Real(0, open_low=True))
-        check("sensitivity", self.sensitivity, Integer(1))
+        check("epsilon", self.epsilon, Real(1e-9))
+        check("sensitivity", self.sensitivity, Integer(1, 10**6))
         check("source", self.source, OneOf(*RESOLUTION))
 
     @property
@@ -263,7 +266,8 @@ class TwoSidedGeometric(Mechanism):
     @property
     def event(self) -> DpEvent:
         """What one release costs."""
-        return DiscreteLaplaceDpEvent(self.epsilon / self.sensitivity, self.sensitivity)
+        parameter = float_below(as_exact(self.epsilon) / self.sensitivity)
+        return DiscreteLaplaceDpEvent(parameter, self.sensitivity)
 
     def check(self, value: Any) -> None:
         """Check shape and type: counts are whole numbers."""
@@ -375,6 +379,11 @@ class PoissonSampled(Mechanism):
                 "a sampled mechanism states its sensitivity for adding or removing one unit: "
                 "pass neighbours='add-remove-one' to the inner mechanism"
             )
+
+    @property
+    def source(self) -> str:
+        """The kind of noise source of the inner mechanism."""
+        return self.mechanism.source
 
     @property
     def event(self) -> DpEvent:

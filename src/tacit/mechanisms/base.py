@@ -82,8 +82,11 @@ def privatize(
     """
     check("mechanism", mechanism, InstanceOf(Mechanism))
     check("rng", rng, InstanceOf(Noise))
-    mechanism.check(value)
+    kind = getattr(mechanism, "source", rng.kind)
     event = mechanism.event
+    if kind != rng.kind and not isinstance(event, NonPrivateDpEvent):
+        raise ParameterError(f"the mechanism draws from a {kind!r} source, got a {rng.kind!r} one")
+    mechanism.check(value)
     if isinstance(event, NonPrivateDpEvent):
         if ledger is not None:
             raise ParameterError("a mechanism without noise has no price: pass ledger=None")

@@ -37,7 +37,7 @@ def clip_factors(rows: Any, norm: float, *, order: int = 2) -> NDArray[np.float6
     check("norm", norm, Real(0, open_low=True))
     check("order", order, OneOf(1, 2))
     rows = np.asarray(rows, dtype=np.float64)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         if order == 1:
             lengths = np.abs(rows).sum(axis=1)
         else:
@@ -45,9 +45,12 @@ def clip_factors(rows: Any, norm: float, *, order: int = 2) -> NDArray[np.float6
             largest = np.abs(rows).max(axis=1, initial=0.0)
             safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
             lengths = safe * np.sqrt(np.square(rows / safe[:, None]).sum(axis=1))
-        # one part in 2^50 covers the rounding of the norm itself
-        factors = np.minimum(1.0, norm * (1.0 - 2.0**-50) / lengths)
-    return np.where(np.isfinite(lengths), np.where(lengths > 0, factors, 1.0), 0.0)
+        # a sum of d numbers is off by up to d parts in 2^53, in the norm and after scaling
+        room = 1.0 - (rows.shape[1] + 8) * 2.0**-51
+        factors = np.where(lengths > norm * room, norm * room / lengths, 1.0)
+    # a factor this small has lost its digits; whoever sends such numbers counts as nothing
+    usable = np.isfinite(lengths) & (factors > 1e-290)
+    return np.where(usable, factors, 0.0)
 
 
 def clip_rows(rows: Any, norm: float, *, order: int = 2) -> NDArray[np.float64]:
@@ -74,7 +77,8 @@ def bound_contributions(units: Any, limit: int, rng: np.random.Generator) -> NDA
         An inference generator: the choice does not depend on the records' content.
     """
     check("limit", limit, Integer(1))
-    units = np.asarray(units)
+    # records without a unit (NaN) share one limit
+    units = np.unique(np.asarray(units), return_inverse=True)[1].reshape(-1)
     order = rng.permutation(units.size)
     by_unit = order[np.argsort(units[order], kind="stable")]
     ordered = units[by_unit]

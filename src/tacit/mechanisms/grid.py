@@ -52,8 +52,9 @@ class Grid:
 
     def round(self, value: Any) -> NDArray[np.int64]:
         """Round one contribution to the grid; what is not finite counts as zero."""
-        scaled = np.ldexp(np.nan_to_num(np.asarray(value, float), posinf=0, neginf=0),
-                          -self.exponent)  # fmt: skip
+        clean = np.nan_to_num(np.asarray(value, float), posinf=0, neginf=0)
+        with np.errstate(over="ignore"):  # what overflows is clipped below
+            scaled = np.ldexp(clean, -self.exponent)
         return np.asarray(np.floor(np.clip(scaled, -_LARGEST, _LARGEST) + 0.5), dtype=np.int64)
 
     def sum(self, rows: Any, scales: Any = None) -> GridSum:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OneBitMean", "Piecewise", "RandomizedResponse"]
 
-_EPSILON = Real(0, 30, open_low=True)
+_EPSILON = Real(1e-3, 30)
 # Whole numbers below 2^20 drawn from a word are uniform to one part in 2^44; probabilities
 # give way by 2^-40, towards more noise.
 _GIVE = 2.0**-40
@@ -96,9 +96,10 @@ class RandomizedResponse(Mechanism):
     @property
     def event(self) -> DpEvent:
         """What each person pays."""
+        # `lie` gives way by twice as much, so this states no more noise than there is
         k = self.categories
-        stated = k / (math.exp(self.epsilon) + k - 1.0)
-        return RandomizedResponseDpEvent(stated, k)
+        stated = k / (math.exp(self.epsilon) + k - 1.0) * (1.0 + _GIVE)
+        return RandomizedResponseDpEvent(min(stated, 1.0), k)
 
     def check(self, value: Any) -> None:
         """Check the shape and type."""
@@ -108,10 +109,14 @@ class RandomizedResponse(Mechanism):
 
     def draw(self, value: Any, noise: Noise) -> NDArray[np.int64]:
         """Answer for each person."""
-        truth = np.asarray(value).astype(np.int64)
-        truth = np.where((truth >= 0) & (truth < self.categories), truth, 0)
+        truth = self._known(value)
         lies = _rare_coins(noise, self.lie, truth.size)
         return np.where(lies, _uniform(noise, self.categories, truth.size), truth)
+
+    def _known(self, value: Any) -> NDArray[np.int64]:
+        """Return the answers, unknown ones as 0."""
+        truth = np.asarray(value).astype(np.int64)
+        return np.where((truth >= 0) & (truth < self.categories), truth, 0)
 
     def frequencies(self, answers: Any) -> NDArray[np.float64]:
         """Return unbiased estimates of the shares of each category."""
@@ -120,13 +125,13 @@ class RandomizedResponse(Mechanism):
 
     def bias(self, value: Any) -> NDArray[np.float64]:
         """Return the bias of the raw shares of each category; `frequencies` removes it."""
-        shares = np.bincount(np.asarray(value), minlength=self.categories) / len(value)
+        shares = np.bincount(self._known(value), minlength=self.categories) / len(value)
         return np.asarray(self.lie * (1.0 / self.categories - shares))
 
     def variance(self, value: Any) -> NDArray[np.float64]:
         """Return the variance of the estimated share of each category, given the truth."""
         n, k = len(value), self.categories
-        shares = np.bincount(np.asarray(value), minlength=k) / n
+        shares = np.bincount(self._known(value), minlength=k) / n
         hit, miss = 1.0 - self.lie + self.lie / k, self.lie / k
         spread = shares * hit * (1.0 - hit) + (1.0 - shares) * miss * (1.0 - miss)
         return np.asarray(spread / n / (1.0 - self.lie) ** 2)
@@ -245,7 +250,26 @@ class Piecewise(Mechanism):
         return 0.0
 
     def variance(self, value: Any) -> NDArray[np.float64]:
-        """Return the variance per person: x²/(e^{ε/2}−1) + (e^{ε/2}+3)/(3(e^{ε/2}−1)²)."""
-        excess = math.expm1(self.epsilon / 2.0)
-        square = clip_values(value, -1.0, 1.0) ** 2
-        return np.asarray(square / excess + (excess + 4.0) / (3.0 * excess**2))
+        """Return the variance per person, of the discrete law itself.
+
+        For a fine grid it is x²/(e^{ε/2} − 1) + (e^{ε/2} + 3)/(3(e^{ε/2} − 1)²).
+        """
+        window, rest = self._window, self.cells - self._window
+        constant, slope = self._affine()
+        place = (clip_values(value, -1.0, 1.0) + 1.0) / 2.0 * rest
+        share = place - np.floor(place)  # of the upper of the two windows
+        first = second = np.zeros(place.shape)
+        for start, weight in ((np.floor(place), 1.0 - share), (np.ceil(place), share)):
+            first = first + weight * (constant + slope * start)
+            second = second + weight * self._second_moment(start, window, rest)
+        return np.asarray((2.0 / (rest * slope)) ** 2 * (second - first**2))
+
+    def _second_moment(self, start: Any, window: int, rest: int) -> Any:
+        """Return E[cell²] given the start of the window."""
+
+        def squares(count: Any) -> Any:  # 0² + … + (count − 1)²
+            return (count - 1.0) * count * (2.0 * count - 1.0) / 6.0
+
+        inner = squares(start + window) - squares(start)
+        outer = squares(float(self.cells)) - inner
+        return self._inside * inner / window + (1.0 - self._inside) * outer / rest

@@ -68,7 +68,7 @@ class Exponential(Mechanism):
         Rounding moves the log-ratio of two probabilities by up to 2·2^-20 each way, so the
         part ε' = ε − 4·2^-20 is spent on the utilities.
         """
-        utility = np.nan_to_num(np.asarray(value, np.float64), nan=-1e308)
+        utility = _clean(value)
         rate = (self.epsilon - 4.0 / _STEPS) / (2.0 * self.sensitivity)
         with np.errstate(over="ignore"):
             loss = np.minimum((utility.max() - utility) * rate, _LARGEST_LOSS)
@@ -95,12 +95,17 @@ class Exponential(Mechanism):
 
     def bias(self, value: Any) -> float:
         """Return the expected utility of the choice minus the best one."""
-        utility = np.asarray(value, np.float64)
-        return float(self.probabilities(value) @ (utility - utility.max()))
+        utility = _clean(value)
+        return float(self.probabilities(value) @ np.maximum(utility - utility.max(), -1e300))
 
     def variance(self, value: Any) -> float:
         """Return the variance of the utility of the choice."""
-        utility = np.asarray(value, np.float64)
+        utility = np.maximum(_clean(value), _clean(value).max() - 1e150)
         chosen = self.probabilities(value)
         mean = chosen @ utility
         return float(chosen @ (utility - mean) ** 2)
+
+
+def _clean(value: Any) -> NDArray[np.float64]:
+    """Return utilities with NaN as the worst of all."""
+    return np.nan_to_num(np.asarray(value, np.float64), nan=-1e308, posinf=1e308, neginf=-1e308)

@@ -24,6 +24,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import Grid
 from tacit.mechanisms.noise import RESOLUTION, Noise
+from tacit.privacy.amounts import as_exact
 from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 __all__ = ["SmoothQuantile", "smooth_sensitivity"]
@@ -95,7 +96,7 @@ class SmoothQuantile(Mechanism):
     Parameters
     ----------
     epsilon, delta
-        0 < ε ≤ 10 (the realised δ passes the target above ε ≈ 11), δ > 0; replace-one.
+        1e-6 ≤ ε ≤ 10 (the realised δ passes the target above ε ≈ 11), δ > 0; replace-one.
     bounds
         The public range of the data.
     size
@@ -114,7 +115,7 @@ class SmoothQuantile(Mechanism):
     source: str = "exact"
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, Real(0, 10, open_low=True))
+        check("epsilon", self.epsilon, Real(1e-6, 10))
         check("delta", self.delta, Real(0, 1, open_low=True, open_high=True))
         check("bounds", self.bounds, Bounds())
         check("size", self.size, Integer(1))
@@ -124,7 +125,7 @@ class SmoothQuantile(Mechanism):
     @property
     def rank(self) -> int:
         """Which order statistic is released."""
-        return max(1, math.ceil(self.quantile * self.size))
+        return max(1, math.ceil(as_exact(self.quantile) * self.size))
 
     @property
     def beta(self) -> float:
@@ -147,20 +148,36 @@ class SmoothQuantile(Mechanism):
         if np.shape(value) != (self.size,):
             raise ParameterError(f"value must have shape ({self.size},), got {np.shape(value)}")
 
+    @property
+    def grid(self) -> Grid:
+        """The grid of data and releases; it depends on the public range only."""
+        low, high = self.bounds
+        return Grid.for_scale(high - low, _RANGE_BITS)
+
+    def _integers(self, value: Any) -> tuple[int, float]:
+        """Return the order statistic and the noise scale, in steps of the grid; both private.
+
+        Values are rounded to the grid one by one *before* the sensitivity is computed, so that
+        it is the sensitivity of what is released.
+        """
+        low, high = self.bounds
+        ordered = np.sort(self.grid.round(clip_values(value, low, high)))
+        ends = self.grid.round([low, high])
+        smooth = smooth_sensitivity(
+            ordered, self.rank, self.beta * (1.0 - _SAFETY), float(ends[0]), float(ends[1])
+        )
+        return int(ordered[self.rank - 1]), 2.0 * smooth / self.epsilon * (1.0 + _SAFETY)
+
     def statistic(self, value: Any) -> tuple[float, float]:
         """Return the order statistic and the noise scale; both are private."""
-        low, high = self.bounds
-        ordered = np.sort(clip_values(value, low, high))
-        smooth = smooth_sensitivity(ordered, self.rank, self.beta * (1 - _SAFETY), low, high)
-        return float(ordered[self.rank - 1]), 2.0 * smooth / self.epsilon * (1.0 + _SAFETY)
+        centre, scale = self._integers(value)
+        exponent = self.grid.exponent
+        return math.ldexp(float(centre), exponent), math.ldexp(scale, exponent)
 
     def draw(self, value: Any, noise: Noise) -> float:
-        """Release the order statistic with noise on a grid that depends on the range only."""
-        low, high = self.bounds
-        centre, scale = self.statistic(value)
-        grid = Grid.for_scale(high - low, _RANGE_BITS)
-        drawn = noise.laplace(1, math.ldexp(scale, -grid.exponent))
-        return float(math.ldexp(float(grid.round(centre) + int(drawn[0])), grid.exponent))
+        """Release the order statistic with noise on the grid."""
+        centre, scale = self._integers(value)
+        return math.ldexp(float(centre + int(noise.laplace(1, scale)[0])), self.grid.exponent)
 
     def bias(self, value: Any) -> float:
         """Centred at the order statistic of the clipped data."""

@@ -19,6 +19,7 @@ import numpy as np
 from tacit._core import exact
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.noise import Noise
+from tacit.privacy.amounts import as_exact, float_above
 from tacit.privacy.calibration import laplace_noise_multiplier
 from tacit.privacy.events import ADD_REMOVE, ApproximateDpEvent, DpEvent
 
@@ -50,7 +51,7 @@ class KNorm(GridMechanism):
         )  # fmt: skip
 
     def _event(self) -> DpEvent:
-        return ApproximateDpEvent(math.nextafter(1.0 / self.noise_multiplier, math.inf))
+        return ApproximateDpEvent(float_above(1 / as_exact(self.noise_multiplier)))
 
     def _noise(self, noise: Noise, count: int, scale: float) -> NDArray[np.int64]:
         normal, waiting = exact.half_normal(), exact.exponential()

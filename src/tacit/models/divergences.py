@@ -49,6 +49,9 @@ def divergence(x: Any, y: Any, power: float) -> NDArray[np.float64]:
     [0.5, 0.0]
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    for limit in (1.0, 2.0):  # near these the general formula cancels
+        if abs(power - limit) < 1e-9:
+            power = limit
     if power == 0.0:
         return np.asarray(0.5 * (x - y) ** 2)
     if power == 1.0:

@@ -75,6 +75,11 @@ class BoundRelation:
         """The number R of latent combinations."""
         return len(self.columns[0])
 
+    def is_plain(self, position: int, width: int) -> bool:
+        """Whether a factor with that many columns is used as it is, column by column."""
+        columns = self.columns[position]
+        return width == len(columns) and bool((columns == np.arange(width)).all())
+
 
 @dataclass(frozen=True)
 class BoundModel:
@@ -152,6 +157,7 @@ class CoupledModel:
                 f"the model has the relations {sorted(self.forms)}, the data {sorted(data)}"
             )
         factors: dict[str, FactorSpec] = {}
+        members: dict[str, tuple[Any, ...]] = {}
         relations = []
         for name, tokens in self.forms.items():
             found = data[name]
@@ -162,6 +168,12 @@ class CoupledModel:
                 raise ParameterError(
                     f"relation {name!r} has the entity {lacking[0]!r}, which its form lacks"
                 )
+            for entity, names in found.labels.items():
+                if members.setdefault(entity, names) != names:
+                    raise ParameterError(
+                        f"the members of {entity!r} differ between relations: pass the same "
+                        "labels to both"
+                    )
             cores = [token for token, _ in tokens if token not in sizes]
             for token, ks in tokens:
                 spec = FactorSpec(

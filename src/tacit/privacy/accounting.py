@@ -241,7 +241,7 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
     """Return (ρ, δ) such that the event is δ-approximately ρ-zCDP."""
     match leaf:
         case GaussianDpEvent(multiplier):
-            return 0.5 / multiplier**2, 0.0
+            return 0.5 * conversions.inverse_square(multiplier), 0.0
         case ZCDpEvent(rho):
             return rho, 0.0
         case ApproximateDpEvent(epsilon, delta):

@@ -34,9 +34,12 @@ def add_amounts(total: Fraction, cost: Fraction) -> Fraction:
 
 
 def float_above(value: Fraction) -> float:
-    """Return the nearest float that spells at least ``value``."""
-    result = float(value)
-    while as_exact(result) < value:
+    """Return the nearest float that spells at least ``value``, or infinity."""
+    try:
+        result = float(value)
+    except OverflowError:
+        return math.inf
+    while math.isfinite(result) and as_exact(result) < value:
         result = math.nextafter(result, math.inf)
     return result
 

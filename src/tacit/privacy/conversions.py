@@ -26,6 +26,7 @@ __all__ = [
     "gdp_deltas",
     "gdp_to_dp",
     "gdp_to_zcdp",
+    "inverse_square",
     "pure_to_gdp",
     "pure_to_zcdp",
     "solve_decreasing",
@@ -120,10 +121,12 @@ def gdp_to_dp(mu: float, delta: float) -> float:
     check("delta", delta, _DELTA)
     if math.isinf(mu):
         return math.inf
-    if gdp_delta(mu, 0.0) <= delta:
-        return 0.0
     # Chernoff: μ²/2 + μ·sqrt(2·ln(1/δ)) always suffices
     high = mu * mu / 2.0 + mu * math.sqrt(2.0 * math.log(1.0 / delta))
+    if mu > 1e6:  # no need to be exact about no privacy
+        return high
+    if mu < 1e-150 or gdp_delta(mu, 0.0) <= delta:
+        return 0.0
     return solve_decreasing(lambda epsilon: gdp_delta(mu, epsilon), delta, high / 2.0, high)
 
 
@@ -142,6 +145,12 @@ def dp_to_gdp(epsilon: float, delta: float) -> float:
     return 1.0 / solve_decreasing(
         lambda noise: gdp_delta(1.0 / noise, epsilon), delta, start / 2.0, start
     )
+
+
+def inverse_square(noise: float) -> float:
+    """Return 1/noise² without raising where it overflows or vanishes."""
+    inverse = 1.0 / noise
+    return inverse * inverse
 
 
 def gdp_to_zcdp(mu: float) -> float:

@@ -34,7 +34,7 @@ def gaussian_mu(counts: Mapping[DpEvent, int]) -> float:
     """Return μ of a bag of Gaussians: their squares add."""
     return math.sqrt(
         math.fsum(
-            n / leaf.noise_multiplier**2
+            n * conversions.inverse_square(leaf.noise_multiplier)
             for leaf, n in counts.items()
             if isinstance(leaf, GaussianDpEvent)
         )

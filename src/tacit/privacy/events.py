@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -275,8 +276,10 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
             value = event_to_json(value)
         elif isinstance(value, tuple):
             value = [event_to_json(child) for child in value]
-        elif isinstance(value, float) and math.isinf(value):
-            value = "inf"
+        elif isinstance(value, numbers.Integral):
+            value = int(value)
+        elif isinstance(value, numbers.Real):  # NumPy's numbers become plain ones
+            value = "inf" if math.isinf(value) else float(value)
         data[field.name] = value
     return data
 

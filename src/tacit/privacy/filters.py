@@ -67,7 +67,9 @@ def _gdp_cost(event: DpEvent) -> Fraction:
                 f"a ledger with filter='gdp' admits Gaussian noise only, not {leaf}: use one "
                 "with filter='basic'"
             )
-        total += n / leaf.noise_multiplier**2
+        total += n * conversions.inverse_square(leaf.noise_multiplier)
+    if math.isinf(total):
+        raise refused("the run has no finite ε")
     return Fraction(total * _UP)
 
 

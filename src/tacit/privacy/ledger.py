@@ -20,7 +20,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,8 +28,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
-from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, NotCertified, ParameterError
+from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
+from tacit.errors import (
+    BudgetExceeded,
+    LedgerCorrupt,
+    LedgerError,
+    NotCertified,
+    ParameterError,
+    TacitError,
+)
 from tacit.privacy.amounts import add_amounts, as_exact, float_above, float_below
 from tacit.privacy.events import (
     DpEvent,
@@ -231,9 +238,13 @@ class Ledger:
                 raise LedgerCorrupt(f"{where} was changed")
             if (row.amount, row.delta) != _sums(head, row.cost, row.cost_delta):
                 raise LedgerCorrupt(f"{where} does not add up")
-            event = event_from_json(json.loads(row.event))
-            if row.kind == "charge":
-                cost = run_cost(event, _optional(row.run_delta), self.filter)
+            try:
+                event = event_from_json(json.loads(row.event))
+                charged = row.kind == "charge"
+                cost = run_cost(event, _optional(row.run_delta), self.filter) if charged else None
+            except (ValueError, TypeError, AttributeError, TacitError):
+                raise LedgerCorrupt(f"{where} holds an event that cannot be read") from None
+            if cost is not None:
                 # another machine may round the last digits of an accountant differently
                 stated = row.cost, row.cost_delta
                 if any(c * _NEARLY > s for c, s in zip(cost, stated, strict=True)):
@@ -301,6 +312,10 @@ class Ledger:
         run: str,
         asked: float | None = None,
     ) -> LedgerEntry:
+        check("event", event, InstanceOf(DpEvent))
+        check("purpose", purpose, Text())
+        check("delta", delta, AnyOf(Real(0, 1, open_high=True), None))
+        delta = None if delta is None else float(delta)
         cost, cost_delta = run_cost(event, delta, self.filter)
         if asked is not None and self.filter == "basic":
             if cost > as_exact(asked):
@@ -372,6 +387,7 @@ class Ledger:
             the claimed but unused steps of a block are lost.
         """
         check("claim", claim, Integer(1))
+        check("run", run, AnyOf(Text(), None))
         run = run or uuid.uuid4().hex
         try:
             entry = self._charge(schedule, purpose, delta, run, asked)
@@ -382,21 +398,24 @@ class Ledger:
             raise LedgerError(f"run {run!r} was reserved with another schedule") from None
         return Reservation(self, run, purpose, self._entry(first), leaves(schedule), claim)
 
-    def _claim(self, reservation: Reservation, event: DpEvent) -> int:
-        """Record that steps of a reservation are used up; concurrent claims are counted."""
-        text, stamp = _event_text(event), _now()
+    def _claim(self, reservation: Reservation, wanted: Callable[[], DpEvent]) -> Row:
+        """Record that steps of a reservation are used up; concurrent claims are counted.
+
+        ``wanted`` says which steps, once the transaction knows what is left.
+        """
+        stamp = _now()
 
         def build(head: Head) -> Row:
             for row in self._store.run_rows(reservation.run, after=reservation.seen):
                 reservation.subtract(row.counter, row_leaves(row))
-            reservation.check_left(event)
+            text = _event_text(wanted())
             return next_row(
                 head, time=stamp, kind="claim", run=reservation.run, purpose=reservation.purpose,
                 event=text, run_delta="", cost=_ZERO, cost_delta=_ZERO, amount=head.amount,
                 delta=head.delta, epsilon=self._shown(head.amount, head.delta),
             )  # fmt: skip
 
-        return self._store.append(build).counter
+        return self._store.append(build)
 
     def _entry(self, row: Row) -> LedgerEntry:
         return LedgerEntry(self.id, row.counter, row.digest, self.durable)

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +36,12 @@ _APPLICATION = 0x74616369  # "taci", SQLite's application_id
 
 # Each migration brings a file from the schema it is filed under to the next one.
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+
+def _chain_hash(parts: Iterable[str]) -> str:
+    """Return a hash over texts, each with its length, so that none can borrow from the next."""
+    content = "".join([f"{len(part)}:{part}" for part in parts])
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 class Meta(NamedTuple):
@@ -77,8 +83,7 @@ class Row(NamedTuple):
 
     def computed_digest(self) -> str:
         """Return the hash over everything but the hash itself."""
-        content = "\x1f".join(map(str, self[:-1]))
-        return hashlib.sha256(content.encode()).hexdigest()
+        return _chain_hash(map(str, self[:-1]))
 
     def head(self) -> Head:
         """Return the end of the chain after this row."""
@@ -93,8 +98,7 @@ def next_row(head: Head, **fields: Any) -> Row:
 
 def genesis(meta: Meta) -> Head:
     """Return the head of an empty ledger; its hash binds the ceiling and the id."""
-    content = "\x1f".join(meta)
-    return Head(0, Fraction(0), Fraction(0), hashlib.sha256(content.encode()).hexdigest())
+    return Head(0, Fraction(0), Fraction(0), _chain_hash(meta))
 
 
 class Store(ABC):
@@ -134,9 +138,15 @@ class MemoryStore(Store):
         self._rows: list[Row] = []
         self._runs: dict[str, list[Row]] = {}
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def append(self, build: Callable[[Head], Row]) -> Row:
         """Append under the lock."""
+        if os.getpid() != self._pid:
+            raise LedgerError(
+                "a ledger in memory cannot be charged in a forked process: it would be a copy "
+                "with the whole budget. Use Ledger.open with a file"
+            )
         with self._lock:
             row = build(self.head())
             self._rows.append(row)
@@ -202,6 +212,7 @@ class SQLiteStore(Store):
             self._create(create)
         with self._guard():
             self._check_schema()
+            self._connect().execute("PRAGMA journal_mode=PERSIST")
             found = self._connect().execute("SELECT * FROM meta").fetchall()
         if len(found) != 1:
             raise LedgerCorrupt(f"{path} does not state its ceiling: it is not a whole ledger")
@@ -235,13 +246,16 @@ class SQLiteStore(Store):
 
     def _connect(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
-            # a connection inherited through a fork is dropped without being closed
+            # a connection inherited through a fork is kept, unused and never closed: closing it
+            # here would touch the parent's transaction
+            self._inherited = getattr(self, "_connection", None)
             self._lock = threading.RLock()
             connection = sqlite3.connect(
                 self.path, isolation_level=None, timeout=60.0, check_same_thread=False
             )
-            connection.execute("PRAGMA journal_mode=PERSIST")
             connection.execute("PRAGMA synchronous=EXTRA")
+            if hasattr(self, "meta"):  # known to be ours: a child's connection
+                connection.execute("PRAGMA journal_mode=PERSIST")
             self._connection, self._pid = connection, os.getpid()
         return self._connection
 
@@ -309,27 +323,31 @@ class SQLiteStore(Store):
 
     def head(self) -> Head:
         """Return the end of the chain."""
-        with self._guard(), self._lock:
-            return self._read_head(self._connect())
+        with self._guard():
+            connection = self._connect()  # first: a child gets a lock of its own here
+            with self._lock:
+                return self._read_head(connection)
+
+    def _select(self, query: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
+        with self._guard():
+            connection = self._connect()
+            with self._lock:
+                return connection.execute(query, values).fetchall()
 
     def rows(self) -> Iterator[Row]:
         """Yield all rows, as they were when the reading began."""
-        with self._guard(), self._lock:
-            found = self._connect().execute("SELECT * FROM entries ORDER BY counter").fetchall()
-        yield from map(_parse, found)
+        yield from map(_parse, self._select("SELECT * FROM entries ORDER BY counter", ()))
 
     def run_rows(self, run: str, after: int = 0) -> list[Row]:
         """Return the rows of one run."""
         query = "SELECT * FROM entries WHERE run = ? AND counter > ? ORDER BY counter"
-        with self._guard(), self._lock:
-            return [_parse(row) for row in self._connect().execute(query, (run, after)).fetchall()]
+        return [_parse(row) for row in self._select(query, (run, after))]
 
     def row(self, counter: int) -> Row | None:
         """Return one row."""
         query = "SELECT * FROM entries WHERE counter = ?"
-        with self._guard(), self._lock:
-            found = self._connect().execute(query, (counter,)).fetchone()
-        return None if found is None else _parse(found)
+        found = self._select(query, (counter,))
+        return _parse(found[0]) if found else None
 
     def __del__(self) -> None:
         if getattr(self, "_pid", 0) == os.getpid():

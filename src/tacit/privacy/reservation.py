@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
@@ -51,33 +52,40 @@ class Reservation:
         self._claimed: dict[DpEvent, int] = {}
         self._block = block
         self._pid = os.getpid()
+        self._lock = threading.Lock()
 
     def claim(self, event: DpEvent) -> None:
         """Use up one step; raise `BudgetExceeded` if the schedule holds no such step."""
         if os.getpid() != self._pid:
             raise LedgerError("a reservation cannot be used in a forked process: reserve there")
         wanted = leaves(event)
-        if any(self._claimed.get(leaf, 0) < n for leaf, n in wanted.items()):
-            self._claim_block(event, wanted)
-        for leaf, n in wanted.items():
-            self._claimed[leaf] -= n
+        with self._lock:
+            if any(self._claimed.get(leaf, 0) < n for leaf, n in wanted.items()):
+                self._top_up(event, wanted)
+            for leaf, n in wanted.items():
+                self._claimed[leaf] -= n
 
-    def _claim_block(self, event: DpEvent, wanted: Mapping[DpEvent, int]) -> None:
-        """Claim as many steps as a block holds, in one durable transaction."""
-        self.check_left(event)
-        blocks = min([self._block, *(self._left[leaf] // n for leaf, n in wanted.items())])
-        steps = compose([SelfComposedDpEvent(event, blocks)])
-        self.subtract(self.ledger._claim(self, steps), leaves(steps))
-        for leaf, n in wanted.items():
-            self._claimed[leaf] = self._claimed.get(leaf, 0) + n * blocks
+    def _top_up(self, event: DpEvent, wanted: Mapping[DpEvent, int]) -> None:
+        """Claim up to a block of the wanted steps, in one durable transaction."""
 
-    def check_left(self, event: DpEvent) -> None:
-        """Raise `BudgetExceeded` unless the event's steps are left."""
-        if any(self._left.get(leaf, 0) < n for leaf, n in leaves(event).items()):
-            raise BudgetExceeded(
-                f"the reservation for {self.purpose!r} holds no further step {event}. Nothing was "
-                "released"
-            )
+        def block() -> DpEvent:
+            steps = []
+            for leaf, n in wanted.items():
+                claimed, left = self._claimed.get(leaf, 0), self._left.get(leaf, 0)
+                if claimed + left < n:
+                    raise BudgetExceeded(
+                        f"the reservation for {self.purpose!r} holds no further step {event}. "
+                        "Nothing was released"
+                    )
+                if claimed < n:
+                    steps.append(SelfComposedDpEvent(leaf, min(left, n * self._block - claimed)))
+            return compose(steps)
+
+        row = self.ledger._claim(self, block)
+        steps = row_leaves(row)
+        self.subtract(row.counter, steps)
+        for leaf, n in steps.items():
+            self._claimed[leaf] = self._claimed.get(leaf, 0) + n
 
     def subtract(self, counter: int, steps: Mapping[DpEvent, int]) -> None:
         """Take note of a row that claims steps of this run."""
@@ -88,9 +96,10 @@ class Reservation:
     @property
     def left(self) -> dict[DpEvent, int]:
         """The steps that can still be drawn."""
-        for row in self.ledger._store.run_rows(self.run, after=self.seen):
-            self.subtract(row.counter, row_leaves(row))
-        total = dict(self._left)
+        with self._lock:
+            for row in self.ledger._store.run_rows(self.run, after=self.seen):
+                self.subtract(row.counter, row_leaves(row))
+            total = dict(self._left)
         for leaf, n in self._claimed.items():
             total[leaf] = total.get(leaf, 0) + n
         return {leaf: n for leaf, n in total.items() if n}

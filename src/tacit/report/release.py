@@ -13,6 +13,7 @@ import io
 import json
 import os
 import platform
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ def write_release(
     estimator, arrays, certificates, settings
         What was fitted, what it released, under which guarantee and with which parameters.
     """
+    if not certificates:
+        raise NotCertified("there is no certificate: nothing is written")
     for site, certificate in certificates.items():
         if not certificate.is_private:
             raise NotCertified(f"what {site!r} gave has no finite guarantee: nothing is written")
@@ -71,7 +74,11 @@ def write_release(
     if (target / "manifest.json").exists():
         raise NotCertified(f"{target} holds a release already: choose another folder")
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{k: np.asarray(v) for k, v in arrays.items()})
+    numbered: dict[str, Any] = {f"array_{k}": np.asarray(v) for k, v in enumerate(arrays.values())}
+    try:
+        np.savez(buffer, allow_pickle=False, **numbered)
+    except ValueError:
+        raise NotCertified("an array of objects cannot be released: only numbers") from None
     texts = {site: json.loads(c.to_json()) for site, c in certificates.items()}
     contents = {
         "arrays.npz": buffer.getvalue(),
@@ -81,6 +88,7 @@ def write_release(
         "schema": SCHEMA,
         "estimator": estimator,
         "settings": dict(settings),
+        "arrays": list(arrays),
         "versions": {
             "tacit": __version__,
             "numpy": np.__version__,
@@ -92,7 +100,7 @@ def write_release(
         (target / name).write_bytes(data)
     body = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True)
     seal = hashlib.sha256(body.encode()).hexdigest()
-    (target / "manifest.json").write_text(f"{body}\n{seal}\n", encoding="utf-8")
+    (target / "manifest.json").write_bytes(f"{body}\n{seal}\n".encode())
     return target
 
 
@@ -106,19 +114,16 @@ def read_release(folder: str | os.PathLike[str]) -> Release:
     """
     target = Path(folder)
     try:
-        body, _, seal = (target / "manifest.json").read_text("utf-8").rstrip("\n").rpartition("\n")
-        if hashlib.sha256(body.encode()).hexdigest() != seal:
-            raise VerificationFailed(f"{target}: the manifest was changed")
-        manifest = json.loads(body)
-        contents = {name: (target / name).read_bytes() for name in _FILES}
-    except (OSError, ValueError) as error:
+        return _read(target)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError,
+            zipfile.BadZipFile) as error:  # fmt: skip
         raise VerificationFailed(f"{target} is not a whole release: {error}") from None
-    schema = int(manifest["schema"])
-    while schema in UPGRADES and schema < SCHEMA:
-        manifest = UPGRADES[schema](manifest)
-        schema = int(manifest["schema"])
-    if schema != SCHEMA:
-        raise VerificationFailed(f"release schema {schema} is unknown here: update tacit")
+
+
+def _read(target: Path) -> Release:
+    """Read and verify; whatever is malformed raises something."""
+    manifest = _manifest((target / "manifest.json").read_bytes(), target)
+    contents = {name: (target / name).read_bytes() for name in _FILES}
     for name, data in contents.items():
         if hashlib.sha256(data).hexdigest() != manifest["sha256"].get(name):
             raise VerificationFailed(f"{target / name} was changed after the release")
@@ -126,6 +131,27 @@ def read_release(folder: str | os.PathLike[str]) -> Release:
         site: Certificate.from_json(json.dumps(text, ensure_ascii=False)).verify()
         for site, text in json.loads(contents["certificates.json"]).items()
     }
+    if not certificates:
+        raise VerificationFailed(f"{target} has no certificate")
     with np.load(io.BytesIO(contents["arrays.npz"]), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    return Release(manifest["estimator"], arrays, certificates, manifest)
+        if len(archive.files) != len(manifest["arrays"]):
+            raise VerificationFailed(f"{target} does not hold the arrays it names")
+        arrays = {name: archive[f"array_{k}"] for k, name in enumerate(manifest["arrays"])}
+    return Release(str(manifest["estimator"]), arrays, certificates, manifest)
+
+
+def _manifest(content: bytes, target: Path) -> dict[str, Any]:
+    """Return the manifest, checked against its seal and brought to the current schema."""
+    body, _, seal = content.removesuffix(b"\n").rpartition(b"\n")
+    if content != body + b"\n" + seal + b"\n" or (
+        hashlib.sha256(body).hexdigest().encode() != seal
+    ):
+        raise VerificationFailed(f"{target}: the manifest was changed")
+    manifest: dict[str, Any] = json.loads(body)
+    schema = int(manifest["schema"])
+    while schema in UPGRADES and schema < SCHEMA:
+        manifest = UPGRADES[schema](manifest)
+        schema = int(manifest["schema"])
+    if schema != SCHEMA:
+        raise VerificationFailed(f"release schema {schema} is unknown here: update tacit")
+    return manifest

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.check import Integer, check
 from tacit.errors import SiteFailure
 from tacit.rounds.messages import Message
 from tacit.rounds.protocol import Collected
@@ -54,6 +55,7 @@ class SumAggregator(Aggregator):
     """
 
     def __init__(self, minimum: int = 2) -> None:
+        check("minimum", minimum, Integer(1))
         self.minimum = minimum
 
     def collect(self, replies: Mapping[str, Message]) -> Collected:

@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
+
 from tacit.errors import SiteFailure
 from tacit.rounds.messages import Message
 from tacit.rounds.protocol import Participant
@@ -38,19 +40,21 @@ class Checkpoint:
 
     def save(self, state: Message, excluded: tuple[str, ...]) -> None:
         """Record that ``state.round`` rounds are complete, and which sites are out."""
-        note = json.dumps({"excluded": list(excluded)}).encode()
-        data = state.to_bytes()
-        _write(self.folder / "run.tacit", len(data).to_bytes(8, "little") + data + note)
+        note = np.frombuffer(json.dumps(list(excluded)).encode(), np.uint8)
+        whole = Message(state.round, {f"state/{n}": a for n, a in state.arrays.items()}
+                        | {"excluded": note})  # fmt: skip
+        _write(self.folder / "run.tacit", whole.to_bytes())
 
     def load(self) -> tuple[Message, tuple[str, ...]] | None:
         """Return the last recorded state, or None."""
         path = self.folder / "run.tacit"
         if not path.exists():
             return None
-        data = path.read_bytes()
-        length = int.from_bytes(data[:8], "little")
-        note = json.loads(data[8 + length :])
-        return Message.from_bytes(data[8 : 8 + length]), tuple(note["excluded"])
+        whole = Message.from_bytes(path.read_bytes())
+        arrays = dict(whole.arrays)
+        excluded = json.loads(arrays.pop("excluded").tobytes())
+        state = {name.removeprefix("state/"): array for name, array in arrays.items()}
+        return Message(whole.round, state), tuple(excluded)
 
 
 class Outbox:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from tacit._core.check import OneOf, check
+from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError, SiteFailure, TacitError
 from tacit.rounds.aggregate import Aggregator, PlainAggregator
 from tacit.rounds.checkpoint import Checkpoint
@@ -49,6 +49,7 @@ def run(
         Rounds, seconds, bytes and failures.
     """
     check("on_failure", on_failure, OneOf("stop", "exclude"))
+    check("minimum", minimum, Integer(1))
     names = [participant.name for participant in participants]
     if len(set(names)) != len(names) or not names:
         raise ParameterError("participants must have distinct names, and there must be some")

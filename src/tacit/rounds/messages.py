@@ -42,7 +42,7 @@ class Message:
     def __post_init__(self) -> None:
         frozen = {}
         for name, array in self.arrays.items():
-            found = np.ascontiguousarray(array).reshape(np.shape(array))
+            found = np.array(array, order="C")  # a copy: what was sent does not change
             if found.dtype.name not in _DTYPES:
                 raise SiteFailure(f"array {name!r} has dtype {found.dtype}, which cannot be sent")
             frozen[str(name)] = found
@@ -96,7 +96,15 @@ class Message:
             if start != len(body):
                 raise ValueError("trailing bytes")
             return cls(int(header["round"]), arrays)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            OverflowError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             raise SiteFailure(f"a message cannot be read: {error}") from None
 
 

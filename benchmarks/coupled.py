@@ -1,0 +1,310 @@
+"""Coupled factorization: time per iteration, time to the same likelihood, memory and scaling.
+
+Peers (pyttb, TensorLy) run in the same process on the same data where they are installed
+(`make bench-setup`, then ``.venv-bench/bin/python -m benchmarks coupled --json``); without them
+their rows say so and their bars count as missed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.data import data_folder
+from experiments.runner import Outcome
+from tacit._core.rng import generator
+from tacit.data.datasets import lastfm_tags, uclaf
+from tacit.data.relations import Relation
+from tacit.inference.engine import Engine, Expanded
+from tacit.inference.sweep import estimate_cells, sweep
+from tacit.inference.updates import MultiplicativeUpdates, UpdateState
+from tacit.models.structure import CoupledModel
+
+RANK = 10
+
+
+def median_seconds(work: Callable[[], object], repeats: int = 7) -> float:
+    """Return the median time of some runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def kernel(form: dict[str, str], data: dict[str, Relation], rank: int, **options: Any) -> Any:
+    """Return a multiplicative-update kernel for some relations."""
+    model = CoupledModel(form, rank, options.pop("divergence", "kl"))
+    return MultiplicativeUpdates(Engine(model.bind(data), data))
+
+
+def run(quick: bool) -> Outcome:
+    outcome = Outcome()
+    _against_pyttb(outcome, quick)
+    _against_tensorly(outcome)
+    _digg(outcome, quick)
+    _scaling(outcome, quick)
+    _bandwidth(outcome)
+    return outcome
+
+
+# -- the tag tensor against CP-APR ------------------------------------------------------------
+
+
+def _tag_tensor() -> Relation:
+    return lastfm_tags(data_folder("lastfm-2k"))["tags"]
+
+
+def _log_likelihood(relation: Relation, expanded: Expanded, engine: Engine) -> float:
+    """Return Σ x·log x̂ − Σ x̂ over all cells, the part that depends on the model."""
+    bound = engine.model.relations[0]
+    rates = estimate_cells(relation.indices, expanded.banks[bound.name])
+    return float(relation.values @ np.log(np.maximum(rates, 1e-100))) - engine.total_estimate(
+        expanded, bound
+    )
+
+
+def _against_pyttb(outcome: Outcome, quick: bool) -> None:
+    tags = _tag_tensor()
+    updates = kernel({"tags": "user:k artist:k tag:k"}, {"tags": tags}, RANK)
+    state = updates.init(generator(0))
+
+    def one() -> None:
+        nonlocal state
+        state, _ = updates.step(state, objective=False)
+
+    ours = median_seconds(one, 15)
+    outcome.rows.append({"what": "tag tensor, rank 10: one ML sweep, tacit", "ms": ours * 1e3})
+    if importlib.util.find_spec("pyttb") is None:
+        outcome.check(
+            "speed-up per sweep over pyttb CP-APR", "pyttb is not installed", "≥ 10×", False
+        )
+        return
+    import pyttb
+
+    tensor = pyttb.sptensor(tags.indices.astype(np.int64), tags.values[:, None], tags.shape)
+    start = updates.init(generator(0))
+    factors = [start.factors[name] for name in ("user", "artist", "tag")]
+
+    def peer(iterations: int) -> Any:
+        guess = pyttb.ktensor([f.copy() for f in factors], np.ones(RANK))
+        return pyttb.cp_apr(tensor, RANK, algorithm="mu", init=guess, maxiters=iterations,
+                            maxinneriters=1, stoptol=0.0, printitn=0)  # fmt: skip
+
+    few, many = 2, 6 if quick else 22
+    short = median_seconds(lambda: peer(few), 3)
+    started = time.perf_counter()
+    found = peer(many)[0]
+    long = time.perf_counter() - started
+    theirs = (long - short) / (many - few)
+    outcome.rows.append(
+        {"what": "tag tensor, rank 10: one sweep, pyttb CP-APR", "ms": theirs * 1e3}
+    )
+    ratio = theirs / ours
+    outcome.check("speed-up per sweep over pyttb CP-APR", ratio, "≥ 10×", ratio >= 10)
+
+    # time until our log-likelihood reaches theirs
+    bound = updates.engine.model
+    weights = np.asarray(found.weights) ** (1 / 3)
+    reached = {
+        name: np.asarray(found.factor_matrices[m]) * weights
+        for m, name in enumerate(("user", "artist", "tag"))
+    }
+    target = _log_likelihood(tags, Expanded(bound, reached), updates.engine)
+    state, sweeps, took = UpdateState(dict(start.factors)), 0, 0.0
+    value = -np.inf
+    while value < target and sweeps < 20 * many:
+        began = time.perf_counter()
+        state, _ = updates.step(state, objective=False)
+        took += time.perf_counter() - began
+        sweeps += 1
+        value = _log_likelihood(tags, Expanded(bound, state.factors), updates.engine)
+    outcome.rows.append(
+        {"what": f"to the log-likelihood of {many} CP-APR sweeps: tacit ({sweeps} sweeps)",
+         "ms": took * 1e3}
+    )  # fmt: skip
+    outcome.rows.append({"what": "the same: pyttb CP-APR", "ms": long * 1e3})
+    ratio = long / took
+    outcome.check("speed-up to the same likelihood over CP-APR", ratio, "≥ 10×",
+                  ratio >= 10 and value >= target)  # fmt: skip
+
+
+# -- UCLAF against TensorLy ---------------------------------------------------------------------
+
+
+def _against_tensorly(outcome: Outcome) -> None:
+    visits = (uclaf(data_folder("uclaf"))["visits"] > 0).astype(float)
+    mask = generator(0).random(visits.shape) < 0.6
+    cells = np.argwhere(mask)
+    listed = Relation.from_cells(
+        ("user", "place", "activity"), cells, visits[mask], shape=visits.shape
+    )
+    form = {"visits": "user:k place:k activity:k"}
+    held = np.argwhere(~mask)
+    ones = np.argwhere((visits > 0) & mask)
+    zeros = Relation.from_cells(("user", "place", "activity"), ones, shape=visits.shape,
+                                zeros="observed", held_out=held)  # fmt: skip
+    times = {}
+    for label, relation, divergence in (
+        ("Euclidean, cells listed", listed, "euclidean"),
+        ("Euclidean, zeros observed", zeros, "euclidean"),
+        ("KL, zeros observed", zeros, "kl"),
+    ):
+        updates = kernel(form, {"visits": relation}, 2, divergence=divergence)
+        state = [updates.init(generator(0))]
+
+        def one(updates: Any = updates, state: list[Any] = state) -> None:
+            state[0], _ = updates.step(state[0], objective=False)
+
+        times[label] = median_seconds(one, 15)
+        outcome.rows.append(
+            {"what": f"UCLAF, rank 2: one sweep, tacit ({label})", "ms": times[label] * 1e3}
+        )
+    best = min(times["Euclidean, cells listed"], times["Euclidean, zeros observed"])
+    if importlib.util.find_spec("tensorly") is None:
+        outcome.check("speed-up over TensorLy's masked non-negative CP",
+                      "TensorLy is not installed", "≥ 5×", False)  # fmt: skip
+        return
+    import tensorly as tl
+    from tensorly.decomposition import non_negative_parafac, parafac
+
+    filled = tl.tensor(np.where(mask, visits, 0.0))
+
+    def each(method: Any) -> float:
+        def iterate(n: int) -> None:
+            method(filled, 2, n_iter_max=n, init="random", tol=0, random_state=0, mask=mask)
+
+        return (
+            median_seconds(lambda: iterate(22), 3) - median_seconds(lambda: iterate(2), 3)
+        ) / 20
+
+    non_negative, plain = each(non_negative_parafac), each(parafac)
+    outcome.rows.append(
+        {"what": "one iteration, TensorLy non-negative CP", "ms": non_negative * 1e3}
+    )
+    outcome.rows.append({"what": "one iteration, TensorLy masked CP", "ms": plain * 1e3})
+    outcome.check("speed-up over TensorLy's masked non-negative CP", non_negative / best, "≥ 5×",
+                  non_negative / best >= 5)  # fmt: skip
+    outcome.check("speed-up over TensorLy's unconstrained masked CP", plain / best,
+                  "no slower (≥ 1×)", plain / best >= 1)  # fmt: skip
+
+
+# -- the sizes of Digg ----------------------------------------------------------------------------
+
+_DIGG = """
+import json, resource, sys, time
+from benchmarks.coupled import digg_relations, FORM
+from tacit._core.rng import generator
+from tacit.inference.engine import Engine
+from tacit.inference.updates import MultiplicativeUpdates
+from tacit.inference.variational import VariationalBayes
+from tacit.models.structure import CoupledModel
+iterations = int(sys.argv[2])
+data = digg_relations(1.0)
+engine = Engine(CoupledModel(FORM, 10).bind(data), data)
+method = (MultiplicativeUpdates if sys.argv[1] == "ml" else VariationalBayes)(engine)
+state = method.init(generator(0))
+state, _ = method.step(state, objective=False)
+started = time.perf_counter()
+for _ in range(iterations):
+    state, _ = method.step(state, objective=False)
+seconds = time.perf_counter() - started
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(json.dumps({"seconds": seconds, "gb": peak}))
+"""
+FORM = {"comments": "user:k story:k comment:k", "stories": "story:k keyword:k topic:k"}
+
+
+def digg_relations(share: float) -> dict[str, Relation]:
+    """Return a synthetic copy of the Digg sizes, with popular and unpopular members."""
+    rng = generator(0, "digg")
+
+    def cells(count: int, sizes: tuple[int, ...]) -> Any:
+        columns = [np.minimum((n * rng.random(2 * count) ** 2).astype(int), n - 1) for n in sizes]
+        distinct = np.unique(np.column_stack(columns), axis=0)
+        return distinct[rng.permutation(len(distinct))[:count]]
+
+    first, second = (9_583, 44_005, 241_800), (44_005, 13_714, 51)
+    return {
+        "comments": Relation.from_cells(
+            ("user", "story", "comment"), cells(int(151_779 * share), first), shape=first,
+            zeros="observed",
+        ),
+        "stories": Relation.from_cells(
+            ("story", "keyword", "topic"), cells(int(1_157_529 * share), second), shape=second,
+            zeros="observed",
+        ),
+    }  # fmt: skip
+
+
+def _digg(outcome: Outcome, quick: bool) -> None:
+    iterations = 10 if quick else 100
+    for method, limit in (("ml", 60.0), ("vb", 90.0)):
+        reply = subprocess.run(
+            [sys.executable, "-c", _DIGG, method, str(iterations)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        result = json.loads(reply.stdout.splitlines()[-1])
+        seconds = result["seconds"] * 100 / iterations
+        outcome.rows.append(
+            {"what": f"Digg sizes, rank 10: 100 {method} iterations", "seconds": seconds,
+             "peak GB": result["gb"]}
+        )  # fmt: skip
+        outcome.check(f"100 coupled {method} iterations at Digg sizes [s]", seconds,
+                      f"under {limit:.0f} s", seconds < limit)  # fmt: skip
+        outcome.check(f"peak memory of {method} [GB]", result["gb"], "under 1 GB",
+                      result["gb"] < 1.0)  # fmt: skip
+
+
+# -- scaling and bandwidth ------------------------------------------------------------------------
+
+
+def _scaling(outcome: Outcome, quick: bool) -> None:
+    rng = generator(0, "scaling")
+    shape = (100_000, 50_000, 500)
+    sizes = [300_000, 1_000_000, 3_000_000] + ([] if quick else [10_000_000, 20_000_000])
+    times = []
+    for size in sizes:
+        cells = np.column_stack([rng.integers(0, n, size, dtype=np.int32) for n in shape])
+        relation = Relation(("a", "b", "c"), shape, cells, np.ones(size))
+        updates = kernel({"x": "a:k b:k c:k"}, {"x": relation}, RANK)
+        state = [updates.init(generator(0))]
+
+        def one(updates: Any = updates, state: list[Any] = state) -> None:
+            state[0], _ = updates.step(state[0], objective=False)
+
+        times.append(median_seconds(one, 3))
+        outcome.rows.append({"what": f"{size:,} cells: one sweep", "seconds": times[-1]})
+    exponent = float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+    outcome.check("fitted exponent of time in observed cells", exponent, "≤ 1.1", exponent <= 1.1)
+
+
+def _bandwidth(outcome: Outcome) -> None:
+    """Compare what a sweep has to read with what a streaming copy moves in the same time."""
+    rng = generator(0, "bandwidth")
+    size, shape = 4_000_000, (20_000, 20_000, 500)
+    cells = np.column_stack([rng.integers(0, n, size, dtype=np.int32) for n in shape])
+    relation = Relation(("a", "b", "c"), shape, cells, np.ones(size))
+    updates = kernel({"x": "a:k b:k c:k"}, {"x": relation}, RANK)
+    state = updates.init(generator(0))
+    expanded = Expanded(updates.engine.model, state.factors)
+    bank, layout = expanded.banks["x"], relation.layouts[0]
+    took = median_seconds(lambda: sweep(layout, bank, bank.mode(0), bank.weights, 0, 1.0), 3)
+    moved = layout.indices.nbytes + layout.values.nbytes + 2 * size * RANK * 8  # two factor rows
+    block = np.zeros(1 << 25)
+    target = np.empty_like(block)
+    copy = median_seconds(lambda: np.copyto(target, block), 3)
+    rate, limit = moved / took / 1e9, 2 * block.nbytes / copy / 1e9
+    outcome.rows.append({"what": "main kernel: bytes touched, GB/s", "GB/s": rate})
+    outcome.rows.append({"what": "streaming copy on one core, GB/s", "GB/s": limit,
+                         "share of it": rate / limit})  # fmt: skip

@@ -1,0 +1,67 @@
+"""Loaders of well-known public files from a path; the files are never part of tacit."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+
+__all__ = ["lastfm_tags", "uclaf"]
+
+
+def _file(folder: str | os.PathLike[str], name: str) -> Path:
+    path = Path(folder) / name
+    if not path.exists():
+        raise ParameterError(f"there is no {name} in {folder}: pass the folder that holds it")
+    return path
+
+
+def uclaf(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the UCLAF arrays: visits (user × place × activity), gps, poi, friends, activities.
+
+    Source: Zheng et al. (2010), ``aaai10.uclaf.data.mat``.
+    """
+    from scipy.io import loadmat
+
+    arrays = loadmat(_file(folder, "aaai10.uclaf.data.mat"))
+    names = {
+        "visits": "UserLocAct", "gps": "UserLoc", "poi": "LocFea", "friends": "UserUser",
+        "activities": "ActAct",
+    }  # fmt: skip
+    return {name: np.asarray(arrays[key], np.float64) for name, key in names.items()}
+
+
+def lastfm_tags(folder: str | os.PathLike[str]) -> dict[str, Relation]:
+    """Return the Last.fm relations: tags (user × artist × tag) and plays (user × artist).
+
+    Source: HetRec 2011, ``user_taggedartists.dat.gz`` and ``user_artists.dat.gz``. Tags are
+    distinct triples; plays are listening counts of users and artists that also occur there.
+    """
+    with gzip.open(_file(folder, "user_taggedartists.dat.gz"), "rt") as file:
+        triples = np.unique(np.loadtxt(file, skiprows=1, dtype=np.int64)[:, :3], axis=0)
+    with gzip.open(_file(folder, "user_artists.dat.gz"), "rt") as file:
+        plays = np.loadtxt(file, skiprows=1, dtype=np.int64)
+    users, artists, tags = (np.unique(triples[:, mode]) for mode in range(3))
+    indices = np.column_stack(
+        [np.searchsorted(ids, triples[:, m]) for m, ids in enumerate((users, artists, tags))]
+    )
+    known = np.isin(plays[:, 0], users) & np.isin(plays[:, 1], artists)
+    pairs = np.column_stack(
+        [np.searchsorted(users, plays[known, 0]), np.searchsorted(artists, plays[known, 1])]
+    )
+    return {
+        "tags": Relation.from_cells(
+            ("user", "artist", "tag"), indices, zeros="observed",
+            shape=(len(users), len(artists), len(tags)),
+        ),
+        "plays": Relation.from_cells(
+            ("user", "artist"), pairs, plays[known, 2], zeros="observed",
+            shape=(len(users), len(artists)),
+        ),
+    }  # fmt: skip

@@ -1,0 +1,110 @@
+"""Holdouts: per cell, per slice (cold start) and per member of an entity."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit._core.check import Integer, Real, check
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Holdout", "hold_out_cells", "hold_out_per_member", "hold_out_slices"]
+
+
+class Holdout(NamedTuple):
+    """A relation to learn from, and the cells that were taken out of it, with their values."""
+
+    train: Relation
+    cells: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+def hold_out_cells(relation: Relation, share: float, rng: np.random.Generator) -> Holdout:
+    """Hold out a random share of the observed cells, observed zeros included.
+
+    With observed zeros the held-out cells are drawn from all cells of the relation, which must
+    then be small enough to number them.
+    """
+    check("share", share, Real(0, 1, open_low=True, open_high=True))
+    if relation.zeros == "missing":
+        picked = rng.permutation(relation.cells)[: round(share * relation.cells)]
+        return _take_listed(relation, picked)
+    if len(relation.held_out):
+        raise ParameterError("the relation has held-out cells already: split the original one")
+    size = math.prod(relation.shape)
+    codes = np.sort(rng.permutation(size)[: round(share * size)])
+    return _take_codes(relation, codes)
+
+
+def hold_out_slices(relation: Relation, entity: str, members: Any) -> Holdout:
+    """Hold out everything about some members of an entity: the cold start."""
+    mode = _mode(relation, entity)
+    gone = np.zeros(relation.shape[mode], bool)
+    gone[np.asarray(members)] = True
+    if relation.zeros == "missing":
+        return _take_listed(relation, np.flatnonzero(gone[relation.indices[:, mode]]))
+    axes = [np.flatnonzero(gone) if m == mode else np.arange(n)
+            for m, n in enumerate(relation.shape)]  # fmt: skip
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, relation.modes)
+    return _take_codes(relation, np.sort(np.ravel_multi_index(tuple(grid.T), relation.shape)))
+
+
+def hold_out_per_member(
+    relation: Relation, entity: str, count: int, rng: np.random.Generator
+) -> Holdout:
+    """Hold out up to ``count`` listed cells of every member of an entity.
+
+    Members keep at least one listed cell. Held-out cells are missing, not zero, in ``train``.
+    """
+    check("count", count, Integer(1))
+    mode = _mode(relation, entity)
+    order = rng.permutation(relation.cells)
+    owner = relation.indices[order, mode]
+    by_owner = np.argsort(owner, kind="stable")
+    sorted_owner = owner[by_owner]
+    starts = np.searchsorted(sorted_owner, sorted_owner)
+    rank = np.arange(relation.cells) - starts
+    sizes = np.bincount(relation.indices[:, mode], minlength=relation.shape[mode])
+    allowed = np.minimum(count, np.maximum(sizes - 1, 0))[sorted_owner]
+    return _take_listed(relation, order[by_owner[rank < allowed]])
+
+
+def _mode(relation: Relation, entity: str) -> int:
+    if entity not in relation.entities:
+        raise ParameterError(f"the relation has the entities {relation.entities}, not {entity!r}")
+    return relation.entities.index(entity)
+
+
+def _take_listed(relation: Relation, positions: NDArray[np.intp]) -> Holdout:
+    """Take out listed cells by position."""
+    kept = np.ones(relation.cells, bool)
+    kept[positions] = False
+    cells, values = relation.indices[positions], relation.values[positions]
+    apart = None
+    if relation.zeros == "observed":
+        apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
+    train = Relation.from_cells(
+        relation.entities, relation.indices[kept], relation.values[kept], shape=relation.shape,
+        zeros=relation.zeros, held_out=apart, labels=relation.labels,
+    )  # fmt: skip
+    return Holdout(train, cells, values)
+
+
+def _take_codes(relation: Relation, codes: NDArray[np.int64]) -> Holdout:
+    """Take out cells by their number, zeros included."""
+    listed = np.ravel_multi_index(tuple(relation.indices.T), relation.shape)
+    gone = np.isin(listed, codes)
+    cells = np.column_stack(np.unravel_index(codes, relation.shape)).astype(np.int32)
+    values = np.zeros(len(codes))
+    values[np.searchsorted(codes, listed[gone])] = relation.values[gone]
+    train = Relation.from_cells(
+        relation.entities, relation.indices[~gone], relation.values[~gone], shape=relation.shape,
+        zeros="observed", held_out=cells, labels=relation.labels,
+    )  # fmt: skip
+    return Holdout(train, cells, values)

@@ -1,0 +1,562 @@
+"""One or more examples of every mechanism: values, neighbours and the exact law.
+
+A law is written from its definition in the literature and uses nothing of the mechanism but
+its public parameters, which are repeated here as plain numbers. A new mechanism joins the
+contract tests with one `Example` in `EXAMPLES`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from tacit.mechanisms.additive import (
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    SymmetricGaussian,
+    TwoSidedGeometric,
+)
+from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
+from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.selection import Exponential
+from tacit.mechanisms.smooth import SmoothQuantile
+from tacit.mechanisms.vector import KNorm
+from tacit.privacy.events import REPLACE
+
+Array = np.ndarray
+
+
+# --- drawing many releases ------------------------------------------------------------------
+
+
+def one_by_one(mechanism: Mechanism, value: Any, count: int, noise: Noise) -> Array:
+    """Return ``count`` releases, drawn one after the other, as (count, numbers)."""
+    drawn = [mechanism.draw(value, noise) for _ in range(count)]
+    return np.array(drawn).reshape(count, -1)
+
+
+def in_one_shape(mechanism: Mechanism, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as one of a larger shape: the noise is the same for every number."""
+    value = np.asarray(value)
+    wide = dataclasses.replace(mechanism, shape=(count, *value.shape))
+    tiled = np.broadcast_to(value, (count, *value.shape))
+    return np.asarray(wide.draw(tiled, noise)).reshape(count, -1)
+
+
+def in_one_crowd(mechanism: Mechanism, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as one of more persons."""
+    value = np.asarray(value)
+    return np.asarray(mechanism.draw(np.tile(value, count), noise)).reshape(count, value.size)
+
+
+def in_one_symmetric_array(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as the coordinates of one larger symmetric array."""
+    value = np.asarray(value)
+    numbers = count * value.size
+    dimension = mechanism.dimension
+    while math.comb(dimension + mechanism.order - 1, mechanism.order) < numbers:
+        dimension += 1
+    wide = dataclasses.replace(mechanism, dimension=dimension)
+    drawn = wide.draw(np.resize(value, wide.shape), noise)
+    return np.asarray(drawn[:numbers].reshape(count, value.size))
+
+
+def of_the_inner(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
+    """Draw many releases of a sampled mechanism, given the sample."""
+    wide = dataclasses.replace(
+        mechanism, mechanism=dataclasses.replace(mechanism.mechanism, shape=(count,))
+    )
+    return np.asarray(wide.draw(np.full(count, value), noise)).reshape(count, 1)
+
+
+class BlockNoise(Noise):
+    """The grid source, with Laplace numbers that are drawn in blocks and handed out singly.
+
+    For mechanisms that ask for one number per release: the same noise, a tenth of the time.
+    """
+
+    def laplace(self, count: int, scale: float) -> Array:
+        """Return the next numbers of a block drawn at this scale."""
+        blocks = self.__dict__.setdefault("_blocks", {})
+        position, block = blocks.get(scale, (0, np.empty(0, np.int64)))
+        if position + count > block.size:
+            position, block = 0, super().laplace(1 << 15, scale)
+        blocks[scale] = position + count, block
+        return block[position : position + count]
+
+
+# --- the example ----------------------------------------------------------------------------
+
+
+def first_error(outputs: Array, value: Any) -> Array:
+    """The error of the first number of each release."""
+    return outputs[:, 0] - np.ravel(value)[0]
+
+
+def first_number(outputs: Array, value: Any) -> Array:
+    """The first number of each release."""
+    return outputs[:, 0]
+
+
+@dataclass(frozen=True)
+class Example:
+    """What the contract tests need to know about one mechanism.
+
+    Parameters
+    ----------
+    name
+        For the test's name.
+    mechanism
+        The mechanism; its source is ``"grid"``.
+    value, neighbour
+        Two inputs at the full sensitivity.
+    misfits
+        Inputs of a wrong public shape or type.
+    nasty
+        Inputs with private content that must make no visible difference.
+    sample
+        ``sample(mechanism, value, count, noise)`` draws many releases as (count, numbers).
+    cdf, pmf
+        The exact law of the first number: ``cdf(value, x)``, or ``pmf(value)`` as a mapping
+        from outcomes to probabilities.
+    log_density
+        ``log_density(value, outputs)`` of whole releases, up to a constant that does not
+        depend on the value.
+    shape, kind
+        Shape and dtype kind of one release.
+    delta
+        The δ at which the privacy is tested.
+    error, estimate
+        One number per release whose mean is the mechanism's ``bias``, and one whose variance
+        is its ``variance``.
+    draws, privacy_draws, control_draws
+        How many releases the quick tests draw: for the law, for the privacy, and for catching
+        a broken twin.
+    sampling_rate
+        Of Poisson sampling: the privacy test draws the sample, too.
+    has_exact_source
+        Whether the mechanism can also draw from OpenDP.
+    """
+
+    name: str
+    mechanism: Any
+    value: Any
+    neighbour: Any
+    misfits: tuple[Any, ...]
+    nasty: tuple[Any, ...]
+    sample: Callable[[Any, Any, int, Noise], Array]
+    log_density: Callable[[Any, Array], Array]
+    cdf: Callable[[Any, Array], Array] | None = None
+    pmf: Callable[[Any], Mapping[float, float]] | None = None
+    shape: tuple[int, ...] = ()
+    kind: str = "f"
+    delta: float = 0.0
+    error: Callable[[Array, Any], Array] = lambda outputs, value: (
+        outputs[:, 0] - np.ravel(value)[0]
+    )
+    estimate: Callable[[Array, Any], Array] = lambda outputs, value: outputs[:, 0]
+    draws: int = 1_000_000
+    privacy_draws: int = 400_000
+    control_draws: int = 200_000
+    sampling_rate: float = 1.0
+    has_exact_source: bool = False
+
+    def noise(self, seed: int | None) -> Noise:
+        """Return a seeded source of noise; in blocks where releases are single numbers."""
+        return Noise("grid", seed=seed)
+
+
+_WRONG_VECTORS = (1.0, [1.0, 2.0], [[1.0, 2.0, 3.0]], np.zeros((3, 1)), [])
+_WRONG_SCALARS = ([1.0], [[1.0]], np.zeros(0), np.zeros((2, 3)))
+_NASTY_NUMBERS = (math.nan, math.inf, -math.inf, 1e300, -1e308, 1.7e308, 5e-324)
+
+
+# --- additive noise ---------------------------------------------------------------------------
+
+SIGMA, LAPLACE_SCALE = 1.3, 0.7
+
+
+def normal_cdf(value: Any, x: Array) -> Array:
+    return stats.norm.cdf(x, np.ravel(value)[0], SIGMA)
+
+
+def normal_log_density(value: Any, outputs: Array) -> Array:
+    return -np.square(outputs - np.ravel(value)).sum(axis=1) / (2 * SIGMA**2)
+
+
+def laplace_cdf(value: Any, x: Array) -> Array:
+    return stats.laplace.cdf(x, np.ravel(value)[0], LAPLACE_SCALE)
+
+
+def laplace_log_density(value: Any, outputs: Array) -> Array:
+    return -np.abs(outputs - np.ravel(value)).sum(axis=1) / LAPLACE_SCALE
+
+
+def geometric_pmf(epsilon: float) -> Callable[[Any], Mapping[float, float]]:
+    """P(k) = (1 − α)/(1 + α)·α^|k − value|, α = exp(−ε/Δ) (PRIVACY B1)."""
+    alpha = math.exp(-epsilon)
+
+    def pmf(value: Any) -> Mapping[float, float]:
+        centre = int(np.ravel(value)[0])
+        reach = range(centre - 200, centre + 201)
+        return {k: (1 - alpha) / (1 + alpha) * alpha ** abs(k - centre) for k in reach}
+
+    return pmf
+
+
+def geometric_log_density(epsilon: float) -> Callable[[Any, Array], Array]:
+    """log α^|k − value|."""
+    return lambda value, outputs: -epsilon * np.abs(outputs - np.ravel(value)).sum(axis=1)
+
+
+def mixture_log_density(value: Any, outputs: Array) -> Array:
+    """Density of a sum that holds the unit's contribution with probability ½."""
+    there = stats.norm.pdf(outputs[:, 0], value, SIGMA)
+    return np.log(0.5 * there + 0.5 * stats.norm.pdf(outputs[:, 0], 0.0, SIGMA))
+
+
+def knorm_cdf(value: Any, x: Array) -> Array:
+    """First of three numbers with density ∝ exp(−‖b‖/s).
+
+    The length is Gamma(3, s) and the first coordinate of a uniform direction in space is uniform
+    on [−1, 1] (Archimedes), so P(b₁ > t) = ¼(2 + t/s)·exp(−t/s) for t ≥ 0.
+    """
+    t = np.abs(x - np.ravel(value)[0]) / LAPLACE_SCALE
+    tail = 0.25 * (2.0 + t) * np.exp(-t)
+    return np.where(x >= np.ravel(value)[0], 1.0 - tail, tail)
+
+
+def knorm_log_density(value: Any, outputs: Array) -> Array:
+    return -np.linalg.norm(outputs - np.ravel(value), axis=1) / LAPLACE_SCALE
+
+
+# --- local mechanisms -------------------------------------------------------------------------
+
+LOCAL_EPSILON = 1.2
+
+
+def response_pmf(value: Any) -> Mapping[float, float]:
+    """Three answers; the truth with odds e^ε against any other."""
+    total = math.exp(LOCAL_EPSILON) + 2
+    truth = np.ravel(value)[0]
+    return {k: (math.exp(LOCAL_EPSILON) if k == truth else 1.0) / total for k in range(3)}
+
+
+def one_bit_pmf(value: Any) -> Mapping[float, float]:
+    """±B with P(+B) = ½ + x/(2B), B = (e^ε + 1)/(e^ε − 1) (Nguyên et al. 2016)."""
+    magnitude = (math.exp(LOCAL_EPSILON) + 1) / (math.exp(LOCAL_EPSILON) - 1)
+    up = 0.5 + np.ravel(value)[0] / (2 * magnitude)
+    return {magnitude: up, -magnitude: 1 - up}
+
+
+def piecewise_pieces(x: float) -> tuple[float, float, float, float]:
+    """C, the window [l, r] and its density (Wang et al. 2019, Algorithm 2)."""
+    half = math.exp(LOCAL_EPSILON / 2)
+    bound = (half + 1) / (half - 1)
+    left = (bound + 1) / 2 * x - (bound - 1) / 2
+    return bound, left, left + bound - 1, (math.exp(LOCAL_EPSILON) - half) / (2 * half + 2)
+
+
+def piecewise_cdf(value: Any, x: Array) -> Array:
+    bound, left, right, density = piecewise_pieces(float(np.ravel(value)[0]))
+    low = density / math.exp(LOCAL_EPSILON)
+    x = np.clip(x, -bound, bound)
+    inside = np.clip(x, left, right) - left
+    return low * (x + bound - inside) + density * inside
+
+
+def piecewise_log_density(value: Any, outputs: Array) -> Array:
+    _, left, right, density = piecewise_pieces(float(np.ravel(value)[0]))
+    x = outputs[:, 0]
+    return np.log(np.where((x >= left) & (x <= right), density, density / math.exp(LOCAL_EPSILON)))
+
+
+def log_of(pmf: Callable[[Any], Mapping[float, float]]) -> Callable[[Any, Array], Array]:
+    """Return the log density of a law with few outcomes (the first number of a release)."""
+
+    def log_density(value: Any, outputs: Array) -> Array:
+        table = pmf(value)
+        outcomes = np.array(sorted(table))
+        nearest = np.abs(outputs[:, :1] - outcomes).argmin(axis=1)
+        return np.log([table[outcome] for outcome in outcomes])[nearest]
+
+    return log_density
+
+
+# --- selection and smooth sensitivity -----------------------------------------------------------
+
+CHOICE_EPSILON = 2.0
+
+
+def choice_pmf(value: Any) -> Mapping[float, float]:
+    """P(i) ∝ exp(ε·u_i/2), sensitivity one (McSherry & Talwar 2007)."""
+    weights = np.exp(CHOICE_EPSILON * np.asarray(value) / 2)
+    return dict(enumerate(weights / weights.sum()))
+
+
+SMOOTH_EPSILON, SMOOTH_DELTA = 3.0, 0.01
+
+
+def maximum_and_scale(value: Any) -> tuple[float, float]:
+    """The maximum of data in [0, 1] and its noise scale 2·S_β/ε, by brute force (PRIVACY B4)."""
+    beta = SMOOTH_EPSILON / (2 * math.log(2 / SMOOTH_DELTA))
+    padded = [0.0, *sorted(value), 1.0]
+    rank = len(value)
+    smooth = max(
+        math.exp(-beta * (j - i - 1)) * (padded[j] - padded[i])
+        for i in range(rank + 1)
+        for j in range(max(rank, i + 1), rank + 2)
+    )
+    return max(value), 2 * smooth / SMOOTH_EPSILON
+
+
+def smooth_cdf(value: Any, x: Array) -> Array:
+    return stats.laplace.cdf(x, *maximum_and_scale(value))
+
+
+def smooth_log_density(value: Any, outputs: Array) -> Array:
+    return stats.laplace.logpdf(outputs[:, 0], *maximum_and_scale(value))
+
+
+class SmoothExample(Example):
+    """Releases are single numbers: draw their noise in blocks."""
+
+    def noise(self, seed: int | None) -> Noise:
+        """Return a source that draws in blocks."""
+        return BlockNoise("grid", seed=seed)
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+_PEOPLE = np.array([0, 2, 1, 0, 2])
+
+EXAMPLES: tuple[Example, ...] = (
+    Example(
+        "gaussian",
+        Gaussian(SIGMA, 1.0),
+        value=2.25,
+        neighbour=3.25,
+        misfits=_WRONG_SCALARS,
+        nasty=_NASTY_NUMBERS,
+        sample=in_one_shape,
+        cdf=normal_cdf,
+        log_density=normal_log_density,
+        delta=1e-2,
+        has_exact_source=True,
+    ),
+    Example(
+        "gaussian-vector",
+        Gaussian(SIGMA, 1.0, (3,), REPLACE),
+        value=np.array([0.5, -1.0, 4.0]),
+        neighbour=np.array([0.5 + 0.6, -1.0, 4.0 - 0.8]),
+        misfits=_WRONG_VECTORS,
+        nasty=tuple(np.array([1.0, bad, 2.0]) for bad in _NASTY_NUMBERS),
+        sample=in_one_shape,
+        cdf=normal_cdf,
+        log_density=normal_log_density,
+        shape=(3,),
+        delta=1e-3,
+        draws=400_000,
+        privacy_draws=300_000,
+    ),
+    Example(
+        "laplace",
+        Laplace(LAPLACE_SCALE, 1.0),
+        value=-1.5,
+        neighbour=-0.5,
+        misfits=_WRONG_SCALARS,
+        nasty=_NASTY_NUMBERS,
+        sample=in_one_shape,
+        cdf=laplace_cdf,
+        log_density=laplace_log_density,
+        has_exact_source=True,
+    ),
+    Example(
+        "laplace-vector",
+        Laplace(LAPLACE_SCALE, 1.0, (3,)),
+        value=np.array([0.25, 1.0, -2.0]),
+        neighbour=np.array([0.5, 1.25, -1.5]),
+        misfits=_WRONG_VECTORS,
+        nasty=tuple(np.array([1.0, bad, 2.0]) for bad in _NASTY_NUMBERS),
+        sample=in_one_shape,
+        cdf=laplace_cdf,
+        log_density=laplace_log_density,
+        shape=(3,),
+        draws=400_000,
+        privacy_draws=300_000,
+    ),
+    Example(
+        "two-sided-geometric",
+        TwoSidedGeometric(1.5, 3),
+        value=7,
+        neighbour=10,
+        misfits=(*_WRONG_SCALARS, 7.0, "7", [7]),
+        nasty=(2**62, -(2**63), 2**63 - 1, 0),
+        sample=in_one_shape,
+        pmf=geometric_pmf(1.5 / 3),
+        log_density=geometric_log_density(1.5 / 3),
+        kind="i",
+        has_exact_source=True,
+    ),
+    Example(
+        "symmetric-matrix",
+        SymmetricGaussian(SIGMA, 1.0, order=2, dimension=2),
+        value=np.array([1.0, -0.5, 2.0]),
+        neighbour=np.array([1.0 + 0.6, -0.5, 2.0 - 0.8]),
+        misfits=(*_WRONG_VECTORS, np.zeros((2, 2))),
+        nasty=tuple(np.array([1.0, bad, 2.0]) for bad in _NASTY_NUMBERS),
+        sample=in_one_symmetric_array,
+        cdf=normal_cdf,
+        log_density=normal_log_density,
+        shape=(3,),
+        delta=1e-2,
+        draws=340_000,
+        privacy_draws=300_000,
+    ),
+    Example(
+        "symmetric-tensor",
+        SymmetricGaussian(SIGMA, 1.0, order=3, dimension=1),
+        value=np.array([1.0]),
+        neighbour=np.array([0.0]),
+        misfits=(1.0, [1.0, 2.0], np.zeros((1, 1, 1))),
+        nasty=tuple(np.array([bad]) for bad in _NASTY_NUMBERS),
+        sample=in_one_symmetric_array,
+        cdf=normal_cdf,
+        log_density=normal_log_density,
+        shape=(1,),
+        delta=1e-2,
+    ),
+    Example(
+        "poisson-sampled",
+        PoissonSampled(Gaussian(SIGMA, 1.0), 0.5),
+        value=1.0,
+        neighbour=0.0,
+        misfits=_WRONG_SCALARS,
+        nasty=_NASTY_NUMBERS,
+        sample=of_the_inner,
+        cdf=normal_cdf,
+        log_density=mixture_log_density,
+        delta=1e-2,
+        sampling_rate=0.5,
+    ),
+    Example(
+        "k-norm",
+        KNorm(LAPLACE_SCALE, 1.0, (3,)),
+        value=np.array([0.0, 1.0, -1.0]),
+        neighbour=np.array([1.0, 1.0, -1.0]),
+        misfits=_WRONG_VECTORS,
+        nasty=tuple(np.array([1.0, bad, 2.0]) for bad in _NASTY_NUMBERS),
+        sample=one_by_one,
+        cdf=knorm_cdf,
+        log_density=knorm_log_density,
+        shape=(3,),
+        draws=5_000,
+        privacy_draws=5_000,
+        control_draws=2_000,
+    ),
+    Example(
+        "randomized-response",
+        RandomizedResponse(LOCAL_EPSILON, 3),
+        value=_PEOPLE,
+        neighbour=np.array([1, 2, 1, 0, 2]),
+        misfits=(0, [[0, 1]], [0.0, 1.0], ["a"]),
+        nasty=(
+            np.array([0, -1, 3, 2**62, -(2**63)]),
+            np.array([2**64 - 1, 0, 1, 2, 1], np.uint64),
+        ),
+        sample=in_one_crowd,
+        pmf=response_pmf,
+        log_density=log_of(response_pmf),
+        shape=(5,),
+        kind="i",
+        error=lambda outputs, value: (outputs == 0).mean(axis=1) - np.mean(np.asarray(value) == 0),
+        # the raw share divided by 1 − p, which is what `frequencies` does to it
+        estimate=lambda outputs, value: (
+            (outputs == 0).mean(axis=1)
+            * (math.exp(LOCAL_EPSILON) + 2)
+            / (math.exp(LOCAL_EPSILON) - 1)
+        ),
+    ),
+    Example(
+        "one-bit-mean",
+        OneBitMean(LOCAL_EPSILON),
+        value=np.array([1.0, -0.25]),
+        neighbour=np.array([-1.0, -0.25]),
+        misfits=(1.0, [[1.0]], np.zeros((2, 1))),
+        nasty=tuple(np.array([0.0, bad]) for bad in _NASTY_NUMBERS),
+        sample=in_one_crowd,
+        pmf=one_bit_pmf,
+        log_density=log_of(one_bit_pmf),
+        shape=(2,),
+    ),
+    Example(
+        "one-bit-mean-inside",
+        OneBitMean(LOCAL_EPSILON),
+        value=np.array([0.3]),
+        neighbour=np.array([-1.0]),
+        misfits=(1.0,),
+        nasty=(np.array([math.nan]),),
+        sample=in_one_crowd,
+        pmf=one_bit_pmf,
+        log_density=log_of(one_bit_pmf),
+        shape=(1,),
+    ),
+    Example(
+        "piecewise",
+        Piecewise(LOCAL_EPSILON),
+        value=np.array([0.4]),
+        neighbour=np.array([-1.0]),
+        misfits=(1.0, [[1.0]], np.zeros((2, 1))),
+        nasty=tuple(np.array([bad]) for bad in _NASTY_NUMBERS),
+        sample=in_one_crowd,
+        cdf=piecewise_cdf,
+        log_density=piecewise_log_density,
+        shape=(1,),
+    ),
+    Example(
+        "exponential",
+        Exponential(CHOICE_EPSILON, 1.0, 3),
+        value=np.array([0.0, 1.0, 1.0]),
+        neighbour=np.array([1.0, 0.0, 0.0]),
+        misfits=(1.0, [1.0, 2.0], np.zeros(4), np.zeros((1, 3))),
+        nasty=(
+            *(np.array([1.0, bad, 2.0]) for bad in _NASTY_NUMBERS),
+            np.full(3, math.nan),
+            np.full(3, math.inf),
+        ),
+        sample=one_by_one,
+        pmf=choice_pmf,
+        log_density=log_of(choice_pmf),
+        kind="i",
+        error=lambda outputs, value: np.asarray(value)[outputs[:, 0]] - np.max(value),
+        estimate=lambda outputs, value: np.asarray(value)[outputs[:, 0]],
+        draws=5_000,
+        privacy_draws=5_000,
+        control_draws=4_000,
+    ),
+    SmoothExample(
+        "smooth-quantile",
+        SmoothQuantile(SMOOTH_EPSILON, SMOOTH_DELTA, (0.0, 1.0), 5, quantile=1.0, source="grid"),
+        value=np.array([0.7, 0.7, 0.3, 1.0, 0.2]),
+        neighbour=np.array([0.7, 0.7, 0.3, 0.5, 0.2]),
+        misfits=(1.0, [0.1] * 4, np.zeros((5, 1)), []),
+        nasty=tuple(np.array([0.7, 0.7, 0.3, bad, 0.2]) for bad in _NASTY_NUMBERS),
+        sample=one_by_one,
+        cdf=smooth_cdf,
+        log_density=smooth_log_density,
+        error=lambda outputs, value: outputs[:, 0] - np.max(value),
+        delta=SMOOTH_DELTA,
+        draws=15_000,
+        privacy_draws=20_000,
+        control_draws=400_000,
+        has_exact_source=True,
+    ),
+)
