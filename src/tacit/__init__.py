@@ -20,7 +20,7 @@ _EXPORTS = {
     "Site": "tacit.estimators.site",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
-    "read_release": "tacit.report.release",
+    "read_release": "tacit.estimators.release",
 }
 
 __all__ = [
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tacit import errors
     from tacit.data.relations import Relation
     from tacit.estimators.coupled import CoupledFactorization
+    from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
     from tacit.estimators.summary import PrivateSummary
     from tacit.mechanisms.base import privatize
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from tacit.models.structure import CoupledModel
     from tacit.privacy.guarantee import Certificate, Privacy
     from tacit.privacy.ledger import Ledger
-    from tacit.report.release import read_release
 
 
 def __getattr__(name: str) -> Any:

@@ -211,7 +211,7 @@ def verify(
 
     Example: tacit verify release/
     """
-    from tacit.report.release import read_release
+    from tacit.estimators.release import read_release
 
     release = read_release(folder)
     lines = [str(certificate) for certificate in release.certificates.values()]

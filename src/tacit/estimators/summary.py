@@ -31,6 +31,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Rea
 from tacit.data.sources import numeric_columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.mechanisms.additive import Gaussian, Laplace
 from tacit.mechanisms.base import privatize
@@ -419,8 +420,6 @@ class PrivateSummary(PrivateEstimator):
 
     def release(self, folder: Any) -> None:
         """Write the released statistics and their certificates to a folder, without pickle."""
-        from tacit.report.release import write_release
-
         arrays: dict[str, Any] = {}
         for statistic in self.statistics:
             value = getattr(self, f"{statistic}_")

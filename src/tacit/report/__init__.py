@@ -1,1 +1,1 @@
-"""What a person sees: the release bundle."""
+"""What a person sees: the demonstration and metrics."""

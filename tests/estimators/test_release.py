@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from tacit.errors import NotCertified, TacitError, VerificationFailed
+from tacit.estimators import release as module
+from tacit.estimators.release import read_release, write_release
 from tacit.estimators.site import Site
 from tacit.estimators.summary import PrivateSummary
 from tacit.privacy import guarantee
 from tacit.privacy.events import LaplaceDpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger
-from tacit.report import release as module
-from tacit.report.release import read_release, write_release
 
 FILES = {"manifest.json", "certificates.json", "arrays.npz"}
 ARRAYS = {

@@ -1,0 +1,36 @@
+"""Loaders of public files, checked by the facts that are known of them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tacit.data.datasets import lastfm_tags, uclaf
+from tacit.errors import ParameterError
+
+DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="the public data sets are not here")
+
+
+@needs_data
+def test_uclaf_has_its_sizes():
+    arrays = uclaf(DATA / "uclaf")
+    assert arrays["visits"].shape == (164, 168, 5)
+    assert (arrays["visits"] != 0).sum() == 1436
+    assert (arrays["gps"] != 0).sum() == 2355
+    assert (arrays["poi"] != 0).sum() == 508
+
+
+@needs_data
+def test_lastfm_has_its_sizes():
+    relations = lastfm_tags(DATA / "lastfm-2k")
+    assert relations["tags"].shape == (1892, 12523, 9749)
+    assert relations["tags"].cells == 186_478
+    assert relations["plays"].shape == (1892, 12523)
+
+
+def test_a_missing_file_says_what_to_pass(tmp_path):
+    with pytest.raises(ParameterError, match=r"aaai10\.uclaf\.data\.mat"):
+        uclaf(tmp_path)
+    with pytest.raises(ParameterError, match="user_taggedartists"):
+        lastfm_tags(tmp_path)

@@ -1,0 +1,75 @@
+"""Holdouts: what is taken out is missing, and only that."""
+
+import numpy as np
+import pytest
+
+from tacit.data.relations import Relation
+from tacit.data.split import hold_out_cells, hold_out_per_member, hold_out_slices
+from tacit.errors import ParameterError
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def dense(relation, missing=np.nan):
+    """Return the relation as an array, ``missing`` where nothing is observed."""
+    fill = 0.0 if relation.zeros == "observed" else missing
+    array = np.full(relation.shape, fill)
+    array[tuple(relation.indices.T)] = relation.values
+    if len(relation.held_out):
+        array[tuple(relation.held_out.T)] = missing
+    return array
+
+
+def sparse(rng, zeros):
+    array = rng.poisson(0.4, (12, 9, 4)).astype(float)
+    cells = np.argwhere(array > 0)
+    values = array[tuple(cells.T)]
+    return Relation.from_cells("abc", cells, values, shape=array.shape, zeros=zeros)
+
+
+@pytest.mark.parametrize("zeros", ["missing", "observed"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_cells_are_held_out_with_their_values(rng, zeros, share):
+    relation = sparse(rng, zeros)
+    split = hold_out_cells(relation, share, rng)
+    assert len(split.cells) == round(share * relation.observed)
+    before, after = dense(relation), dense(split.train)
+    at = tuple(split.cells.T)
+    np.testing.assert_array_equal(before[at], split.values)
+    assert np.isnan(after[at]).all()
+    after[at] = split.values
+    np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("zeros", ["missing", "observed"])
+def test_a_slice_loses_everything_about_its_member(rng, zeros):
+    relation = sparse(rng, zeros)
+    split = hold_out_slices(relation, "b", [2, 5])
+    assert np.isnan(dense(split.train)[:, [2, 5]]).all()
+    assert set(np.unique(split.cells[:, 1])) == {2, 5}
+    others = [k for k in range(9) if k not in (2, 5)]
+    np.testing.assert_array_equal(dense(split.train)[:, others], dense(relation)[:, others])
+
+
+@pytest.mark.parametrize("zeros", ["missing", "observed"])
+def test_members_keep_at_least_one_cell(rng, zeros):
+    relation = sparse(rng, zeros)
+    split = hold_out_per_member(relation, "a", 3, rng)
+    before = np.bincount(relation.indices[:, 0], minlength=12)
+    taken = np.bincount(split.cells[:, 0], minlength=12)
+    np.testing.assert_array_equal(taken, np.minimum(3, np.maximum(before - 1, 0)))
+    assert np.isnan(dense(split.train)[tuple(split.cells.T)]).all()
+
+
+def test_bad_splits_are_refused(rng):
+    relation = sparse(rng, "observed")
+    for share in (0.0, 1.0, "x"):
+        with pytest.raises(ParameterError, match="share"):
+            hold_out_cells(relation, share, rng)
+    with pytest.raises(ParameterError, match="already"):
+        hold_out_cells(hold_out_cells(relation, 0.5, rng).train, 0.5, rng)
+    with pytest.raises(ParameterError, match="'z'"):
+        hold_out_slices(relation, "z", [0])
