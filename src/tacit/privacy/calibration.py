@@ -1,8 +1,10 @@
 """Noise for a target: a monotone search over an accountant, and named budget splits.
 
 Every search returns the side that meets the target, so the accountant confirms what was asked.
-Calibration leaves 2⁻³⁰ of δ unused: that pays for the distance between a noise source and its
-ideal law (below 2⁻⁶⁰ a draw, PRIVACY A5), which is therefore inside the stated δ.
+Calibration leaves 2⁻³⁰ of δ unused. That pays for the distance η of a noise source from its ideal
+law, as long as (1 + e^ε)·draws·η stays below it (PRIVACY A5): always for the grid source
+(η < 2⁻¹⁰⁰), and for thousands of draws of the exact one (η < 2⁻⁶⁶) from δ = 1e-7 on. Certificates
+list η in any case.
 """
 
 from __future__ import annotations
