@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from benchmarks.timing import median_seconds
 from experiments.data import data_folder
 from experiments.runner import Outcome
 from tacit._core.rng import generator
@@ -29,17 +28,6 @@ from tacit.inference.updates import MultiplicativeUpdates, UpdateState
 from tacit.models.structure import CoupledModel
 
 RANK = 10
-
-
-def median_seconds(work: Callable[[], object], repeats: int = 7) -> float:
-    """Return the median time of some runs, after one to warm up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
 
 
 def kernel(form: dict[str, str], data: dict[str, Relation], rank: int, **options: Any) -> Any:

@@ -6,12 +6,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.timing import median_seconds
 from experiments.runner import Outcome
 from tacit._core.rng import WordStream, generator
 from tacit.mechanisms.noise import Noise
@@ -20,17 +19,6 @@ from tacit.privacy.calibration import gaussian_event
 from tacit.privacy.distributions import clear_caches
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from tacit.privacy.ledger import Ledger
-
-
-def seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    """Return the median time of some runs, after one to warm up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
 
 
 def run(quick: bool) -> Outcome:
@@ -47,7 +35,7 @@ def _accounting(outcome: Outcome) -> None:
         clear_caches()
         return epsilon_of(gaussian_event(3.23, rate=0.01, steps=20_000), 1e-4)
 
-    took = seconds(cold)
+    took = median_seconds(cold)
     outcome.rows.append({"what": "ε of 20,000 sampled Gaussian steps, no cache", "seconds": took})
     outcome.check("ε of 20,000 Poisson-sampled Gaussian steps [s]", took, "under 1 s", took < 1.0)
 
@@ -55,14 +43,16 @@ def _accounting(outcome: Outcome) -> None:
 def _noise(outcome: Outcome, count: int) -> None:
     source, words, plain = Noise("grid"), WordStream(), generator(None)
     took = {
-        "grid Gaussian": seconds(lambda: source.gaussian(count, 2.0**20)),
-        "grid Laplace": seconds(lambda: source.laplace(count, 2.0**20)),
-        "grid two-sided geometric": seconds(lambda: source.geometric(count, 10.0)),
-        "ChaCha20 words alone": seconds(lambda: words.words(count)),
-        "NumPy PCG64 Gaussian (not for privacy)": seconds(lambda: plain.standard_normal(count)),
+        "grid Gaussian": median_seconds(lambda: source.gaussian(count, 2.0**20)),
+        "grid Laplace": median_seconds(lambda: source.laplace(count, 2.0**20)),
+        "grid two-sided geometric": median_seconds(lambda: source.geometric(count, 10.0)),
+        "ChaCha20 words alone": median_seconds(lambda: words.words(count)),
+        "NumPy PCG64 Gaussian (not for privacy)": median_seconds(
+            lambda: plain.standard_normal(count)
+        ),
     }
     exact, few = Noise("exact"), 2000
-    exact_took = seconds(lambda: exact.gaussian(few, 2.0**32), 3)
+    exact_took = median_seconds(lambda: exact.gaussian(few, 2.0**32), 3)
     for what, time_taken in took.items():
         outcome.rows.append(
             {"what": what, "seconds": time_taken, "millions a second": count / time_taken / 1e6}
@@ -84,7 +74,7 @@ def _ledger(outcome: Outcome, count: int) -> None:
             for _ in range(count):
                 ledger.charge(event, purpose="speed")
 
-        alone = count / seconds(charges, 3)
+        alone = count / median_seconds(charges, 3)
         fresh = iter(np.linspace(100.0, 200.0, 10 * count))
 
         def accounted() -> None:  # another event each time, so nothing is cached
@@ -93,14 +83,14 @@ def _ledger(outcome: Outcome, count: int) -> None:
                 ledger.charge(step, purpose="speed", delta=1e-9)
                 assert isinstance(step, GaussianDpEvent)
 
-        with_accounting = (count // 5) / seconds(accounted, 3)
+        with_accounting = (count // 5) / median_seconds(accounted, 3)
 
         def sampled() -> None:  # a new schedule of sampled steps each time: a new distribution
             for _ in range(5):
                 step = gaussian_event(next(fresh) / 50.0, rate=0.01, steps=100)
                 ledger.charge(step, purpose="speed", delta=1e-9)
 
-        with_distributions = 5 / seconds(sampled, 3)
+        with_distributions = 5 / median_seconds(sampled, 3)
     outcome.rows.append({"what": "durable charges", "a second": alone})
     outcome.rows.append(
         {"what": "durable charges, each accounted afresh", "a second": with_accounting}

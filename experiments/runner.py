@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SUPPORT = {"runner", "data", "__main__"}
+SUPPORT = {"runner", "data", "timing", "__main__"}
 
 
 @dataclass

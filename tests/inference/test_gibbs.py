@@ -309,12 +309,15 @@ def test_every_count_is_allocated_once(monkeypatch):
             assert allocated[row].sum() == expected
 
 
-def test_allocations_follow_the_shares():
+@pytest.mark.parametrize("form", ["a:k b:k", "a:k b:l g:kl", "a:k b:l h:k g:l"])
+def test_allocations_follow_the_shares(form):
     """One cell with 100,000 counts and two components in the ratio 1 : 3."""
-    relation = Relation.from_dense("ab", [[1e5]])
-    engine = engine_of(CoupledModel({"x": "a:k b:k"}, 2), {"x": relation})
-    sampler = GibbsSampler(engine, 1.0, 1.0)
-    factors = {"a": np.array([[1.0, 1.0]]), "b": np.array([[1.0, 3.0]])}
+    model = CoupledModel({"x": form}, {"k": 2, "l": 1} if "l" in form else 2)
+    sampler = GibbsSampler(engine_of(model, {"x": Relation.from_dense("ab", [[1e5]])}), 1.0, 1.0)
+    ratio, rest = np.array([[1.0, 3.0]]), np.ones((1, 1))
+    factors = {"a": np.ones((1, 2)), "b": ratio if form == "a:k b:k" else rest}
+    if "g" in form:
+        factors |= {"g": rest, "h": ratio} if "h" in form else {"g": ratio}
     state, _ = sampler.step(np.random.default_rng(0), GibbsState(factors))
     share = state.factors["a"][0] * [2.0, 4.0]  # drawn with rates 1 + 1 and 1 + 3
     np.testing.assert_allclose(share / share.sum(), [0.25, 0.75], atol=0.01)

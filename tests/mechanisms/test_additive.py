@@ -382,7 +382,7 @@ def test_a_failed_draw_spends_and_keeps_its_reason_inside():
     assert ledger.counter == 1
     assert "1234567" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert caught.value.__context__ is None
 
 
 def test_a_reservation_pays_for_its_steps_only():

@@ -177,12 +177,15 @@ def invert_words_reference(
 
 
 def _sum_on_grid(rows: Any, scales: Any, inverse_grid: float, out: Any) -> None:
-    """Add floor(scales[i]·rows[i, j]·inverse_grid + ½) over i into ``out``; NaN counts as 0."""
+    """Add floor(scales[i]·rows[i, j]·inverse_grid + ½) over i into ``out``.
+
+    What is no number, or too large for 64 bits, counts as 0.
+    """
     for i in range(rows.shape[0]):
         factor = scales[i] * inverse_grid
         for j in range(rows.shape[1]):
             value = rows[i, j] * factor + 0.5
-            if value == value:
+            if abs(value) < 4.0e18:  # neither NaN nor beyond 64 bits
                 out[j] += np.int64(np.floor(value))
 
 
@@ -195,5 +198,7 @@ def sum_on_grid_reference(
     rows: NDArray[np.float64], scales: NDArray[np.float64], inverse_grid: float
 ) -> NDArray[np.int64]:
     """NumPy twin of `_sum_on_grid`."""
-    scaled = rows * (scales * inverse_grid)[:, None]
-    return np.asarray(np.floor(np.nan_to_num(scaled, nan=0.0) + 0.5).astype(np.int64).sum(axis=0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = rows * (scales * inverse_grid)[:, None] + 0.5
+        usable = np.where(np.abs(scaled) < 4.0e18, scaled, 0.0)
+    return np.asarray(np.floor(usable).astype(np.int64).sum(axis=0))

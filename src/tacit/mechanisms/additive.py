@@ -205,10 +205,8 @@ class Gaussian(GridMechanism):
 
 
 @dataclass(frozen=True)
-class Laplace(GridMechanism):
-    """Laplace noise with the given scale per number, for an L1 sensitivity."""
-
-    norm = 1
+class PureGridMechanism(GridMechanism):
+    """Grid noise that is purely private: ε is the sensitivity over the scale."""
 
     @classmethod
     def for_privacy(
@@ -220,6 +218,13 @@ class Laplace(GridMechanism):
             return cls(0.0, sensitivity, shape, neighbours, source)
         multiplier = calibration.laplace_noise_multiplier(epsilon)
         return cls.calibrated(multiplier, sensitivity, shape, neighbours=neighbours, source=source)
+
+
+@dataclass(frozen=True)
+class Laplace(PureGridMechanism):
+    """Laplace noise with the given scale per number, for an L1 sensitivity."""
+
+    norm = 1
 
     def _event(self) -> DpEvent:
         return LaplaceDpEvent(self.noise_multiplier)

@@ -99,6 +99,7 @@ def privatize(
     try:
         return mechanism.draw(value, rng)
     except Exception:
-        raise NothingReleased(
-            "the release failed after its charge: the budget is spent and nothing was released"
-        ) from None
+        pass  # raised below, outside of the handler: the reason must not travel as context
+    raise NothingReleased(
+        "the release failed after its charge: the budget is spent and nothing was released"
+    )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -154,15 +155,21 @@ class SmoothQuantile(Mechanism):
         low, high = self.bounds
         return Grid.for_scale(high - low, _RANGE_BITS)
 
+    @property
+    def _origin(self) -> int:
+        """The grid point at or below the lower bound, from which values are counted."""
+        return math.floor(self.bounds[0] / self.grid.step)
+
     def _integers(self, value: Any) -> tuple[int, float]:
-        """Return the order statistic and the noise scale, in steps of the grid; both private.
+        """Return the order statistic and the noise scale, in steps above the origin; both private.
 
         Values are rounded to the grid one by one *before* the sensitivity is computed, so that
         it is the sensitivity of what is released.
         """
         low, high = self.bounds
-        ordered = np.sort(self.grid.round(clip_values(value, low, high)))
-        ends = self.grid.round([low, high])
+        step, origin = self.grid.step, self._origin * self.grid.step
+        ordered = np.sort(np.floor((clip_values(value, low, high) - origin) / step + 0.5))
+        ends = [math.floor((end - origin) / step + 0.5) for end in (low, high)]
         smooth = smooth_sensitivity(
             ordered, self.rank, self.beta * (1.0 - _SAFETY), float(ends[0]), float(ends[1])
         )
@@ -171,13 +178,16 @@ class SmoothQuantile(Mechanism):
     def statistic(self, value: Any) -> tuple[float, float]:
         """Return the order statistic and the noise scale; both are private."""
         centre, scale = self._integers(value)
-        exponent = self.grid.exponent
-        return math.ldexp(float(centre), exponent), math.ldexp(scale, exponent)
+        return self._place(centre), scale * self.grid.step
+
+    def _place(self, count: int) -> float:
+        """Return the grid point that lies ``count`` steps above the origin."""
+        return float((self._origin + count) * Fraction(self.grid.step))
 
     def draw(self, value: Any, noise: Noise) -> float:
         """Release the order statistic with noise on the grid."""
         centre, scale = self._integers(value)
-        return math.ldexp(float(centre + int(noise.laplace(1, scale)[0])), self.grid.exponent)
+        return self._place(centre + int(noise.laplace(1, scale)[0]))
 
     def bias(self, value: Any) -> float:
         """Centred at the order statistic of the clipped data."""

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit._core import exact
-from tacit.mechanisms.additive import GridMechanism
+from tacit.mechanisms.additive import PureGridMechanism
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.amounts import as_exact, float_above
-from tacit.privacy.calibration import laplace_noise_multiplier
-from tacit.privacy.events import ADD_REMOVE, ApproximateDpEvent, DpEvent
+from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,23 +31,10 @@ _BITS = 160
 
 
 @dataclass(frozen=True)
-class KNorm(GridMechanism):
+class KNorm(PureGridMechanism):
     """Noise with density ∝ exp(−‖b‖₂/scale) on a vector with bounded L2 sensitivity."""
 
     norm = 2
-
-    @classmethod
-    def for_privacy(
-        cls, epsilon: float, sensitivity: float, shape: tuple[int, ...] = (),
-        *, neighbours: str = ADD_REMOVE, source: str = "grid",
-    ) -> Self:  # fmt: skip
-        """Return the least noise for which one release is ε-private; ε = ∞ adds none."""
-        if math.isinf(epsilon):
-            return cls(0.0, sensitivity, shape, neighbours, source)
-        return cls.calibrated(
-            laplace_noise_multiplier(epsilon), sensitivity, shape, neighbours=neighbours,
-            source=source,
-        )  # fmt: skip
 
     def _event(self) -> DpEvent:
         return ApproximateDpEvent(float_above(1 / as_exact(self.noise_multiplier)))
