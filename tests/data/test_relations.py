@@ -352,32 +352,27 @@ def test_ids_that_are_missing_are_refused():
 
 
 def test_missing_ids_of_a_pandas_string_column_are_refused():
-    # BUG: pandas.NA has no truth value: `identity != identity` raises a TypeError
     frame = pandas.DataFrame({**COLUMNS, "who": pandas.array(["ann", None, "bob"], "string")})
     with pytest.raises(ParameterError, match="'who' must name a member in every row"):
         Relation.from_frame(frame, NAMES, "much")
 
 
 def test_a_value_column_of_text_is_refused():
-    # BUG: from_frame converts outside the check of from_cells and raises a plain ValueError
     with pytest.raises(ParameterError, match=r"values|much"):
         Relation.from_frame(COLUMNS, NAMES, "what")
 
 
 def test_columns_of_different_lengths_are_refused():
-    # BUG: np.column_stack raises its own ValueError
     with pytest.raises(ParameterError, match="length"):
         Relation.from_frame({**COLUMNS, "what": ["x"]}, NAMES, "much")
 
 
 def test_a_table_may_have_columns_whose_names_are_no_text():
-    # BUG: one such column hides all the others: "there is no column 'who': the table has []"
     frame = pandas.DataFrame({**COLUMNS, 0: [7, 8, 9]})
     assert same(Relation.from_frame(frame, NAMES, "much"), expected())
 
 
 def test_infinite_indices_are_refused():
-    # BUG: inf equals its own floor and is cast to an integer
     with pytest.raises(ParameterError, match="whole numbers"):
         Relation.from_cells(("a", "b"), [[math.inf, 0.0]])
 

@@ -267,6 +267,14 @@ def test_a_warm_started_chain_adds_samples(method):
     assert len({sample.tobytes() for sample in later}) == 10  # no sample is drawn twice
 
 
+def test_a_warm_started_chain_does_not_repeat_its_noise():
+    data = noisy("sgld real")[1]
+    options = {"iterations": 5, "burn_in": 0, "thin": 1, "warm_start": True, "dispersion": 1e9}
+    model = fitted("sgld real", data, **options).fit(data)  # data of no weight: only noise moves
+    moves = np.diff([sample["user"].ravel() for sample in model._samples], axis=0)
+    assert abs(np.corrcoef(moves[:4].ravel(), moves[5:].ravel())[0, 1]) < 0.5
+
+
 def test_without_a_warm_start_a_fit_begins_anew():
     data = noisy("map")[1]
     model = fitted("map", data, iterations=20)
@@ -480,13 +488,11 @@ def test_folding_in_uses_the_prior_of_the_fit():
 
 
 def test_folding_in_ignores_settings_of_another_inference():
-    # BUG: real_factors belongs to "sgld", but fold_in asks a "map" state for its precisions
     model = fitted("map", real_factors=True, iterations=20)
     assert model.fold_in("user", new_user(noisy("map")[1], 3)).shape == (1, 2)
 
 
 def test_folding_in_arrays_is_possible_or_refused():
-    # BUG: AttributeError: 'numpy.ndarray' object has no attribute 'entities'
     data = noisy("map")[1]
     model = fitted("map", data)
     try:
@@ -586,7 +592,6 @@ def test_labels_are_saved(tmp_path):
 
 
 def test_labels_of_any_kind_do_not_keep_a_model_from_being_saved(tmp_path):
-    # BUG: days as labels: "a parameter of type datetime cannot be saved"
     days = np.array(["2020-01-01", "2020-01-02"], "datetime64[us]")
     relation = Relation.from_frame({"day": days, "item": [7, 9]}, ("day", "item"))
     model = CoupledFactorization("day:k item:k", rank=1, iterations=5).fit(relation)
@@ -751,8 +756,6 @@ def test_a_form_that_begins_with_its_core_takes_an_array():
 
 
 def test_entities_over_several_latents_are_not_taken_for_cores():
-    # BUG: the first factor over several latents is taken for the core of an array: here `row`
-    # becomes the core and `core` gets the array's columns
     model = CoupledFactorization("row:kl column:kl core:kl", rank=2, iterations=5)
     try:
         shapes = {n: f.shape for n, f in model.fit(np.ones((4, 5))).factors_.items()}
@@ -762,7 +765,6 @@ def test_entities_over_several_latents_are_not_taken_for_cores():
 
 
 def test_a_sparse_matrix_says_how_to_pass_it():
-    # BUG: np.asarray of a SciPy matrix: "setting an array element with a sequence"
     with pytest.raises(ParameterError, match="from_scipy"):
         CoupledFactorization("row:k column:k", rank=1).fit(sparse.eye_array(3).tocsr())
 
@@ -777,7 +779,6 @@ def labelled(user, items, values):
 
 @pytest.mark.parametrize("use", ["fold_in", "score"])
 def test_data_whose_labels_differ_from_those_of_the_fit_are_refused(use):
-    # BUG: only sizes are compared: items {q, r} are taken for {p, q} by position
     model = CoupledFactorization("user:k item:k", rank=1, iterations=20, random_state=0)
     model.fit(labelled("ann", ["p", "q"], [1.0, 9.0]))
     other = labelled("ann", ["q", "r"], [9.0, 1.0])
@@ -793,7 +794,6 @@ def test_new_members_may_have_new_labels():
 
 
 def test_a_warm_start_on_other_members_begins_anew():
-    # BUG: only sizes are compared, so the factors of other people are taken over
     model = CoupledFactorization("user:k item:k", rank=1, iterations=10, warm_start=True)
     model.fit(labelled("ann", ["p", "q"], [1.0, 9.0]))
     assert model.fit(labelled("bob", ["p", "q"], [1.0, 9.0])).n_iter_ == 10

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
-from tacit.data.sources import column_array, column_names
+from tacit.data.sources import column_array, column_names, is_missing
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -202,14 +202,14 @@ class Relation:
         indices = []
         for entity, column in columns.items():
             ids = _to_array(frame, column)
-            if any(identity is None or identity != identity for identity in ids.tolist()):
+            if any(is_missing(identity) for identity in ids.tolist()):
                 raise ParameterError(f"column {column!r} must name a member in every row")
             if entity not in known:
                 known[entity] = tuple(np.unique(ids).tolist())
             indices.append(_positions(entity, ids, known[entity]))
-        numbers = None if value is None else _to_array(frame, value).astype(np.float64)
+        numbers = None if value is None else _to_array(frame, value)
         return cls.from_cells(
-            tuple(columns), np.column_stack(indices), numbers,
+            tuple(columns), tuple(indices), numbers,
             shape=[len(known[entity]) for entity in columns], labels=known, **options,
         )  # fmt: skip
 
@@ -300,7 +300,8 @@ def _index_table(name: str, indices: Any, modes: int) -> NDArray[np.int64]:
             f"{name} must have shape (cells, {modes}), one column per entity, got {table.shape}"
         )
     whole = np.issubdtype(table.dtype, np.integer) or (
-        np.issubdtype(table.dtype, np.floating) and bool((table == np.floor(table)).all())
+        np.issubdtype(table.dtype, np.floating)
+        and bool((np.isfinite(table) & (table == np.floor(table))).all())
     )
     if table.size and not whole:
         raise ParameterError(f"{name} must hold whole numbers, got {table.dtype}")

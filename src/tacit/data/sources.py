@@ -16,7 +16,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column_array", "column_names", "numeric_columns"]
+__all__ = ["column_array", "column_names", "is_missing", "numeric_columns"]
 
 
 def numeric_columns(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
@@ -68,7 +68,7 @@ def column_names(table: Any) -> list[Any]:
         return list(table)
     for attribute in ("column_names", "columns"):  # Arrow; pandas and Polars
         names = getattr(table, attribute, None)
-        if names is not None and all(isinstance(name, str) for name in names):
+        if names is not None and not callable(names):
             return list(names)
     return []
 
@@ -101,6 +101,11 @@ def _as_floats(name: str, values: Any) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a value marks a missing one: None, NaN or pandas' NA and NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
 def _number_or_nan(value: Any) -> Any:
     """Return a value, or NaN for the marks of a missing one."""
-    return np.nan if value is None or type(value).__name__ == "NAType" else value
+    return np.nan if is_missing(value) else value

@@ -182,14 +182,17 @@ class CoupledFactorization(Estimator):
         bound = model.bind(relations)
         engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
-        alike = known is not None and known.factors == bound.factors
+        labels = {e: names for found in relations.values() for e, names in found.labels.items()}
+        alike = (
+            known is not None
+            and known.factors == bound.factors
+            and getattr(self, "labels_", {}) == labels
+        )
         method = getattr(self, "_method", None)
         if not (self.warm_start and alike and method == self.inference):
             self._forget()
         self._bound, self._method = bound, self.inference
-        self.labels_ = {
-            entity: names for found in relations.values() for entity, names in found.labels.items()
-        }
+        self.labels_ = labels
         if self.inference in ("map", "vb"):
             self._optimise(engine)
         else:
@@ -440,6 +443,7 @@ class CoupledFactorization(Estimator):
             side relations alone suffice (cold start).
         """
         model = self.coupled_model()
+        data = _as_relations(model, data)
         for name in data:
             self._relation(name)
             if entity not in model.names(name):
@@ -450,6 +454,7 @@ class CoupledFactorization(Estimator):
             {n: model.dispersions[n] for n in data},
         )  # fmt: skip
         bound = part.bind(data)
+        self._check_labels(data, but=entity)
         for name, spec in bound.factors.items():
             if name != entity and spec.rows != self._bound.factors[name].rows:
                 raise ParameterError(
@@ -457,7 +462,7 @@ class CoupledFactorization(Estimator):
                     f"{spec.rows}"
                 )
         engine = Engine(bound, data)
-        if self.real_factors:
+        if self.inference == "sgld" and self.real_factors:
             return self._fold_in_real(entity, bound, data)
         fixed = {n: v for n, v in self._flat_means().items() if n in bound.factors and n != entity}
         spec = bound.factors[entity]
@@ -473,6 +478,15 @@ class CoupledFactorization(Estimator):
             if moved < 1e-8:
                 break
         return rows.reshape((spec.rows, *spec.ranks))
+
+    def _check_labels(self, data: Mapping[str, Relation], but: str | None = None) -> None:
+        """Refuse data whose members have other labels than those of the fit."""
+        for found in data.values():
+            for entity, names in found.labels.items():
+                if entity != but and self.labels_.get(entity, names) != names:
+                    raise ParameterError(
+                        f"the members of {entity!r} differ from those of the fit: pass its labels"
+                    )
 
     def _fold_in_real(
         self, entity: str, bound: BoundModel, data: Mapping[str, Relation]
@@ -513,6 +527,7 @@ class CoupledFactorization(Estimator):
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
         relations = _as_relations(self.coupled_model(), data)
+        self._check_labels(relations)
         total, cells = 0.0, 0
         for name, found in relations.items():
             from tacit.inference.sweep import cell_divergence
@@ -541,7 +556,11 @@ class CoupledFactorization(Estimator):
         settings = {
             "format": 1,
             "parameters": self.get_params(deep=False),
-            "labels": {entity: list(names) for entity, names in self.labels_.items()},
+            "labels": {
+                entity: [name if isinstance(name, str | int | float) else str(name)
+                         for name in names]
+                for entity, names in self.labels_.items()
+            },
             "chain": (
                 [dict(self._state.precisions), self._state.steps]
                 if self.inference == "sgld" else None
@@ -621,6 +640,11 @@ def _as_relations(model: CoupledModel, data: Any) -> dict[str, Relation]:
         if isinstance(value, Relation):
             found[name] = value
         elif name in model.forms:
+            if hasattr(value, "tocoo"):
+                raise ParameterError(
+                    f"relation {name!r} is a SciPy matrix: pass Relation.from_scipy(entities, …), "
+                    "which says what its unstored cells are"
+                )
             array = np.asarray(value, np.float64)
             found[name] = Relation.from_dense(_modes(name, model.forms[name], array.ndim), array)
         else:
@@ -633,17 +657,21 @@ def _modes(name: str, tokens: tuple[tuple[str, str], ...], modes: int) -> list[s
 
     A core is a factor over several latent indices that all occur in other factors.
     """
-    entities = list(tokens)
-    for token in tokens:
-        others = {k for other in tokens if other != token for k in other[1]}
-        if len(entities) > modes and len(token[1]) > 1 and set(token[1]) <= others:
-            entities.remove(token)
-    if len(entities) != modes:
+    names = [factor for factor, _ in tokens]
+    if len(names) == modes:
+        return names
+    cores = [
+        factor
+        for factor, latents in tokens
+        if len(latents) > 1
+        and set(latents) <= {k for other, ks in tokens if other != factor for k in ks}
+    ]
+    if len(names) - len(cores) != modes:
         raise ParameterError(
-            f"relation {name!r} has the entities {[e for e, _ in entities]}, but the array has "
-            f"{modes} modes"
+            f"relation {name!r} names {names}, but the array has {modes} modes: pass a Relation, "
+            "which says what its modes are"
         )
-    return [entity for entity, _ in entities]
+    return [factor for factor in names if factor not in cores]
 
 
 @contextmanager
