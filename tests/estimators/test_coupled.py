@@ -600,6 +600,16 @@ def test_labels_of_any_kind_do_not_keep_a_model_from_being_saved(tmp_path):
     np.testing.assert_array_equal(again.factors_["day"], model.factors_["day"])
 
 
+def test_a_loaded_model_knows_its_own_members_again(tmp_path):
+    days = np.array(["2020-01-01", "2020-01-02"], "datetime64[us]")
+    relation = Relation.from_frame({"day": days, "item": [7, 9]}, ("day", "item"))
+    model = CoupledFactorization("day:k item:k", rank=1, iterations=5).fit(relation)
+    model.save(tmp_path / "model.npz")
+    assert CoupledFactorization.load(tmp_path / "model.npz").score(relation) == model.score(
+        relation
+    )
+
+
 def test_a_whole_coupled_model_says_that_it_cannot_be_saved(tmp_path):
     model = CoupledFactorization(CoupledModel("a:k b:k"), iterations=5).fit(np.ones((2, 3)))
     with pytest.raises(ParameterError, match="pass the forms as text to save a model"):

@@ -483,7 +483,7 @@ class CoupledFactorization(Estimator):
         """Refuse data whose members have other labels than those of the fit."""
         for found in data.values():
             for entity, names in found.labels.items():
-                if entity != but and self.labels_.get(entity, names) != names:
+                if entity != but and _texts(self.labels_.get(entity, names)) != _texts(names):
                     raise ParameterError(
                         f"the members of {entity!r} differ from those of the fit: pass its labels"
                     )
@@ -620,6 +620,11 @@ class CoupledFactorization(Estimator):
             )  # fmt: skip
         fitted._publish()
         return fitted
+
+
+def _texts(names: tuple[Any, ...]) -> list[str]:
+    """Return labels as text: a saved model keeps those that JSON cannot hold that way."""
+    return [str(name) for name in names]
 
 
 def _plain(value: Any) -> Any:
