@@ -15,9 +15,11 @@ _EXPORTS = {
     "Ledger": "tacit.privacy.ledger",
     "Noise": "tacit.mechanisms.noise",
     "Privacy": "tacit.privacy.guarantee",
+    "PrivateLinearRegression": "tacit.estimators.regression",
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
     "Site": "tacit.estimators.site",
+    "SiteSummary": "tacit.estimators.regression_release",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
@@ -30,9 +32,11 @@ __all__ = [
     "Ledger",
     "Noise",
     "Privacy",
+    "PrivateLinearRegression",
     "PrivateSummary",
     "Relation",
     "Site",
+    "SiteSummary",
     "__version__",
     "errors",
     "privatize",
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
     from tacit import errors
     from tacit.data.relations import Relation
     from tacit.estimators.coupled import CoupledFactorization
+    from tacit.estimators.regression import PrivateLinearRegression
+    from tacit.estimators.regression_release import SiteSummary
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
     from tacit.estimators.summary import PrivateSummary

@@ -37,25 +37,32 @@ def in_forked_child() -> bool:
 
 @cache
 def _compile(
-    function: Callable[..., Any], parallel: bool, reassociate: bool
+    function: Callable[..., Any], parallel: bool, reassociate: bool, unchecked: bool
 ) -> Callable[..., Any]:
     import numba
 
     # sums may be reordered; nothing is assumed about NaN or infinities
     fastmath = {"reassoc", "contract"} if reassociate else False
-    options = {"cache": True, "nogil": True, "parallel": parallel, "fastmath": fastmath}
+    options = {
+        "cache": True, "nogil": True, "parallel": parallel, "fastmath": fastmath,
+        "error_model": "numpy" if unchecked else "python",
+    }  # fmt: skip
     # Numba's cache on disk knows a function by its name, not by these options: one name each
     form = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__,
         function.__closure__,
     )  # fmt: skip
-    form.__qualname__ = f"{function.__qualname__}_p{parallel:d}r{reassociate:d}"
+    form.__qualname__ = f"{function.__qualname__}_p{parallel:d}r{reassociate:d}u{unchecked:d}"
     form.__module__ = function.__module__
     return cast("Callable[..., Any]", numba.njit(**options)(form))
 
 
 def compiled(
-    function: Callable[..., Any], *, parallel: bool = False, reassociate: bool = False
+    function: Callable[..., Any],
+    *,
+    parallel: bool = False,
+    reassociate: bool = False,
+    unchecked: bool = False,
 ) -> Callable[..., Any]:
     """Return the compiled form of a kernel; a forked child always gets the serial one.
 
@@ -67,8 +74,11 @@ def compiled(
         Whether its ``prange`` loops run on all cores.
     reassociate
         Whether sums may be reordered, so that they vectorise.
+    unchecked
+        Whether a division by zero gives infinity, as in NumPy; a checked one is an error and
+        does not vectorise.
     """
-    return _compile(function, parallel and not in_forked_child(), reassociate)
+    return _compile(function, parallel and not in_forked_child(), reassociate, unchecked)
 
 
 # --- exact inverse-CDF draws -------------------------------------------------------------

@@ -3,7 +3,8 @@
 Everything here is used with ``calibration="published"``: its certificate shows the claimed ε
 beside the recomputed one, and in words what the claim leaves out (PRIVACY A7, B1).
 
-Source: B. Ermiş (2020), chapters 4 and 5, appendices C and E; "the thesis" below.
+Sources: B. Ermiş (2020), chapters 4 and 5, appendices C and E, "the thesis" below; and for
+`mistyped_gaussian_noise` B. Alparslan (2023), chapters 5.2 and 7 (PRIVACY B5).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "PublishedNoise",
     "advanced_composition_noise",
     "langevin_step_size",
+    "mistyped_gaussian_noise",
     "zcdp_noise",
 ]
 
@@ -200,6 +202,26 @@ def langevin_step_size(
     iterations = entries * passes / batch
     logs = math.log(2.5 * iterations / delta) * math.log(2.0 / delta)
     return alpha * epsilon**2 / (128.0 * lipschitz**2 * logs * step)
+
+
+def mistyped_gaussian_noise(epsilon: float, delta: float) -> PublishedNoise:
+    """Return the noise behind the regression tables of Alparslan (2023), relative to Δ.
+
+    The reference code mistypes the analytic calibration: at ε = 1, the only ε of the tables, it
+    returns 1.487 whatever δ is, where 3.19 is needed at δ = 1e-4.
+
+    >>> round(mistyped_gaussian_noise(1.0, 1 / 7654).epsilon(), 2)
+    2.34
+    """
+    check("delta", delta, Real(0, 1, open_low=True, open_high=True))
+    if epsilon != 1.0:
+        raise ParameterError(f"the published noise is known for epsilon = 1 only, got {epsilon:g}")
+    return PublishedNoise(
+        1.487, 1.0, delta, 1.0, 1,
+        "the calibration is mistyped and ignores δ, the sensitivity is that of adding or removing "
+        "a row where neighbours are defined by replacement, and bounds and standardisation were "
+        "read from the data: the ε computed here holds only if those were public",
+    )  # fmt: skip
 
 
 # The values printed in the thesis (sections 7.2.1 and 8.1.1), with the steps really taken.

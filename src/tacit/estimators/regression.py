@@ -1,0 +1,685 @@
+"""`PrivateLinearRegression`: Bayesian linear regression from one noisy summary per site.
+
+What a site releases, and why it is private, stands in `tacit.estimators.regression_release`; how
+the posterior follows from the summaries in `tacit.inference.regression`. This class joins the
+two, and takes the result back to the caller's own scale: with t = (x − m)/h and y = m₀ + h₀·(c·b₀
++ Σ b_k·t_k) the coefficient of feature k is h₀·b_k/h_k, and the intercept is m₀ + h₀·c·b₀ − Σ
+coef_k·m_k.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Bounds, Constraint, InstanceOf, Integer, OneOf, Real, check
+from tacit._core.rng import generator
+from tacit.errors import MissingExtra, NotCertified, ParameterError, UnboundedData
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.regression_release import (
+    CONSTANT,
+    STATISTICS,
+    Design,
+    SiteSum,
+    SiteSummary,
+    release_vector,
+    summarise,
+)
+from tacit.estimators.release import write_release
+from tacit.estimators.site import Site, check_sites
+from tacit.mechanisms.additive import Gaussian
+from tacit.mechanisms.base import privatize
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent
+from tacit.privacy.guarantee import Certificate, Privacy
+from tacit.privacy.ledger import Ledger, Reservation
+from tacit.privacy.published import mistyped_gaussian_noise
+from tacit.rounds.inprocess import run
+from tacit.rounds.messages import ArraySpec, Message
+from tacit.rounds.protocol import Collected, Coordinator, Failure, Participant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrivateLinearRegression"]
+
+METHODS = (
+    "auto", "MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "adaSSP", "MCMC-B&S", "OLS",
+    "conjugate",
+)  # fmt: skip
+EXACT_METHODS = ("OLS", "conjugate")
+
+
+class _Holder(Participant):
+    """A site's part: one release of its rows' sum."""
+
+    def __init__(
+        self,
+        name: str,
+        total: SiteSum,
+        design: Design,
+        mechanism: Gaussian,
+        reservation: Reservation | None,
+        noise: Noise,
+    ) -> None:
+        self.name = name
+        self._total, self._design, self._mechanism = total, design, mechanism
+        self._reservation, self._noise = reservation, noise
+
+    def respond(self, request: Message) -> Message:
+        """Release the sum through the gate."""
+        vector = release_vector(self._total, self._design, self._mechanism)
+        arrays = {
+            "vector": privatize(self._mechanism, vector, ledger=self._reservation, rng=self._noise)
+        }
+        if self._design.neighbours == REPLACE or self._design.published is not None:
+            rows = self._total.count // self._design.average  # public then
+            arrays["rows"] = np.array([rows], np.int64)
+        return Message(request.round, arrays)
+
+
+class _Collector(Coordinator):
+    """The coordinator's part: ask once, keep every site's reply."""
+
+    def __init__(self, design: Design) -> None:
+        self._design = design
+        self.replies_by_site: dict[str, Message] = {}
+
+    @property
+    def replies(self) -> Mapping[str, ArraySpec]:
+        """One vector, and the number of rows where it is public."""
+        specs = {"vector": ArraySpec((self._design.size,))}
+        if self._design.neighbours == REPLACE or self._design.published is not None:
+            specs["rows"] = ArraySpec((1,), "int64", low=0)
+        return specs
+
+    def request(self, round: int) -> Message | None:
+        """Ask in one round."""
+        return Message(0) if round == 0 else None
+
+    def absorb(self, round: int, collected: Collected) -> None:
+        """Keep the replies."""
+        assert collected.by_site is not None
+        self.replies_by_site = dict(collected.by_site)
+
+
+class PrivateLinearRegression(PrivateEstimator):
+    """Bayesian linear regression over one holder or many sites, each with one noisy release.
+
+    Every site adds up its rows, releases the sums once with noise from its own ledger, and is not
+    needed again: `add_sites` takes in sites that come later, as raw data or as a mailed
+    `SiteSummary`, without another release of the others.
+
+    Parameters
+    ----------
+    method
+        How the posterior follows from the summaries: ``"auto"``, ``"MCMC-normalX"``,
+        ``"MCMC-fixedS"``, ``"Bayes-fixedS-fast"``, ``"adaSSP"``, ``"MCMC-B&S"``; without
+        privacy also ``"OLS"`` and ``"conjugate"``.
+    bounds
+        The public range of every feature: a mapping of column to (low, high), a sequence of
+        pairs in the order of the columns of X, or one number, the public norm of a row.
+    y_bounds
+        The public range (low, high) of the response, or the largest |y|.
+    target
+        The column of the response, where data are tables.
+    intercept
+        Whether the model has one.
+    clip
+        The norm to which a row is scaled after the bounds mapped it to [−1, 1]; by default that
+        of a row uniform in its bounds (see `tacit.estimators.regression_release`).
+    statistics
+        What is released: ``"moments"``, ``"Sz"`` (the thesis's pair) or ``"Szu"``.
+    average
+        How many consecutive rows are averaged before they count (thesis 5.2.4.1), under
+        replace-one only.
+    prior
+        A `tacit.models.regression` prior; the default of the method unless given.
+    chains, draws, warmup
+        How much to sample.
+    privacy
+        The guarantee asked for, with unit ``"row"``; None adds no noise.
+    ledger
+        Who pays when a single table is fitted; sites bring their own.
+    noise
+        ``"exact"`` or ``"grid"``.
+    calibration
+        ``"certified"``, or ``"published"``: the thesis's too small noise and bounds read from
+        the data, to reproduce its tables; the certificate says what that gives.
+    on_failure
+        ``"stop"`` at the first site that fails, or ``"exclude"`` it and go on.
+    random_state
+        A seed for noise and sampling, for tests only: certificates then say so.
+
+    Attributes
+    ----------
+    coef_, intercept_, coef_sd_, intercept_sd_
+        Posterior means and standard deviations on the caller's own scale.
+    noise_sd_
+        Posterior mean of the residuals' standard deviation.
+    posterior_
+        The posterior on the model's scale, with draws and diagnostics.
+    summaries_
+        Site → `SiteSummary`, what each released.
+    failures_
+        Sites that were left out, and why.
+    certificate_, certificates_
+        The certificate with the largest ε, and one per site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (5000, 2))
+    >>> y = 3 + X @ [1.0, -0.5] + rng.normal(0, 0.5, 5000)
+    >>> model = PrivateLinearRegression(
+    ...     bounds=[(0, 10), (0, 10)], y_bounds=(-5, 15), privacy=Privacy(1.0, 1e-6))
+    >>> print(model.price())
+    the data: ε = 1, δ = 1e-06 (no ledger: affordable)
+    """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "method": OneOf(*METHODS),
+        "target": AnyOf(InstanceOf(str), None),
+        "intercept": InstanceOf(bool),
+        "clip": AnyOf(Real(1e-6, 1e6), None),
+        "statistics": OneOf(*STATISTICS),
+        "average": Integer(1, 1 << 12),
+        "chains": Integer(1, 64),
+        "draws": Integer(10),
+        "warmup": Integer(0),
+        "privacy": AnyOf(InstanceOf(Privacy), None),
+        "ledger": AnyOf(InstanceOf(Ledger), None),
+        "noise": OneOf("exact", "grid"),
+        "calibration": OneOf("certified", "published"),
+        "on_failure": OneOf("stop", "exclude"),
+        "random_state": AnyOf(Integer(0), None),
+    }
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        bounds: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | float | None
+        = None,
+        y_bounds: tuple[float, float] | float | None = None,
+        target: str | None = None,
+        intercept: bool = True,
+        clip: float | None = None,
+        statistics: str = "moments",
+        average: int = 1,
+        prior: Any = None,
+        chains: int = 4,
+        draws: int = 1000,
+        warmup: int = 1000,
+        privacy: Privacy | None = None,
+        ledger: Ledger | None = None,
+        noise: str = "exact",
+        calibration: str = "certified",
+        on_failure: str = "stop",
+        random_state: int | None = None,
+    ) -> None:  # fmt: skip
+        self.method = method
+        self.bounds = bounds
+        self.y_bounds = y_bounds
+        self.target = target
+        self.intercept = intercept
+        self.clip = clip
+        self.statistics = statistics
+        self.average = average
+        self.prior = prior
+        self.chains = chains
+        self.draws = draws
+        self.warmup = warmup
+        self.privacy = privacy
+        self.ledger = ledger
+        self.noise = noise
+        self.calibration = calibration
+        self.on_failure = on_failure
+        self.random_state = random_state
+
+    # -- what is public -------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        privacy = self.privacy
+        if privacy is not None and privacy.unit != "row":
+            raise ParameterError(
+                f"privacy.unit must be 'row' for a regression over rows, got {privacy.unit!r}"
+            )
+        if privacy is not None and privacy.trust not in ("central", "site"):
+            raise ParameterError(
+                f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
+            )
+        noisy = privacy is not None and math.isfinite(privacy.epsilon)
+        if self.method in EXACT_METHODS and noisy:
+            raise ParameterError(
+                f"method {self.method!r} takes sums for exact: pass privacy=None, or method='auto'"
+            )
+        if self.calibration == "published":
+            if not noisy or privacy is None or privacy.neighbours != ADD_REMOVE:
+                raise ParameterError("published noise needs Privacy(1.0, delta) under add-remove")
+            return
+        if self.bounds is None or (
+            isinstance(self.bounds, Mapping | Sequence) and not self.bounds
+        ):
+            raise UnboundedData(
+                "bounds must be given: pass bounds={feature: (low, high)} or a list of pairs, the "
+                "public range of each feature, or a number, the public norm of a row"
+            )
+        if self.y_bounds is None:
+            raise UnboundedData(
+                "y_bounds must be given: pass y_bounds=(low, high), the public range of the "
+                "response"
+            )
+        if not isinstance(self.y_bounds, int | float):
+            check("y_bounds", self.y_bounds, Bounds())
+
+    def _pairs(self) -> dict[str, tuple[float, float]]:
+        """Return the public range of every feature by name, checked."""
+        if isinstance(self.bounds, Mapping):
+            named = {str(name): pair for name, pair in self.bounds.items()}
+        else:
+            assert isinstance(self.bounds, Sequence)
+            named = {f"x{k}": pair for k, pair in enumerate(self.bounds)}
+        for name, pair in named.items():
+            check(f"bounds[{name!r}]", pair, Bounds())
+        return {name: (float(low), float(high)) for name, (low, high) in named.items()}
+
+    def _scale(self, low: float, high: float) -> tuple[float, float]:
+        """Return middle and half-range; without an intercept zero stays zero."""
+        if self.intercept:
+            return (low + high) / 2.0, (high - low) / 2.0
+        return 0.0, max(abs(low), abs(high))
+
+    def _design(self, features: int | None = None) -> Design:
+        """Return everything public about a release."""
+        clip = self.clip
+        neighbours = ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
+        constant = CONSTANT if self.intercept or neighbours == ADD_REMOVE else 0.0
+        if isinstance(self.bounds, int | float):
+            check("bounds", self.bounds, Real(0, open_low=True))
+            if features is None:
+                raise ParameterError(
+                    "a public norm alone does not say how many features there are"
+                )
+            scales = [(0.0, float(self.bounds))] * features
+            if clip is None:  # ‖x‖ ≤ 1 after the map
+                clip = math.sqrt(constant**2 + 1.0 + (self.statistics == "moments") / 3.0)
+        else:
+            scales = [self._scale(*pair) for pair in self._pairs().values()]
+        response = self.y_bounds
+        if isinstance(response, int | float):
+            check("y_bounds", response, Real(0, open_low=True))
+            scales.append((0.0, float(response)))
+        else:
+            assert response is not None
+            scales.append(self._scale(float(response[0]), float(response[1])))
+        if self.method in EXACT_METHODS and clip is None:  # nothing to protect: no row is scaled
+            clip = math.sqrt(constant**2 + len(scales)) * 1.01
+        return Design(
+            tuple(middle for middle, _ in scales), tuple(half for _, half in scales),
+            self.intercept, neighbours, self.statistics, clip, self.average,
+        )  # fmt: skip
+
+    def _mechanism(self, design: Design) -> Gaussian:
+        if self.calibration == "published":
+            assert self.privacy is not None
+            published = mistyped_gaussian_noise(self.privacy.epsilon, self.privacy.delta)
+            return design.fixed_noise(published.noise_multiplier, self.noise)
+        return design.mechanism(self.privacy, self.noise)
+
+    def schedule(self) -> DpEvent:
+        """Return the event of the one release that a fit makes at each site."""
+        if self.calibration == "certified" and not isinstance(self.bounds, int | float):
+            return self._mechanism(self._design()).event
+        design: Design | None = getattr(self, "design_", None)
+        if design is None:
+            raise NotCertified("bounds do not name the features: the price is known at fit only")
+        return self._mechanism(design).event
+
+    # -- fitting --------------------------------------------------------------------------
+
+    def fit(self, data: Any, y: Any = None) -> PrivateLinearRegression:
+        """Release every site's summary and infer the coefficients.
+
+        Parameters
+        ----------
+        data
+            X, with ``y`` beside it; or one holder's data (a pair (X, y), a table, the path of a
+            Parquet file, an iterable of pieces); or a list of `Site` with such data, and of
+            `SiteSummary` that were released before.
+        y
+            The responses, where ``data`` is X.
+        """
+        self._check_parameters()
+        self.summaries_: dict[str, SiteSummary] = {}
+        self.failures_: list[Failure] = []
+        self.design_: Design | None = None
+        return self._take(data if y is None else (data, y))
+
+    def add_sites(self, data: Any) -> PrivateLinearRegression:
+        """Take in further sites; those that are here already release and pay nothing again.
+
+        Parameters
+        ----------
+        data
+            As in `fit`: sites with raw data, or summaries that were mailed.
+        """
+        if not getattr(self, "summaries_", None):
+            raise ParameterError("there is nothing to add to yet: call fit first")
+        return self._take(data)
+
+    def _take(self, data: Any) -> PrivateLinearRegression:
+        """Release what is raw, take in what was released, and infer."""
+        summaries, sites = self._sort(data)
+        if sites:
+            self._release_sites(sites)
+        for summary in summaries:
+            self._check_belongs(summary)
+            self.summaries_[summary.site] = summary
+        self._infer()
+        self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
+        self.certificate_: Certificate = max(
+            self.certificates_.values(), key=lambda certificate: certificate.epsilon
+        )
+        return self
+
+    def _sort(self, data: Any) -> tuple[list[SiteSummary], list[Site]]:
+        """Return what was released before and what is still raw."""
+        if isinstance(data, SiteSummary):
+            data = [data]
+        parts = list(data) if isinstance(data, list | tuple) else []
+        mixed = parts and all(isinstance(part, Site | SiteSummary) for part in parts)
+        summaries = [part for part in parts if isinstance(part, SiteSummary)] if mixed else []
+        if mixed:
+            raw = [part for part in parts if isinstance(part, Site)]
+            sites = self._as_sites(raw) if raw else []
+        else:
+            sites = self._as_sites(data)
+        names = [*self.summaries_, *(s.site for s in summaries), *(s.name for s in sites)]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ParameterError(
+                f"{sorted(twice)} would count twice: give every site a name of its own"
+            )
+        check_sites(sites)
+        return summaries, sites
+
+    def _names(self, design: Design) -> tuple[str, ...]:
+        named = list(self._pairs()) if isinstance(self.bounds, Mapping | Sequence) else []
+        named = named or [f"x{k}" for k in range(design.features)]
+        return (*named, self.target or "y")
+
+    def _release_sites(self, sites: list[Site]) -> None:
+        """Add up every site's rows, reserve, and release through the gate."""
+        if self.calibration == "published":
+            from tacit.estimators.regression_published import read_design
+
+            design = read_design([site.data for site in sites], self.statistics)
+        else:
+            design = self._design(self._width(sites))
+        self.design_ = design
+        names, mechanism = self._names(design), self._mechanism(design)
+        loaded: dict[str, SiteSum] = {}
+        for site in sites:  # the holder's own business, before anything is paid for
+            try:
+                loaded[site.name] = self._load(site, design, names)
+            except ParameterError as error:
+                if self.on_failure == "stop":
+                    raise ParameterError(f"site {site.name!r}: {error}") from None
+                self.failures_.append(Failure(0, site.name, str(error)))
+        sites = [site for site in sites if site.name in loaded]
+        if not sites:
+            return
+        reservations = self._reserve(sites, "linear regression")
+        sources = {site.name: self._noise(self.noise, site.name) for site in sites}
+        holders = [
+            _Holder(
+                site.name, loaded[site.name], design, mechanism, reservations[site.name],
+                sources[site.name],
+            )
+            for site in sites
+        ]  # fmt: skip
+        collector = _Collector(design)
+        self.record_ = run(collector, holders, on_failure=self.on_failure)
+        self.failures_ += self.record_.failures
+        assumptions = design.assumptions(names)
+        if len(sites) > 1 or self.summaries_:
+            assumptions += ("the sites hold different rows",)
+        sd = math.sqrt(mechanism.variance())
+        for site in sites:
+            if (reply := collector.replies_by_site.get(site.name)) is None:
+                continue
+            rows = float(reply["rows"][0]) if "rows" in reply.arrays else None
+            self.summaries_[site.name] = SiteSummary(
+                site.name, names, design, design.unpack(reply["vector"], sd, rows),
+                self._certificate(site, reservations[site.name], sources[site.name], assumptions),
+            )  # fmt: skip
+
+    def _width(self, sites: list[Site]) -> int | None:
+        """Return how many features the sites have, where only a norm is public."""
+        if not isinstance(self.bounds, int | float):
+            return None
+        data = sites[0].data
+        if not isinstance(data, tuple):
+            raise ParameterError("a public norm alone goes with arrays: pass pairs (X, y)")
+        return int(np.shape(data[0])[1])
+
+    def _load(self, site: Site, design: Design, names: tuple[str, ...]) -> SiteSum:
+        """Add up a site's rows; what cannot be used is refused, to the holder."""
+        columns = names[:-1] if isinstance(self.bounds, Mapping) else None
+        total = summarise(site.data, design, columns, self.target)
+        rows = total.count // design.average
+        if rows < design.coefficients:
+            raise ParameterError(
+                f"{rows} rows are fewer than the {design.coefficients} coefficients: merge it "
+                "with another site"
+            )
+        _check_rank(total, design, names)
+        return total
+
+    def _certificate(
+        self, site: Site, reservation: Reservation | None, noise: Noise,
+        assumptions: tuple[str, ...],
+    ) -> Certificate:  # fmt: skip
+        if self.calibration == "certified":
+            return self._certify(site, reservation, noise, assumptions)
+        assert self.privacy is not None and reservation is not None
+        published = mistyped_gaussian_noise(self.privacy.epsilon, self.privacy.delta)
+        read = "bounds, means and standard deviations were read from the data and count as public"
+        return Certificate.issue(
+            self.privacy,
+            self.schedule(),
+            assumptions=(read, "the number of rows is public", *assumptions, *noise.assumptions),
+            claimed_epsilon=published.claimed_epsilon,
+            claim=published.claim,
+            holder=site.name,
+            ledger=reservation.entry,
+        )
+
+    def _reserve(self, sites: Sequence[Site], purpose: str) -> dict[str, Reservation | None]:
+        """Reserve as always; a published calibration costs more than its claim."""
+        if self.calibration == "certified":
+            return super()._reserve(sites, purpose)
+        assert self.privacy is not None
+        real = mistyped_gaussian_noise(self.privacy.epsilon, self.privacy.delta).epsilon()
+        asked = self.privacy.with_epsilon(real * 1.001)
+        return {
+            site.name: (
+                site.ledger or Ledger.memory(epsilon=asked.epsilon, delta=asked.delta)
+            ).reserve(self.schedule(), purpose=purpose, delta=asked.delta, asked=asked.epsilon)
+            for site in sites
+        }
+
+    def _check_belongs(self, summary: SiteSummary) -> None:
+        """Raise unless a summary was made for this model."""
+        if self.design_ is None:
+            self.design_ = summary.design
+        ours, theirs = self.design_, summary.design
+        for part in ("middle", "half", "intercept", "published"):
+            if getattr(ours, part) != getattr(theirs, part):
+                raise ParameterError(
+                    f"the summary of {summary.site!r} has another {part}: it was made with other "
+                    "bounds or another model, and cannot be joined"
+                )
+
+    # -- inference ------------------------------------------------------------------------
+
+    def _infer(self) -> None:
+        """Turn the summaries into a posterior: post-processing only."""
+        from tacit.inference.regression import (  # type: ignore[import-not-found, unused-ignore]
+            posterior,
+        )
+
+        if not self.summaries_:
+            reasons = "; ".join(f"{f.site}: {f.reason}" for f in self.failures_)
+            raise ParameterError(f"no site is left: {reasons}")
+        design = self.design_
+        assert design is not None
+        moments = [summary.moments for summary in self.summaries_.values()]
+        self.posterior_ = posterior(
+            moments, self.method, prior=self.prior, chains=self.chains, draws=self.draws,
+            warmup=self.warmup, rng=generator(self.random_state, "regression"),
+        )  # fmt: skip
+        back = self._back()
+        mean = back @ self.posterior_.mean
+        self._covariance = back @ self.posterior_.covariance @ back.T
+        sd = np.sqrt(np.maximum(np.diag(self._covariance), 0.0))
+        self.intercept_ = float(mean[0] + self._offset())
+        self.coef_: NDArray[np.float64] = mean[1:]
+        self.intercept_sd_, self.coef_sd_ = float(sd[0]), sd[1:]
+        variance = float(np.mean(self.posterior_.noise_variance))
+        self.noise_sd_ = design.half[-1] * math.sqrt(max(variance, 0.0))
+        self.n_features_in_ = design.features
+
+    def _back(self) -> NDArray[np.float64]:
+        """Return the matrix from the model's coefficients to (intercept − offset, coef)."""
+        design = self.design_
+        assert design is not None
+        response, scale = design.half[-1], design.published or 1.0
+        features = np.diag([response / (half * scale) for half in design.half[:-1]])
+        middles = np.array(design.middle[:-1])
+        back = np.zeros((design.features + 1, design.coefficients))
+        back[1:, design.coefficients - design.features :] = features
+        back[0] = -middles @ back[1:]
+        if design.intercept:
+            back[0, 0] = response * CONSTANT
+        return back
+
+    def _offset(self) -> float:
+        assert self.design_ is not None
+        return self.design_.middle[-1]
+
+    # -- using the result -----------------------------------------------------------------
+
+    def _matrix(self, X: Any) -> NDArray[np.float64]:
+        assert self.design_ is not None
+        width = self.design_.features
+        columns = list(self._pairs()) if isinstance(self.bounds, Mapping) else None
+        if columns is not None and not isinstance(X, np.ndarray | list):
+            from tacit.data.sources import numeric_columns
+
+            table = numeric_columns(X, columns)
+            return np.column_stack([table[name] for name in columns])
+        matrix = np.asarray(X, np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != width:
+            raise ParameterError(f"X must have {width} columns, got shape {matrix.shape}")
+        return matrix
+
+    def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
+        """Return the posterior predictive mean of the response, and how sure it is.
+
+        Parameters
+        ----------
+        X
+            Features on the caller's own scale.
+        return_sd
+            Also return the standard deviation, of coefficients and residual together.
+        interval
+            Also return the bounds (low, high) between which a new response lies with this
+            probability.
+        """
+        if not hasattr(self, "coef_"):
+            raise ParameterError("there is no model yet: call fit first")
+        matrix = self._matrix(X)
+        mean = matrix @ self.coef_ + self.intercept_
+        if not return_sd and interval is None:
+            return mean
+        whole = np.column_stack([np.ones(len(matrix)), matrix])
+        # the offset is known; the rest of the intercept is uncertain as the covariance says
+        spread = np.einsum("ij,jk,ik->i", whole, self._covariance, whole)
+        sd = np.sqrt(np.maximum(spread, 0.0) + self.noise_sd_**2)
+        out: list[Any] = [mean]
+        if return_sd:
+            out.append(sd)
+        if interval is not None:
+            check("interval", interval, Real(0, 1, open_low=True, open_high=True))
+            from scipy.special import ndtri
+
+            reach = float(ndtri(0.5 + interval / 2.0)) * sd
+            out.append((mean - reach, mean + reach))
+        return tuple(out)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return R² on given rows, such as public ones: this is not private."""
+        y = np.asarray(y, np.float64)
+        residual = np.sum(np.square(y - self.predict(X)))
+        return float(1.0 - residual / np.sum(np.square(y - y.mean())))
+
+    def to_arviz(self) -> Any:
+        """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
+        try:
+            import arviz  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise MissingExtra("to_arviz", "diagnostics") from None
+        draws = np.asarray(self.posterior_.draws) @ self._back().T
+        assert self.design_ is not None
+        variance = np.asarray(self.posterior_.noise_variance)
+        values = {
+            "coef": draws[..., 1:],
+            "intercept": draws[..., 0] + self._offset(),
+            "noise_sd": self.design_.half[-1] * np.sqrt(variance.reshape(draws.shape[:2])),
+        }
+        names = list(self._names(self.design_)[:-1])
+        return arviz.from_dict(
+            posterior=values, coords={"feature": names}, dims={"coef": ["feature"]}
+        )
+
+    def release(self, folder: str | os.PathLike[str]) -> None:
+        """Write coefficients, summaries and certificates to a folder, without pickle."""
+        assert self.design_ is not None
+        arrays: dict[str, Any] = {
+            "coef": self.coef_, "coef_sd": self.coef_sd_, "covariance": self._covariance,
+            "intercept": np.array(self.intercept_), "noise_sd": np.array(self.noise_sd_),
+        }  # fmt: skip
+        for name, summary in self.summaries_.items():
+            for part, value in vars(summary.moments).items():
+                if value is not None:
+                    arrays[f"summary/{name}/{part}"] = np.asarray(value)
+        settings = {
+            "method": self.method, "statistics": self.statistics, "intercept": self.intercept,
+            "middle": list(self.design_.middle), "half": list(self.design_.half),
+            "norm": self.design_.rows.norm, "columns": list(self._names(self.design_)),
+        }  # fmt: skip
+        write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)
+
+
+def _check_rank(total: SiteSum, design: Design, names: tuple[str, ...]) -> None:
+    """Raise where features are constant or collinear, up to the rounding of rows."""
+    whole = total.total.value()
+    first = design.rows.size - 1 - design.coefficients
+    gram = whole[first:-1, first:-1]
+    size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
+    if values[0] > 1e-7:
+        return
+    labels = (["the intercept"] if design.intercept else []) + list(names[:-1])
+    involved = [labels[k] for k in np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)]
+    raise ParameterError(
+        f"features are constant or collinear ({', '.join(involved)}): leave one of them out"
+    )

@@ -1,0 +1,490 @@
+"""From the rows of one site to one noisy release: the private half of linear regression.
+
+**What a row becomes.** Public bounds map features and response to [−1, 1] (middle and half-range;
+without an intercept by the largest absolute value, so that zero stays zero). The row is
+a = s·(c, x, y) with the constant c = ½ in front and a factor s ≤ 1 for the whole row, so that it
+stays on the regression plane: rows that are far out count with a smaller weight s² (weighted least
+squares), which clipping x alone would not give. Sums of a·aᵀ are exact (`tacit.mechanisms.outer`).
+
+**The clip** is a rule that looks at no data: the root mean square norm of a row that is uniform
+in its bounds, B² = c² + (d + 1)/3. Data are mostly nearer to the middle of their stated bounds
+than that, and then few rows are scaled. A bound that no row can exceed, c² + d + 1, costs three
+times the noise; a smaller one gives less noise, but the weights depend on y too, and where many
+rows are scaled down that bends the coefficients towards zero. The constant is ½ and not 1 because
+its square takes a share of B² as large as a feature's then; noise on the intercept's row and
+column, whose sums are the largest of all, hurts least.
+
+**Releases**, for rows with ‖a‖ ≤ B, or ‖x‖ ≤ R (the constant included) and |y| ≤ Y = 1:
+
+``"moments"``
+    Σ a·aᵀ: all of n, S, z and yᵀy in one symmetric matrix with isotropic noise (PRIVACY B3).
+    One row more or less moves it by ‖a·aᵀ‖_F = ‖a‖² ≤ B². Another row instead: by the root of
+    ‖a‖⁴ + ‖b‖⁴ − 2(aᵀb)² ≤ 2·B⁴, so Δ = √2·B².
+
+``"Sz"``
+    S = Σ x·xᵀ and w·z = w·Σ x·y, as in the thesis (w = 1 there). One row more or less moves them
+    by Δ² = ‖x‖⁴ + w²‖x‖²y² ≤ R⁴ + w²R²Y². Another row instead: write V = w·Y. With opposite signs
+    of the responses (the worse case), r = ‖x‖, r' = ‖x'‖ and the cosine c, Δ² ≤ r⁴ + r'⁴ −
+    2r²r'²c² + V²(r² + r'² + 2rr'c). Over c: at c = V²/(2rr') where that is at most 1 it is r⁴ +
+    r'⁴ + V²(r² + r'²) + V⁴/2, which grows with r and r'; else at c = 1 it is (r² − r'²)² + V²(r +
+    r')², whose slope in r, 2(r + r')(2r² − 2rr' + V²), is positive because 2rr' < V² there. So r
+    = r' = R: **Δ² = 2R⁴ + 2R²V² + V⁴/2 if V² ≤ 2R², else 4R²V²**. The weight w splits the budget
+    between S and z; w = 1 and the w that is best under add-remove, w² = (R/Y)·√(2/(d + 1)), are
+    compared, and the one with less total noise is taken.
+
+``"Szu"``
+    S, z and u = Σ y² with equal noise, as Bernstein & Sheldon need. More or less: Δ² = R⁴ + R²Y² +
+    Y⁴. Instead: with |y'| = t·|y|, t ≤ 1, the largest change over the rest is a convex function of
+    t² while t·Y² ≤ 2R², and beyond that first falls and then rises, with one slope where the two
+    meet, so it is largest at t = 1 (the formula above, u does not move) or at t = 0
+    (x ⊥ x': 2R⁴ + R²Y² + Y⁴): the larger of the two.
+
+**Averaged rows** (thesis 5.2.4.1): groups of k consecutive rows count as one row (Σ a)/√k. Let v
+be the sum of the others, ‖v‖ ≤ L·B with L = k − 1, and let m + e and m − e be the two rows, so
+that the group's outer product moves by (2/k)·(A·eᵀ + e·Aᵀ) with A = v + m. In units of B, split v
+and m along e (v₁, μ) and across it (v₂, ν): the squared norm is (8/k²)·f with f = ε²·(2A₁² +
+A₂²), A₁ ≤ v₁ + μ, A₂ ≤ v₂ + ν and ε ≤ ρ − μ, ρ² = 1 − ν². If v₁ ≥ ρ, μ = 0 is the worst, and f ≤
+ρ²(2L² − v₂² + 2v₂ν + ν²) ≤ 2(1 − ν²)(L² + ν²) ≤ 2L². If v₁ < ρ, (ρ − μ)(v₁ + μ) ≤ (ρ + v₁)²/4
+gives f ≤ (1 − ν²)(1 + L² + 2Lν) ≤ 2L² for L ≥ 2; L = 1 was maximised numerically. So the change
+is at most (√8/k)·√2·L·B² = **4(k − 1)B²/k**, reached by −a instead of a along v, where the thesis
+claims that the sensitivity stays. A row more or less would shift all groups behind it, so this
+needs replace-one.
+
+**n_j.** Under replace-one it is public, and says so. Under add-remove the constant's own entry,
+Σ s², is its noisy stand-in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.check import Integer, OneOf, Real, check
+from tacit.data.rows import check_piece, row_pieces
+from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
+from tacit.mechanisms.additive import Gaussian
+from tacit.mechanisms.outer import ExactSum, OuterSum, RowMap, onto_grid
+from tacit.models.regression import Moments
+from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent
+from tacit.privacy.guarantee import Certificate, Privacy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Design", "SiteSum", "SiteSummary", "summarise"]
+
+STATISTICS = ("moments", "Sz", "Szu")
+CONSTANT = 0.5
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Design:
+    """Everything public about a release: what a row becomes and how far one moves the sum.
+
+    Parameters
+    ----------
+    middle, half
+        Centre and half-range of each feature and, last, of the response.
+    intercept
+        Whether the constant is part of the model.
+    neighbours
+        The neighbour relation.
+    statistics
+        ``"moments"``, ``"Sz"`` or ``"Szu"``.
+    clip
+        The bound B (of ‖(c, x, y)‖ for moments) or R (of ‖(c, x)‖) on the mapped scale; the
+        rule of this module's docstring unless given.
+    average
+        How many consecutive rows are averaged; more than one needs replace-one and moments.
+    published
+        For published tables only: R, the norm by which the thesis's features exceed the mapped
+        ones. Noise is then that of the thesis, equal on z, u and the upper triangle of S on the
+        thesis's own scale, and so are the moments.
+
+    Examples
+    --------
+    >>> design = Design((0.0,) * 5, (1.0,) * 5)
+    >>> round(design.sensitivity, 4), design.size
+    (1.9167, 21)
+    """
+
+    middle: tuple[float, ...]
+    half: tuple[float, ...]
+    intercept: bool = True
+    neighbours: str = ADD_REMOVE
+    statistics: str = "moments"
+    clip: float | None = None
+    average: int = 1
+    published: float | None = None
+
+    def __post_init__(self) -> None:
+        check("statistics", self.statistics, OneOf(*STATISTICS))
+        check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
+        check("average", self.average, Integer(1, 1 << 12))
+        if self.clip is not None:
+            check("clip", self.clip, Real(1e-6, 1e6))
+        if len(self.middle) != len(self.half) or len(self.half) < 2:
+            raise ParameterError("a design needs the middle and half-range of each column")
+        for value in self.half:
+            check("half", value, Real(0, open_low=True))
+        if self.published is not None and (
+            self.neighbours != ADD_REMOVE or self.statistics == "moments" or self.intercept
+        ):
+            raise ParameterError("published noise is that of (S, z) or (S, z, u) under add-remove")
+        if self.average > 1 and (self.neighbours != REPLACE or self.statistics != "moments"):
+            raise ParameterError(
+                "averaged rows need neighbours='replace-one' and statistics='moments': a row more "
+                "or less would shift every group behind it"
+            )
+
+    @property
+    def features(self) -> int:
+        """How many features there are."""
+        return len(self.half) - 1
+
+    @property
+    def coefficients(self) -> int:
+        """How many coefficients the model has."""
+        return self.features + self.intercept
+
+    @cached_property
+    def rows(self) -> RowMap:
+        """How a row becomes the vector a."""
+        # without an intercept the constant is there for the count only, which replace-one knows
+        counts = self.neighbours == ADD_REMOVE and self.published is None
+        constant = CONSTANT if self.intercept or counts else 0.0
+        joint = self.statistics == "moments"
+        uniform = constant**2 + (self.features + joint) / 3.0
+        norm = self.clip if self.clip is not None else math.sqrt(uniform)
+        return RowMap(self.middle, self.half, constant, norm, joint, self.average)
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Which entries of Σ a·aᵀ are released."""
+        size, last = self.rows.size, self.rows.size - 1
+        first = size - 1 - self.coefficients  # 1 where the constant only counts
+        pairs = [(i, j) for i in range(first, last) for j in range(i, last)]
+        pairs += [(i, last) for i in range(first, last)]
+        if self.statistics != "Sz":
+            pairs.append((last, last))
+        return [(0, 0), *pairs] if first else pairs
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """The squared factor of each released entry, which spreads the noise."""
+        last = self.rows.size - 1
+        # a number that stands twice in a symmetric matrix has twice the weight
+        twice = 2.0 if self.published is None else 1.0
+
+        def weight(i: int, j: int) -> float:
+            if j < last:
+                return 1.0 if i == j else twice
+            return self.square_weight if i == j else self.cross_weight
+
+        return [weight(i, j) for i, j in self.pairs]
+
+    @cached_property
+    def cross_weight(self) -> float:
+        """The squared weight w² of z."""
+        if self.statistics == "moments":
+            return 2.0
+        if self.published is not None:
+            return self.published**-2
+        if self.statistics == "Szu":
+            return 1.0
+        d = self.coefficients
+        best = self.rows.norm * math.sqrt(2.0 / (d + 1.0))  # Y = 1
+
+        def noise(weight: float) -> float:
+            return self._separate(weight) * (d * (d + 1) / 2.0 + d / weight)
+
+        return best if noise(best) < noise(1.0) else 1.0
+
+    @property
+    def square_weight(self) -> float:
+        """The squared weight of u."""
+        return 1.0 if self.published is None else self.published**-4
+
+    def _separate(self, weight: float) -> float:
+        """Return Δ² of (S, w·z) and, where released, u, for the squared weight w²; Y = 1."""
+        square = self.rows.norm**2
+        if self.neighbours == ADD_REMOVE:
+            squares = self.square_weight if self.statistics == "Szu" else 0.0
+            return square**2 + weight * square + squares
+        both = (
+            2.0 * square**2 + 2.0 * square * weight + weight**2 / 2.0
+            if weight <= 2.0 * square
+            else 4.0 * square * weight
+        )
+        if self.statistics == "Szu":
+            return max(both, 2.0 * square**2 + square + 1.0)
+        return both
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """How far one row moves the released vector, for the stated relation."""
+        if self.statistics != "moments":
+            return math.sqrt(self._separate(self.cross_weight))
+        square = self.rows.norm**2
+        if self.neighbours == ADD_REMOVE:
+            return square
+        k = self.average
+        return square * (math.sqrt(2.0) if k == 1 else 4.0 * (k - 1) / k)
+
+    @property
+    def size(self) -> int:
+        """How many numbers are released."""
+        return len(self.pairs)
+
+    def mechanism(self, privacy: Privacy | None, source: str = "exact") -> Gaussian:
+        """Return the least noise for a request; none at all without one.
+
+        Examples
+        --------
+        >>> design = Design((0.0,) * 5, (1.0,) * 5)
+        >>> round(design.mechanism(Privacy(1.0, 1e-4)).noise_multiplier, 2)
+        3.19
+        """
+        if privacy is not None and math.isfinite(privacy.epsilon) and privacy.delta <= 0.0:
+            raise ParameterError(
+                "privacy.delta must be positive for Gaussian noise: pass Privacy(…, delta=1e-6)"
+            )
+        epsilon, delta = (math.inf, 0.0) if privacy is None else (privacy.epsilon, privacy.delta)
+        return Gaussian.for_privacy(
+            epsilon, delta, self.sensitivity, (self.size,), neighbours=self.neighbours,
+            source=source,
+        )  # fmt: skip
+
+    def fixed_noise(self, multiplier: float, source: str = "exact") -> Gaussian:
+        """Return noise of a stated multiple of the sensitivity, for published tables."""
+        return Gaussian.calibrated(
+            multiplier, self.sensitivity, (self.size,), neighbours=self.neighbours, source=source
+        )
+
+    def unpack(self, vector: NDArray[np.float64], sd: float, rows: float | None) -> Moments:
+        """Return the moments that a released vector holds, with the noise that is on them.
+
+        Parameters
+        ----------
+        vector
+            The release.
+        sd
+            Standard deviation of the noise on each of its numbers.
+        rows
+            The number of rows where it is public.
+        """
+        size = self.rows.size
+        whole = np.zeros((size, size))
+        for (i, j), weight, number in zip(self.pairs, self.weights, vector, strict=True):
+            whole[i, j] = whole[j, i] = number / math.sqrt(weight)
+        model = slice(size - 1 - self.coefficients, size - 1)
+        square = None if self.statistics == "Sz" else float(whole[-1, -1])
+        scale = 1.0 if self.published is None else self.published
+        counted = rows is None
+        if rows is None:
+            rows = float(max(1.0, whole[0, 0] / CONSTANT**2))
+        return Moments(
+            gram=whole[model, model] * scale**2,
+            cross=whole[model, -1] * scale,
+            rows=rows,
+            square=square,
+            gram_sd=sd * scale**2,
+            cross_sd=sd * scale / math.sqrt(self.cross_weight),
+            square_sd=0.0 if square is None else sd / math.sqrt(self.square_weight),
+            rows_sd=sd / CONSTANT**2 if counted else 0.0,
+        )
+
+    def assumptions(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return every public input, for certificates."""
+        bounds = tuple(
+            f"{name} lies in [{m - h:g}, {m + h:g}]"
+            for name, m, h in zip(names, self.middle, self.half, strict=True)
+        )
+        bounds += (f"rows are scaled to norm {self.rows.norm:.6g} after mapping to [-1, 1]",)
+        if self.neighbours == REPLACE:
+            bounds += ("the number of rows is public",)
+        return bounds
+
+
+@dataclass(frozen=True)
+class SiteSum:
+    """A site's exact sum: private, and never leaves the site."""
+
+    total: ExactSum
+    count: int
+
+
+def summarise(
+    data: Any,
+    design: Design,
+    names: tuple[str, ...] | None = None,
+    target: str | None = None,
+    *,
+    checked: bool = True,
+) -> SiteSum:
+    """Go through a site's rows once and add up their outer products, exactly.
+
+    Parameters
+    ----------
+    data
+        As in `tacit.data.rows.row_pieces`.
+    design
+        What a row becomes.
+    names, target
+        The columns of features and response, for tables.
+    checked
+        Whether a value that is not finite is an error, to the holder; else it counts as the
+        middle of its bounds.
+    """
+    total = OuterSum(design.rows)
+    shown = names or tuple(f"column {k}" for k in range(design.features))
+    for x, y in row_pieces(data, names or design.features, target):
+        if checked:
+            check_piece(x, y, total.count, shown)
+        total.add(x, y)
+    return SiteSum(total.result(), total.count)
+
+
+@dataclass(frozen=True)
+class SiteSummary:
+    """What one site released: moments, the design behind them and the certificate.
+
+    It can be saved as one file, mailed, loaded and verified; the site's rows are not needed
+    again.
+
+    Parameters
+    ----------
+    site
+        The site's name.
+    columns
+        The names of the features and, last, of the response.
+    design, moments, certificate
+        What was released, how, and under which guarantee.
+    """
+
+    site: str
+    columns: tuple[str, ...]
+    design: Design
+    moments: Moments
+    certificate: Certificate
+
+    def __post_init__(self) -> None:
+        check_moments(self.site, self.design, self.moments)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the summary to one file; refused without a guarantee or with seeded noise."""
+        if not self.certificate.is_private:
+            raise NotCertified(f"what {self.site!r} gave has no finite guarantee: not written")
+        if any(note.startswith("seeded noise") for note in self.certificate.assumptions):
+            raise NotCertified(f"the noise of {self.site!r} was seeded: not for release")
+        content = {
+            "what": "tacit regression summary",
+            "schema": SCHEMA,
+            "site": self.site,
+            "columns": list(self.columns),
+            "design": asdict(self.design),
+            "moments": {
+                name: value.tolist() if isinstance(value, np.ndarray) else value
+                for name, value in asdict(self.moments).items()
+            },
+            "certificate": json.loads(self.certificate.to_json()),
+        }
+        body = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
+        seal = hashlib.sha256(body.encode()).hexdigest()
+        target = Path(path)
+        target.write_bytes(f"{body}\n{seal}\n".encode())
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SiteSummary:
+        """Read a summary and verify its bytes, its numbers and its certificate.
+
+        Raises
+        ------
+        VerificationFailed
+            If a byte was changed, the numbers are not finite or not symmetric, or the noise
+            stated is less than what the certificate rests on.
+        """
+        try:
+            return cls._parse(Path(path).read_bytes())
+        except TacitError as error:
+            raise VerificationFailed(f"{path}: {error}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise VerificationFailed(f"{path} is not a regression summary: {error}") from None
+
+    @classmethod
+    def _parse(cls, content: bytes) -> SiteSummary:
+        body, _, seal = content.removesuffix(b"\n").rpartition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != seal:
+            raise VerificationFailed("the file was changed after it was written")
+        data = json.loads(body)
+        if data["what"] != "tacit regression summary" or data["schema"] != SCHEMA:
+            raise VerificationFailed("this is no regression summary that this tacit can read")
+        public = data["design"]
+        public.update(middle=tuple(public["middle"]), half=tuple(public["half"]))
+        numbers = data["moments"]
+        numbers.update(gram=np.array(numbers["gram"], float), cross=np.array(numbers["cross"]))
+        certificate = Certificate.from_json(json.dumps(data["certificate"], ensure_ascii=False))
+        summary = cls(
+            str(data["site"]), tuple(data["columns"]), Design(**public), Moments(**numbers),
+            certificate.verify(),
+        )  # fmt: skip
+        summary._check_noise()
+        return summary
+
+    def _check_noise(self) -> None:
+        """Raise if the noise stated is less than what the certificate's event needs."""
+        event, design = self.certificate.event, self.design
+        if self.certificate.neighbours != design.neighbours:
+            raise VerificationFailed("design and certificate state different neighbours")
+        if not isinstance(event, GaussianDpEvent):
+            raise VerificationFailed("the certificate is not that of one Gaussian release")
+        sd = self.moments.gram_sd / (design.published or 1.0) ** 2
+        if sd < event.noise_multiplier * design.sensitivity * (1.0 - 1e-9):
+            raise VerificationFailed(
+                f"the summary states noise of {self.moments.gram_sd:g}, less than its "
+                "certificate rests on"
+            )
+        expected = design.unpack(np.zeros(design.size), sd, 1.0)
+        stated = (self.moments.cross_sd, self.moments.square_sd)
+        if not np.allclose(stated, (expected.cross_sd, expected.square_sd), rtol=1e-9):
+            raise VerificationFailed("the noise stated for S, z and u does not fit together")
+
+
+def check_moments(site: str, design: Design, moments: Moments) -> None:
+    """Raise unless a site's moments have the design's shape, are finite and symmetric."""
+    d = design.coefficients
+    gram, cross = np.asarray(moments.gram), np.asarray(moments.cross)
+    if gram.shape != (d, d) or cross.shape != (d,):
+        raise ParameterError(
+            f"the summary of {site!r} has shapes {gram.shape} and {cross.shape}, not {(d, d)} and "
+            f"{(d,)}: it belongs to another model"
+        )
+    numbers: Mapping[str, Any] = {name: value for name, value in vars(moments).items()
+                                  if value is not None}  # fmt: skip
+    for name, value in numbers.items():
+        if not np.isfinite(value).all():
+            raise ParameterError(
+                f"the summary of {site!r} has a {name} that is not finite: leave the site out or "
+                "ask it for its file again"
+            )
+    if np.abs(gram - gram.T).max() > 1e-9 * max(1.0, float(np.abs(gram).max())):
+        raise ParameterError(
+            f"the summary of {site!r} has a gram matrix that is not symmetric: leave the site out "
+            "or ask it for its file again"
+        )
+
+
+def release_vector(total: SiteSum, design: Design, mechanism: Gaussian) -> Any:
+    """Return a site's exact sum on the mechanism's grid, ready for the gate."""
+    return onto_grid(total.total, design.pairs, design.weights, mechanism.grid)
