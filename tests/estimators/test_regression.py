@@ -1,0 +1,285 @@
+"""`PrivateLinearRegression`: scales, sites, files, bad input."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from tacit import Ledger, Privacy, PrivateLinearRegression, Site, SiteSummary, read_release
+from tacit.errors import (
+    BudgetExceeded,
+    NotCertified,
+    ParameterError,
+    SiteFailure,
+    UnboundedData,
+)
+from tacit.privacy.events import REPLACE
+from tests.estimators import regression_stub
+
+regression_stub.install()
+
+RNG = np.random.default_rng(11)
+N = 4000
+X = np.column_stack([RNG.uniform(-10, 30, N), RNG.uniform(980, 1040, N), RNG.uniform(0, 1, N)])
+Y = 450 + X @ [-1.5, 0.2, 8.0] + RNG.normal(0, 3.0, N)
+NAMES = ("AT", "AP", "share")
+BOUNDS = {"AT": (-10, 30), "AP": (980, 1040), "share": (0, 1)}
+Y_BOUNDS = (580.0, 700.0)
+PRIVACY = Privacy(1.0, 1e-6, trust="site")
+SMALL = {"chains": 2, "draws": 50, "warmup": 50}
+
+
+def model(method="auto", **more):
+    settings = {"bounds": list(BOUNDS.values()), "y_bounds": Y_BOUNDS, **SMALL, **more}
+    return PrivateLinearRegression(method, **settings)
+
+
+def sites(parts=3, ledgers=False):
+    return [
+        Site(f"S{k}", (x, y), Ledger.memory(epsilon=1.0, delta=1e-5) if ledgers else None)
+        for k, (x, y) in enumerate(zip(np.array_split(X, parts), np.array_split(Y, parts),
+                                       strict=True))
+    ]  # fmt: skip
+
+
+def least_squares():
+    whole = np.column_stack([np.ones(N), X])
+    return np.linalg.lstsq(whole, Y, rcond=None)[0]
+
+
+@pytest.mark.parametrize("neighbours", [None, REPLACE])
+def test_ols_is_least_squares_on_the_callers_scale(neighbours):
+    privacy = None if neighbours is None else Privacy(np.inf, neighbours=neighbours)
+    fitted = model("OLS", privacy=privacy).fit(X, Y)
+    truth = least_squares()
+    assert fitted.intercept_ == pytest.approx(truth[0], abs=0.5)
+    assert np.allclose(fitted.coef_, truth[1:], rtol=5e-3)
+    assert fitted.noise_sd_ == pytest.approx(3.0, rel=0.05)
+    assert fitted.score(X, Y) > 0.9
+    assert np.allclose(fitted.predict(X), X @ fitted.coef_ + fitted.intercept_)
+    assert not fitted.certificate_.is_private
+
+
+def test_without_an_intercept_the_line_goes_through_zero():
+    y = X @ [0.5, 0.01, 1.0]
+    fitted = model("OLS", intercept=False, y_bounds=30.0).fit(X, y)
+    assert np.allclose(fitted.coef_, [0.5, 0.01, 1.0], rtol=2e-3)
+    assert fitted.intercept_ == 0.0
+
+
+def test_a_private_fit_is_close_and_certified():
+    fitted = model(privacy=PRIVACY).fit(sites())
+    assert set(fitted.certificates_) == {"S0", "S1", "S2"}
+    certificate = fitted.certificate_.verify()
+    assert certificate.epsilon == pytest.approx(1.0, abs=1e-4)
+    text = " ".join(certificate.assumptions)
+    assert "x0 lies in [-10, 30]" in text and "different rows" in text
+    assert np.std(Y - fitted.predict(X)) < np.std(Y)  # better than knowing nothing
+    assert fitted.price(sites()).affordable
+
+
+def test_infinite_epsilon_equals_no_privacy_with_the_same_clip():
+    first = model("conjugate", privacy=None, clip=1.2).fit(X, Y)
+    second = model("conjugate", privacy=Privacy(np.inf), clip=1.2).fit(X, Y)
+    assert np.array_equal(first.coef_, second.coef_)
+
+
+def test_replacement_states_that_the_number_of_rows_is_public():
+    privacy = Privacy(1.0, 1e-6, neighbours=REPLACE)
+    fitted = model(privacy=privacy).fit(X, Y)
+    assert "the number of rows is public" in fitted.certificate_.assumptions
+    assert fitted.summaries_["the data"].moments.rows == N
+    averaged = model(privacy=privacy, average=4).fit(X, Y)
+    assert averaged.summaries_["the data"].moments.rows == N // 4
+
+
+def test_tables_files_and_arrays_give_the_same_sums(tmp_path):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = {**dict(zip(NAMES, X.T, strict=True)), "PE": Y}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet", row_group_size=700)
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    pieces = ((X[k : k + 900], Y[k : k + 900]) for k in range(0, N, 900))
+    named = {"bounds": BOUNDS, "target": "PE"}
+    frame = pd.DataFrame(table)
+    found = [
+        model(**kwargs).fit(data).summaries_["the data"].moments.gram
+        for kwargs, data in [
+            ({}, (X, Y)), ({}, (mapped, Y)), ({}, pieces), (named, table), (named, frame),
+            (named, pl.DataFrame(table)), (named, pa.table(table)),
+            (named, tmp_path / "rows.parquet"), (named, (frame[list(NAMES)], frame["PE"])),
+        ]
+    ]  # fmt: skip
+    for gram in found[1:]:
+        assert np.array_equal(gram, found[0])
+    assert np.allclose(
+        model(**named).fit(table).predict(frame), model(**named).fit(table).predict(X)
+    )
+
+
+def test_sites_join_later_and_nobody_pays_twice(tmp_path):
+    first, second, third = sites(ledgers=True)
+    fitted = model(privacy=PRIVACY).fit([first, second])
+    before = fitted.summaries_["S0"]
+    left = first.ledger.remaining.epsilon
+    fitted.add_sites([third])
+    assert first.ledger.remaining.epsilon == left
+    assert fitted.summaries_["S0"] is before and set(fitted.summaries_) == {"S0", "S1", "S2"}
+    # the same by mail
+    mailed = [SiteSummary.load(s.save(tmp_path / f"{s.site}.json"))
+              for s in fitted.summaries_.values()]  # fmt: skip
+    again = model(privacy=PRIVACY, random_state=3).fit(mailed)
+    whole = model(privacy=PRIVACY, random_state=3).fit(list(fitted.summaries_.values()))
+    assert np.array_equal(again.coef_, whole.coef_)
+    with pytest.raises(ParameterError, match="twice"):
+        fitted.add_sites([mailed[0]])
+    with pytest.raises(BudgetExceeded):
+        model(privacy=PRIVACY).fit([first])
+
+
+def test_a_summary_of_another_model_cannot_join():
+    one = model(privacy=PRIVACY).fit([sites()[0]])
+    other = model(privacy=PRIVACY, y_bounds=(0, 1000)).fit([sites()[1]])
+    with pytest.raises(ParameterError, match="cannot be joined"):
+        one.add_sites(list(other.summaries_.values()))
+
+
+def test_one_ledger_that_refuses_stops_all():
+    many = sites(ledgers=True)
+    model(privacy=PRIVACY).fit([many[1]])
+    with pytest.raises(BudgetExceeded, match="S1"):
+        model(privacy=PRIVACY).fit(many)
+    assert many[0].ledger.remaining.epsilon == pytest.approx(1.0)
+
+
+def test_intervals_hold_new_responses():
+    fitted = model("conjugate").fit(X, Y)
+    mean, sd, (low, high) = fitted.predict(X[:500], return_sd=True, interval=0.9)
+    assert (low < mean).all() and (mean < high).all() and (sd > 2.5).all()
+    inside = np.mean((low < Y[:500]) & (Y[:500] < high))
+    assert 0.84 < inside < 0.96
+    assert len(fitted.predict(X[:5], return_sd=True)) == 2
+
+
+def test_clones_and_releases(tmp_path):
+    fitted = clone(model(privacy=PRIVACY)).fit(sites())
+    fitted.release(tmp_path / "bundle")
+    found = read_release(tmp_path / "bundle")
+    assert np.array_equal(found.arrays["coef"], fitted.coef_)
+    assert "summary/S0/gram" in found.arrays
+    with pytest.raises(NotCertified):
+        model("OLS").fit(X, Y).release(tmp_path / "open")
+
+
+def test_a_public_norm_instead_of_bounds():
+    x = RNG.normal(size=(500, 2))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    y = x @ [1.0, -1.0]
+    fitted = model("OLS", bounds=2.0, y_bounds=2.0).fit(x, y)
+    assert np.allclose(fitted.coef_, [1.0, -1.0], atol=1e-2)
+    private = model(bounds=2.0, y_bounds=2.0, privacy=PRIVACY).fit(x, y)
+    assert private.certificate_.epsilon == pytest.approx(1.0, abs=1e-4)
+
+
+def test_published_says_what_it_gives():
+    privacy = Privacy(1.0, 1 / 7654, trust="site")
+    fitted = PrivateLinearRegression(
+        "Bayes-fixedS-fast", calibration="published", statistics="Sz", privacy=privacy, **SMALL
+    ).fit(sites())
+    certificate = fitted.certificate_.verify()
+    assert certificate.claimed_epsilon == 1.0
+    assert 2.3 < certificate.epsilon < 2.4
+    assert "read from the data" in str(certificate) and "mistyped" in str(certificate)
+    assert np.allclose(fitted.predict(X).mean(), Y.mean(), atol=0.5)
+    with pytest.raises(ParameterError, match="epsilon = 1 only"):
+        PrivateLinearRegression(
+            calibration="published", statistics="Sz", privacy=Privacy(2.0, 1e-4), **SMALL
+        ).fit(X, Y)
+
+
+# -- bad input --------------------------------------------------------------------------------
+
+
+def test_missing_bounds_are_named():
+    with pytest.raises(UnboundedData, match="bounds must be given"):
+        PrivateLinearRegression(y_bounds=(0, 1)).fit(X, Y)
+    with pytest.raises(UnboundedData, match="y_bounds must be given"):
+        PrivateLinearRegression(bounds=list(BOUNDS.values())).fit(X, Y)
+    with pytest.raises(ParameterError, match=r"bounds\['x1'\]"):
+        model(bounds=[(0, 1), (1, 1), (0, 1)]).fit(X, Y)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_missing_values_are_named_and_nobody_pays(value):
+    many = sites(ledgers=True)
+    broken = many[1].data[0].copy()
+    broken[7, 1] = value
+    many[1] = Site("S1", (broken, many[1].data[1]), many[1].ledger)
+    with pytest.raises(ParameterError, match=r"site 'S1': row 7 .* column 1"):
+        model(privacy=PRIVACY).fit(many)
+    assert all(site.ledger.remaining.epsilon == 1.0 for site in many)
+    fitted = model(privacy=PRIVACY, on_failure="exclude").fit(many)
+    assert set(fitted.summaries_) == {"S0", "S2"}
+    assert fitted.failures_[0].site == "S1"
+    assert many[1].ledger.remaining.epsilon == 1.0
+
+
+@pytest.mark.parametrize("broken", ["constant", "collinear"])
+def test_features_that_say_the_same_are_named(broken):
+    x = X.copy()
+    x[:, 2] = 0.3 if broken == "constant" else (x[:, 0] + 10) / 40
+    with pytest.raises(ParameterError, match="collinear"):
+        model().fit(x, Y)
+
+
+def test_too_few_rows_are_an_error():
+    with pytest.raises(ParameterError, match="3 rows are fewer"):
+        model().fit(X[:3], Y[:3])
+
+
+@pytest.mark.parametrize("data", [
+    (X[:, :2], Y), (X, Y[:-1]), (X, Y[:, None, None]), 3, X, {"AT": X[:, 0]},
+], ids=["columns", "rows", "axes", "number", "no y", "no target"])  # fmt: skip
+def test_misshapen_data_are_refused(data):
+    with pytest.raises(ParameterError):
+        model().fit(data)
+
+
+def test_a_failing_site_does_not_cost_the_others_their_work(monkeypatch):
+    from tacit.estimators import regression
+
+    original = regression.release_vector
+    calls = []
+
+    def breaks(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise SiteFailure("out of order")
+        return original(*args)
+
+    monkeypatch.setattr(regression, "release_vector", breaks)
+    fitted = model(privacy=PRIVACY, on_failure="exclude").fit(sites())
+    assert set(fitted.summaries_) == {"S0", "S2"}
+    assert fitted.failures_[0].reason == "out of order"
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"method": "OLS", "privacy": PRIVACY}, "exact"),
+    ({"method": "no such"}, "method"),
+    ({"privacy": Privacy(1.0, 1e-6, unit="user")}, "unit"),
+    ({"privacy": Privacy(1.0, 1e-6, trust="local")}, "trust"),
+    ({"privacy": Privacy(1.0)}, "delta"),
+    ({"clip": -1.0}, "clip"),
+    ({"average": 3}, "replace-one"),
+    ({"draws": 1}, "draws"),
+])  # fmt: skip
+def test_bad_parameters_are_named(settings, words):
+    with pytest.raises(ParameterError, match=words):
+        model(**settings).fit(X, Y)
+
+
+def test_an_unfitted_model_says_so():
+    with pytest.raises(ParameterError, match="fit first"):
+        model().predict(X)
+    with pytest.raises(ParameterError, match="fit first"):
+        model().add_sites(sites())

@@ -1,0 +1,214 @@
+"""A site's summary: what it holds, the noise it states, and the file it travels in."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from tacit.errors import NotCertified, ParameterError, VerificationFailed
+from tacit.estimators.regression_release import (
+    CONSTANT,
+    Design,
+    SiteSummary,
+    check_moments,
+    release_vector,
+    summarise,
+)
+from tacit.mechanisms.noise import Noise
+from tacit.models.regression import Moments
+from tacit.privacy.events import ADD_REMOVE, REPLACE
+from tacit.privacy.guarantee import Certificate, Privacy
+
+ROWS = np.random.default_rng(5).uniform(-0.5, 0.5, (400, 4))
+
+
+def design_of(neighbours=ADD_REMOVE, statistics="moments", **more):
+    return Design((0.0,) * 4, (1.0,) * 4, neighbours=neighbours, statistics=statistics, **more)
+
+
+def moments_of(design, mechanism, seed=None, rows=ROWS):
+    total = summarise((rows[:, :-1], rows[:, -1]), design)
+    # without the gate, which would account for hundreds of draws
+    vector = mechanism.draw(
+        release_vector(total, design, mechanism), Noise(mechanism.source, seed=seed)
+    )
+    known = float(total.count) if design.neighbours == REPLACE else None
+    return design.unpack(vector, math.sqrt(mechanism.variance()), known)
+
+
+@pytest.mark.parametrize("statistics", ["moments", "Sz", "Szu"])
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_without_noise_the_moments_are_those_of_the_rows(statistics, neighbours, intercept):
+    design = design_of(neighbours, statistics, intercept=intercept, clip=3.0)
+    moments = moments_of(design, design.mechanism(None))
+    x = np.column_stack([np.full(400, CONSTANT), ROWS[:, :3]]) if intercept else ROWS[:, :3]
+    y = ROWS[:, 3]
+    assert np.allclose(moments.gram, x.T @ x, atol=2e-3)
+    assert np.allclose(moments.cross, x.T @ y, atol=2e-3)
+    assert moments.rows == pytest.approx(400, abs=0.1)
+    if statistics == "Sz":
+        assert moments.square is None
+    else:
+        assert moments.square == pytest.approx(y @ y, abs=2e-3)
+    assert moments.gram_sd == moments.cross_sd == moments.rows_sd == 0.0
+
+
+@pytest.mark.parametrize("design", [
+    design_of(), design_of(REPLACE), design_of(statistics="Sz"), design_of(REPLACE, "Szu"),
+    design_of(intercept=False), design_of(statistics="Szu", clip=1.0, intercept=False,
+                                          published=2.5),
+], ids=lambda d: f"{d.statistics} {d.neighbours} {d.published}")  # fmt: skip
+def test_the_noise_stated_is_the_noise_that_was_added(design):
+    mechanism = design.mechanism(Privacy(1.0, 1e-6, neighbours=design.neighbours), "grid")
+    exact = moments_of(design, design.mechanism(None))
+    runs = [moments_of(design, mechanism, seed) for seed in range(300)]
+    one = runs[0]
+
+    def spread(values):
+        """Return the standard deviation around the exact value over its stated one, ± 4 %."""
+        return np.sqrt(np.mean(np.square(values)))
+
+    grams = np.array([run.gram - exact.gram for run in runs])
+    d = design.coefficients
+    diagonal = grams[:, range(d), range(d)]
+    assert spread(diagonal) / one.gram_sd == pytest.approx(1.0, abs=0.12)
+    if design.published is None:
+        above = grams[:, *np.triu_indices(d, 1)]
+        assert spread(above) / one.gram_sd == pytest.approx(math.sqrt(0.5), abs=0.1)
+    assert np.array_equal(grams, grams.transpose(0, 2, 1))
+    crosses = np.array([run.cross - exact.cross for run in runs])
+    assert spread(crosses) / one.cross_sd == pytest.approx(1.0, abs=0.12)
+    if one.square is not None:
+        squares = np.array([run.square - exact.square for run in runs])
+        assert spread(squares) / one.square_sd == pytest.approx(1.0, abs=0.2)
+    if one.rows_sd:
+        counts = np.array([run.rows - exact.rows for run in runs])
+        assert spread(counts) / one.rows_sd == pytest.approx(1.0, abs=0.2)
+
+
+def test_equal_weights_or_split_ones_whichever_is_less_noise():
+    for clip in (0.3, 1.0, 1.6, 5.0):
+        for neighbours in (ADD_REMOVE, REPLACE):
+            design = design_of(neighbours, "Sz", clip=clip)
+            d = design.coefficients
+            chosen = design.sensitivity**2 * (d * (d + 1) / 2 + d / design.cross_weight)
+            joint = design._separate(1.0) * (d * (d + 1) / 2 + d)
+            split = 2 * (design._separate(1e-300) * d * (d + 1) / 2)  # S alone at half the budget
+            assert chosen <= joint * (1 + 1e-12)
+            assert chosen <= 2.1 * split + joint
+    assert design_of(statistics="Sz", clip=5.0).cross_weight != 1.0
+
+
+def test_published_noise_is_equal_on_the_thesis_scale():
+    norm = 3.7
+    for statistics in ("Sz", "Szu"):
+        design = design_of(statistics=statistics, clip=1.0, intercept=False, published=norm)
+        sd = math.sqrt(design.fixed_noise(1.487).variance())
+        moments = design.unpack(np.zeros(design.size), sd, 1.0)
+        delta = norm**4 + norm**2 + (statistics == "Szu")
+        assert moments.gram_sd == pytest.approx(1.487 * math.sqrt(delta), rel=1e-6)
+        assert moments.cross_sd == pytest.approx(moments.gram_sd)
+        if statistics == "Szu":
+            assert moments.square_sd == pytest.approx(moments.gram_sd)
+
+
+def summary_of(seed=None):
+    design = design_of()
+    privacy = Privacy(1.0, 1e-6)
+    mechanism = design.mechanism(privacy)
+    noise = Noise("exact", seed=seed)
+    certificate = Certificate.issue(privacy, mechanism.event, assumptions=noise.assumptions)
+    return SiteSummary("North", ("a", "b", "c", "y"), design, moments_of(design, mechanism, seed),
+                       certificate)  # fmt: skip
+
+
+def test_a_summary_survives_the_mail(tmp_path):
+    summary = summary_of()
+    found = SiteSummary.load(summary.save(tmp_path / "north.json"))
+    assert found.design == summary.design and found.columns == summary.columns
+    assert found.certificate == summary.certificate
+    assert np.array_equal(found.moments.gram, summary.moments.gram)
+    assert np.array_equal(found.moments.cross, summary.moments.cross)
+    assert found.moments.square == summary.moments.square
+
+
+def reseal(path, change):
+    """Edit a summary and make its seal fit again: what is left is what the content says."""
+    import hashlib
+
+    body = path.read_text().rsplit("\n", 2)[0]
+    data = json.loads(body)
+    change(data)
+    body = json.dumps(data)
+    path.write_text(f"{body}\n{hashlib.sha256(body.encode()).hexdigest()}\n")
+
+
+def skew(data):
+    data["moments"]["gram"][0][1] += 1.0
+
+
+def not_finite(data):
+    data["moments"]["cross"][0] = float("nan")
+
+
+def too_little_noise(data):
+    data["moments"]["gram_sd"] /= 2
+    data["moments"]["cross_sd"] /= 2
+    data["moments"]["square_sd"] /= 2
+
+
+def another_shape(data):
+    data["moments"]["cross"] = data["moments"]["cross"][:-1]
+
+
+def smaller_clip(data):
+    data["design"]["clip"] = 9.0
+
+
+def another_epsilon(data):
+    data["certificate"]["epsilon"] = 0.1
+
+
+def another_noise(data):
+    data["moments"]["cross_sd"] *= 0.5
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (skew, "not symmetric"), (not_finite, "not finite"), (too_little_noise, "less than"),
+    (another_shape, "another model"), (smaller_clip, "less than"),
+    (another_epsilon, "certificate"), (another_noise, "fit together"),
+])  # fmt: skip
+def test_a_summary_that_does_not_hold_together_is_refused(tmp_path, change, words):
+    path = summary_of().save(tmp_path / "north.json")
+    reseal(path, change)
+    with pytest.raises(VerificationFailed, match=words):
+        SiteSummary.load(path)
+
+
+def test_a_changed_byte_is_found(tmp_path):
+    path = summary_of().save(tmp_path / "north.json")
+    content = path.read_bytes()
+    for place in range(0, len(content), 97):
+        broken = bytearray(content)
+        broken[place] ^= 1
+        path.write_bytes(bytes(broken))
+        with pytest.raises(VerificationFailed):
+            SiteSummary.load(path)
+    with pytest.raises(VerificationFailed, match="not a regression summary"):
+        SiteSummary.load(tmp_path / "nowhere.json")
+
+
+def test_seeded_noise_is_not_written(tmp_path):
+    with pytest.raises(NotCertified, match="seeded"):
+        summary_of(seed=1).save(tmp_path / "north.json")
+
+
+def test_moments_from_elsewhere_are_checked():
+    good = Moments(np.eye(4), np.zeros(4), 10.0)
+    check_moments("A", design_of(), good)
+    with pytest.raises(ParameterError, match="not symmetric"):
+        check_moments("A", design_of(), Moments(np.triu(np.ones((4, 4))), np.zeros(4), 10.0))
+    with pytest.raises(ParameterError, match="not finite"):
+        check_moments("A", design_of(), Moments(np.full((4, 4), np.inf), np.zeros(4), 10.0))
