@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 
 
-def posterior(moments, method, *, prior=None, chains=4, draws=1000, warmup=1000, rng=None):
+def posterior(moments, method, *, prior=None, chains=4, draws=1000, warmup=1000, rng=None, **more):
     gram = sum(site.gram for site in moments)
     cross = sum(site.cross for site in moments)
     rows = sum(site.rows for site in moments)
@@ -34,3 +34,6 @@ def install():
         module = ModuleType("tacit.inference.regression")
         module.posterior = posterior
         sys.modules["tacit.inference.regression"] = module
+        from tacit.models import regression
+
+        regression.Prior = SimpleNamespace

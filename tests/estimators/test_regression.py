@@ -230,6 +230,16 @@ def test_features_that_say_the_same_are_named(broken):
     x[:, 2] = 0.3 if broken == "constant" else (x[:, 0] + 10) / 40
     with pytest.raises(ParameterError, match="collinear"):
         model().fit(x, Y)
+    parts = [Site(f"S{k}", (x[k::2], Y[k::2])) for k in range(2)]
+    with pytest.raises(ParameterError, match="collinear"):
+        model().fit(parts)
+
+
+def test_a_feature_may_be_constant_at_one_site():
+    x = X.copy()
+    x[::2, 2] = 0.3
+    fitted = model(privacy=PRIVACY).fit([Site("A", (x[::2], Y[::2])), Site("B", (x, Y))])
+    assert len(fitted.summaries_) == 2
 
 
 def test_too_few_rows_are_an_error():

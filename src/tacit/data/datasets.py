@@ -12,7 +12,7 @@ import numpy as np
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 
-__all__ = ["lastfm_tags", "uclaf"]
+__all__ = ["bike_sharing", "lastfm_tags", "power_plant", "uclaf"]
 
 
 def _file(folder: str | os.PathLike[str], name: str) -> Path:
@@ -65,3 +65,29 @@ def lastfm_tags(folder: str | os.PathLike[str]) -> dict[str, Relation]:
             shape=(len(users), len(artists)),
         ),
     }  # fmt: skip
+
+
+def power_plant(folder: str | os.PathLike[str]) -> tuple[Any, Any, list[str]]:
+    """Return the power-plant data: features (rows × 4), output in MW, names of the features.
+
+    Source: Tüfekci (2014), UCI, ``Folds5x2_pp.csv``. Ambient temperature AT (°C), exhaust vacuum V
+    (cm Hg), ambient pressure AP (mbar), relative humidity RH (%); the output is PE.
+    """
+    path = _file(folder, "Folds5x2_pp.csv")
+    with path.open(encoding="utf-8-sig") as file:
+        names = file.readline().strip().split(",")
+        table = np.loadtxt(file, delimiter=",")
+    return table[:, :-1], table[:, -1], names[:-1]
+
+
+def bike_sharing(folder: str | os.PathLike[str]) -> tuple[Any, Any, list[str]]:
+    """Return the hourly bike rentals: features (rows × 14), their total ``cnt``, names.
+
+    Source: Fanaee-T & Gama (2013), UCI, ``hour.csv.gz``. The features are all columns but the
+    running number, the date and the total; ``casual`` + ``registered`` is the total.
+    """
+    with gzip.open(_file(folder, "hour.csv.gz"), "rt") as file:
+        names = file.readline().strip().split(",")
+        columns = [k for k, name in enumerate(names) if name not in ("instant", "dteday")]
+        table = np.loadtxt(file, delimiter=",", usecols=columns)
+    return table[:, :-1], table[:, -1], [names[k] for k in columns[:-1]]

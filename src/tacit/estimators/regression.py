@@ -160,7 +160,8 @@ class PrivateLinearRegression(PrivateEstimator):
     coef_, intercept_, coef_sd_, intercept_sd_
         Posterior means and standard deviations on the caller's own scale.
     noise_sd_
-        Posterior mean of the residuals' standard deviation.
+        The residuals' standard deviation, from the posterior mean of their variance; NaN where
+        the method does not learn it.
     posterior_
         The posterior on the model's scale, with draws and diagnostics.
     summaries_
@@ -436,6 +437,8 @@ class PrivateLinearRegression(PrivateEstimator):
         sites = [site for site in sites if site.name in loaded]
         if not sites:
             return
+        if not self.summaries_ and (len(sites) == 1 or mechanism.scale == 0.0):
+            _check_rank(sum(total.total.value() for total in loaded.values()), design, names)
         reservations = self._reserve(sites, "linear regression")
         sources = {site.name: self._noise(self.noise, site.name) for site in sites}
         holders = [
@@ -480,7 +483,6 @@ class PrivateLinearRegression(PrivateEstimator):
                 f"{rows} rows are fewer than the {design.coefficients} coefficients: merge it "
                 "with another site"
             )
-        _check_rank(total, design, names)
         return total
 
     def _certificate(
@@ -542,9 +544,14 @@ class PrivateLinearRegression(PrivateEstimator):
         design = self.design_
         assert design is not None
         moments = [summary.moments for summary in self.summaries_.values()]
+        options: dict[str, Any] = {"prior": self.prior}
+        if self.calibration == "published":
+            from tacit.estimators.regression_published import sampling_options
+
+            options = sampling_options(self.method, self.prior)
         self.posterior_ = posterior(
-            moments, self.method, prior=self.prior, chains=self.chains, draws=self.draws,
-            warmup=self.warmup, rng=generator(self.random_state, "regression"),
+            moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
+            rng=generator(self.random_state, "regression"), **options,
         )  # fmt: skip
         back = self._back()
         mean = back @ self.posterior_.mean
@@ -554,7 +561,7 @@ class PrivateLinearRegression(PrivateEstimator):
         self.coef_: NDArray[np.float64] = mean[1:]
         self.intercept_sd_, self.coef_sd_ = float(sd[0]), sd[1:]
         variance = float(np.mean(self.posterior_.noise_variance))
-        self.noise_sd_ = design.half[-1] * math.sqrt(max(variance, 0.0))
+        self.noise_sd_ = design.half[-1] * math.sqrt(variance) if variance >= 0.0 else math.nan
         self.n_features_in_ = design.features
 
     def _back(self) -> NDArray[np.float64]:
@@ -610,10 +617,15 @@ class PrivateLinearRegression(PrivateEstimator):
         mean = matrix @ self.coef_ + self.intercept_
         if not return_sd and interval is None:
             return mean
+        if not np.isfinite(self._covariance).all():
+            raise ParameterError(
+                f"method {self.method!r} is a point estimate without intervals: use method='auto'"
+            )
         whole = np.column_stack([np.ones(len(matrix)), matrix])
         # the offset is known; the rest of the intercept is uncertain as the covariance says
         spread = np.einsum("ij,jk,ik->i", whole, self._covariance, whole)
-        sd = np.sqrt(np.maximum(spread, 0.0) + self.noise_sd_**2)
+        residual = self.noise_sd_ if math.isfinite(self.noise_sd_) else 0.0
+        sd = np.sqrt(np.maximum(spread, 0.0) + residual**2)
         out: list[Any] = [mean]
         if return_sd:
             out.append(sd)
@@ -669,9 +681,12 @@ class PrivateLinearRegression(PrivateEstimator):
         write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)
 
 
-def _check_rank(total: SiteSum, design: Design, names: tuple[str, ...]) -> None:
-    """Raise where features are constant or collinear, up to the rounding of rows."""
-    whole = total.total.value()
+def _check_rank(whole: Any, design: Design, names: tuple[str, ...]) -> None:
+    """Raise where features are constant or collinear, up to the rounding of rows.
+
+    For one holder, or where nothing is private: of several sites each may well hold a feature that
+    is constant there, and nobody sees them together.
+    """
     first = design.rows.size - 1 - design.coefficients
     gram = whole[first:-1, first:-1]
     size = np.sqrt(np.maximum(np.diag(gram), 1e-300))

@@ -16,7 +16,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.regression_release import Design
 from tacit.privacy.events import ADD_REMOVE
 
-__all__ = ["read_design"]
+__all__ = ["read_design", "sampling_options"]
 
 
 def read_design(tables: list[Any], statistics: str = "Sz") -> Design:
@@ -49,3 +49,21 @@ def read_design(tables: list[Any], statistics: str = "Sz") -> Design:
         clip=1.0,
         published=norm,
     )
+
+
+def sampling_options(method: str, prior: Any = None) -> dict[str, Any]:
+    """Return the thesis's hyper-parameters: a = 20, b = ½, C = (a − 1)/b·I, and σ̃² = ‖Y‖/3.
+
+    Parameters
+    ----------
+    method
+        The method; only ``"Bayes-fixedS-fast"`` fixes σ².
+    prior
+        A prior to use instead.
+    """
+    from tacit.models.regression import Prior  # type: ignore[attr-defined, unused-ignore]
+
+    if prior is None:
+        prior = Prior(sd=38.0**0.5, noise_shape=20.0, noise_scale=0.5)
+    fixed = {"noise_variance": 1.0 / 3.0} if method == "Bayes-fixedS-fast" else {}
+    return {"prior": prior, **fixed}
