@@ -569,7 +569,7 @@ class PrivateLinearRegression(PrivateEstimator):
         design = self.design_
         assert design is not None
         response, scale = design.half[-1], design.published or 1.0
-        features = np.diag([response / (half * scale) for half in design.half[:-1]])
+        features = np.diag([response * scale / half for half in design.half[:-1]])
         middles = np.array(design.middle[:-1])
         back = np.zeros((design.features + 1, design.coefficients))
         back[1:, design.coefficients - design.features :] = features
