@@ -54,6 +54,16 @@ def test_long_sums_are_those_of_python_integers(monkeypatch):
     assert (total(rows, x, y).integers == lattice.T @ lattice).all()
 
 
+def test_the_largest_rows_add_up_exactly():
+    """Every number at its limit, and all in one direction."""
+    for norm in (1.0, 1.999999, 2.0, 3.9999):
+        rows = row_map(1, constant=0.0, norm=norm, joint=False)
+        x, y = np.full((5000, 1), 1e9), np.full(5000, 1e9)
+        lattice = lattice_rows_reference(x[:1], y[:1], rows).astype(np.int64).astype(object)
+        assert (total(rows, x, y).integers == 5000 * (lattice.T @ lattice)).all()
+        assert max(abs(int(v)) for v in lattice.ravel()) <= 1 << 16
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_no_row_exceeds_its_norm(data):

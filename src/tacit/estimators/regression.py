@@ -438,7 +438,9 @@ class PrivateLinearRegression(PrivateEstimator):
         if not sites:
             return
         if not self.summaries_ and (len(sites) == 1 or mechanism.scale == 0.0):
-            _check_rank(sum(total.total.value() for total in loaded.values()), design, names)
+            whole = sum(total.total.value() for total in loaded.values())
+            count = sum(total.count for total in loaded.values())
+            _check_rank(whole, count, design, names)
         reservations = self._reserve(sites, "linear regression")
         sources = {site.name: self._noise(self.noise, site.name) for site in sites}
         holders = [
@@ -681,7 +683,7 @@ class PrivateLinearRegression(PrivateEstimator):
         write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)
 
 
-def _check_rank(whole: Any, design: Design, names: tuple[str, ...]) -> None:
+def _check_rank(whole: Any, rows: int, design: Design, names: tuple[str, ...]) -> None:
     """Raise where features are constant or collinear, up to the rounding of rows.
 
     For one holder, or where nothing is private: of several sites each may well hold a feature that
@@ -691,7 +693,9 @@ def _check_rank(whole: Any, design: Design, names: tuple[str, ...]) -> None:
     gram = whole[first:-1, first:-1]
     size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     values, vectors = np.linalg.eigh(gram / np.outer(size, size))
-    if values[0] > 1e-7:
+    # rounding rows adds h²/12 a row to the diagonal, also along directions with nothing in them
+    rounding = rows * 4.0**design.rows.exponent / 12.0 / float(size.min()) ** 2
+    if values[0] > max(1e-7, 4.0 * rounding):
         return
     labels = (["the intercept"] if design.intercept else []) + list(names[:-1])
     involved = [labels[k] for k in np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)]
