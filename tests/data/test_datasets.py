@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.data.datasets import lastfm_tags, uclaf
+from tacit.data.datasets import bike_sharing, lastfm_tags, power_plant, uclaf
 from tacit.errors import ParameterError
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -34,3 +34,18 @@ def test_a_missing_file_says_what_to_pass(tmp_path):
         uclaf(tmp_path)
     with pytest.raises(ParameterError, match="user_taggedartists"):
         lastfm_tags(tmp_path)
+
+
+@needs_data
+def test_the_power_plant_has_its_sizes():
+    features, output, names = power_plant(DATA / "uci-ccpp")
+    assert features.shape == (9568, 4) and names == ["AT", "V", "AP", "RH"]
+    assert 420.0 < output.min() < output.max() < 496.0
+
+
+@needs_data
+def test_the_bike_rentals_have_their_sizes():
+    features, total, names = bike_sharing(DATA / "uci-bike-sharing")
+    assert features.shape == (17_379, 14) and total.sum() == 3_292_679
+    assert (features[:, names.index("casual")] + features[:, names.index("registered")]
+            == total).all()  # fmt: skip

@@ -26,21 +26,19 @@ from tacit.estimators.regression_release import (
     Design,
     SiteSum,
     SiteSummary,
-    release_vector,
     summarise,
 )
+from tacit.estimators.regression_rounds import Collector, Holder, check_rank
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site, check_sites
 from tacit.mechanisms.additive import Gaussian
-from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent
+from tacit.privacy.events import ADD_REMOVE, DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.privacy.published import mistyped_gaussian_noise
 from tacit.rounds.inprocess import run
-from tacit.rounds.messages import ArraySpec, Message
-from tacit.rounds.protocol import Collected, Coordinator, Failure, Participant
+from tacit.rounds.protocol import Failure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,59 +50,6 @@ METHODS = (
     "conjugate",
 )  # fmt: skip
 EXACT_METHODS = ("OLS", "conjugate")
-
-
-class _Holder(Participant):
-    """A site's part: one release of its rows' sum."""
-
-    def __init__(
-        self,
-        name: str,
-        total: SiteSum,
-        design: Design,
-        mechanism: Gaussian,
-        reservation: Reservation | None,
-        noise: Noise,
-    ) -> None:
-        self.name = name
-        self._total, self._design, self._mechanism = total, design, mechanism
-        self._reservation, self._noise = reservation, noise
-
-    def respond(self, request: Message) -> Message:
-        """Release the sum through the gate."""
-        vector = release_vector(self._total, self._design, self._mechanism)
-        arrays = {
-            "vector": privatize(self._mechanism, vector, ledger=self._reservation, rng=self._noise)
-        }
-        if self._design.neighbours == REPLACE or self._design.published is not None:
-            rows = self._total.count // self._design.average  # public then
-            arrays["rows"] = np.array([rows], np.int64)
-        return Message(request.round, arrays)
-
-
-class _Collector(Coordinator):
-    """The coordinator's part: ask once, keep every site's reply."""
-
-    def __init__(self, design: Design) -> None:
-        self._design = design
-        self.replies_by_site: dict[str, Message] = {}
-
-    @property
-    def replies(self) -> Mapping[str, ArraySpec]:
-        """One vector, and the number of rows where it is public."""
-        specs = {"vector": ArraySpec((self._design.size,))}
-        if self._design.neighbours == REPLACE or self._design.published is not None:
-            specs["rows"] = ArraySpec((1,), "int64", low=0)
-        return specs
-
-    def request(self, round: int) -> Message | None:
-        """Ask in one round."""
-        return Message(0) if round == 0 else None
-
-    def absorb(self, round: int, collected: Collected) -> None:
-        """Keep the replies."""
-        assert collected.by_site is not None
-        self.replies_by_site = dict(collected.by_site)
 
 
 class PrivateLinearRegression(PrivateEstimator):
@@ -440,17 +385,17 @@ class PrivateLinearRegression(PrivateEstimator):
         if not self.summaries_ and (len(sites) == 1 or mechanism.scale == 0.0):
             whole = sum(total.total.value() for total in loaded.values())
             count = sum(total.count for total in loaded.values())
-            _check_rank(whole, count, design, names)
+            check_rank(whole, count, design, names)
         reservations = self._reserve(sites, "linear regression")
         sources = {site.name: self._noise(self.noise, site.name) for site in sites}
         holders = [
-            _Holder(
+            Holder(
                 site.name, loaded[site.name], design, mechanism, reservations[site.name],
                 sources[site.name],
             )
             for site in sites
         ]  # fmt: skip
-        collector = _Collector(design)
+        collector = Collector(design)
         self.record_ = run(collector, holders, on_failure=self.on_failure)
         self.failures_ += self.record_.failures
         assumptions = design.assumptions(names)
@@ -681,24 +626,3 @@ class PrivateLinearRegression(PrivateEstimator):
             "norm": self.design_.rows.norm, "columns": list(self._names(self.design_)),
         }  # fmt: skip
         write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)
-
-
-def _check_rank(whole: Any, rows: int, design: Design, names: tuple[str, ...]) -> None:
-    """Raise where features are constant or collinear, up to the rounding of rows.
-
-    For one holder, or where nothing is private: of several sites each may well hold a feature that
-    is constant there, and nobody sees them together.
-    """
-    first = design.rows.size - 1 - design.coefficients
-    gram = whole[first:-1, first:-1]
-    size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
-    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
-    # rounding rows adds h²/12 a row to the diagonal, also along directions with nothing in them
-    rounding = rows * 4.0**design.rows.exponent / 12.0 / float(size.min()) ** 2
-    if values[0] > max(1e-7, 4.0 * rounding):
-        return
-    labels = (["the intercept"] if design.intercept else []) + list(names[:-1])
-    involved = [labels[k] for k in np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)]
-    raise ParameterError(
-        f"features are constant or collinear ({', '.join(involved)}): leave one of them out"
-    )
