@@ -508,8 +508,22 @@ class PrivateLinearRegression(PrivateEstimator):
         self.coef_: NDArray[np.float64] = mean[1:]
         self.intercept_sd_, self.coef_sd_ = float(sd[0]), sd[1:]
         variance = float(np.mean(self.posterior_.noise_variance))
+        if math.isnan(variance):
+            variance = self._residual_variance()
         self.noise_sd_ = design.half[-1] * math.sqrt(variance) if variance >= 0.0 else math.nan
         self.n_features_in_ = design.features
+
+    def _residual_variance(self) -> float:
+        """Return the mean square of residuals from exact sums; NaN where sums are noisy."""
+        squares, freedom = 0.0, -float(len(self.posterior_.mean))
+        for summary in self.summaries_.values():
+            part = summary.moments
+            if part.gram_sd > 0.0 or part.square is None:
+                return math.nan
+            b = self.posterior_.mean
+            squares += float(part.square - 2.0 * b @ part.cross + b @ part.gram @ b)
+            freedom += part.rows
+        return max(squares, 0.0) / max(freedom, 1.0)
 
     def _back(self) -> NDArray[np.float64]:
         """Return the matrix from the model's coefficients to (intercept − offset, coef)."""
