@@ -109,22 +109,27 @@ def _against_pyttb(outcome: Outcome, quick: bool) -> None:
         for m, name in enumerate(("user", "artist", "tag"))
     }
     target = _log_likelihood(tags, Expanded(bound, reached), updates.engine)
-    state, sweeps, took = UpdateState(dict(start.factors)), 0, 0.0
-    value = -np.inf
-    while value < target and sweeps < 20 * many:
+    # sweeps are timed on their own and looked at afterwards, both sides after a warm-up
+    median_seconds(one, 5)
+    state, times, reached_by = UpdateState(dict(start.factors)), [], []
+    for _ in range(2 * many):
         began = time.perf_counter()
         state, _ = updates.step(state, objective=False)
-        took += time.perf_counter() - began
-        sweeps += 1
-        value = _log_likelihood(tags, Expanded(bound, state.factors), updates.engine)
+        times.append(time.perf_counter() - began)
+        reached_by.append(state)
+    values = (
+        _log_likelihood(tags, Expanded(bound, found.factors), updates.engine)
+        for found in reached_by
+    )
+    sweeps = next((k + 1 for k, value in enumerate(values) if value >= target), 0)
+    took = sum(times[:sweeps])
     outcome.rows.append(
         {"what": f"to the log-likelihood of {many} CP-APR sweeps: tacit ({sweeps} sweeps)",
          "ms": took * 1e3}
     )  # fmt: skip
     outcome.rows.append({"what": "the same: pyttb CP-APR", "ms": long * 1e3})
-    ratio = long / took
-    outcome.check("speed-up to the same likelihood over CP-APR", ratio, "≥ 10×",
-                  ratio >= 10 and value >= target)  # fmt: skip
+    ratio = long / took if sweeps else 0.0
+    outcome.check("speed-up to the same likelihood over CP-APR", ratio, "≥ 10×", ratio >= 10)
 
 
 # -- UCLAF against TensorLy ---------------------------------------------------------------------

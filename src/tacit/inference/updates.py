@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tacit._core import kernels
 from tacit._core.check import Real, check
 from tacit.inference.engine import Engine, Expanded, fresh_factors
 from tacit.models.divergences import majorisation_powers
@@ -39,6 +40,16 @@ class UpdateInfo(NamedTuple):
     """The objective after a step: Σ_v cost_v/φ_v minus the log prior, up to a constant."""
 
     objective: float
+
+
+def _move(theta: Any, up: Any, down: Any, exponent: float, moved: Any) -> None:
+    """Multiply by (up/down)^γ; rows without any observed cell keep what they have."""
+    for i in range(theta.shape[0]):
+        for j in range(theta.shape[1]):
+            ratio = 1.0 if down[i, j] <= 0.0 else up[i, j] / max(down[i, j], 1e-300)
+            if exponent != 1.0:
+                ratio = ratio**exponent
+            moved[i, j] = max(theta[i, j] * ratio, FLOOR)
 
 
 class MultiplicativeUpdates:
@@ -109,14 +120,10 @@ class MultiplicativeUpdates:
                 negative = np.minimum(numerator, 0.0)
                 numerator, denominator = numerator - negative, denominator - negative
             up, down = up + numerator, down + denominator
-        ratio = up / np.maximum(down, 1e-300)
-        # rows without any observed cell keep what they have
-        nothing = np.broadcast_to(down <= 0.0, ratio.shape)
-        if nothing.any():
-            ratio[nothing] = 1.0
-        exponent = self._exponents[name]
-        ratio = ratio if exponent == 1.0 else ratio**exponent
-        return np.asarray(np.maximum(np.multiply(theta, ratio, out=ratio), FLOOR))
+        moved = np.empty_like(theta)
+        up, down = np.broadcast_to(up, theta.shape), np.broadcast_to(down, theta.shape)
+        kernels.compiled(_move)(theta, up, down, self._exponents[name], moved)
+        return moved
 
     def objective(self, state: UpdateState) -> float:
         """Return Σ_v cost_v/φ_v minus the log prior, up to a constant."""
