@@ -220,10 +220,10 @@ def test_the_best_of_several_starts_is_kept():
 
 
 def _engine(model, data):
-    from tacit.estimators.coupled import _as_relations
     from tacit.inference.engine import Engine
+    from tacit.models.binding import as_relations
 
-    relations = _as_relations(model.coupled_model(), data)
+    relations = as_relations(model.coupled_model(), data)
     return Engine(model.coupled_model().bind(relations), relations)
 
 

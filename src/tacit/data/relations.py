@@ -271,6 +271,24 @@ class Relation:
         nothing = np.zeros(len(self.held_out))
         return tuple(_layout(self.held_out, nothing, m, n) for m, n in enumerate(self.shape))
 
+    def compact(self) -> Relation:
+        """Return the same cells in the shorter form.
+
+        Where most cells are held out, listing every observed cell, zeros included, is shorter
+        than listing all that are not observed.
+        """
+        if self.zeros == "missing" or self.observed > self.cells + len(self.held_out):
+            return self
+        values = np.zeros(math.prod(self.shape))
+        listed = np.ravel_multi_index(tuple(self.indices.T), self.shape)
+        values[listed] = self.values
+        held = np.zeros(len(values), bool)
+        held[np.ravel_multi_index(tuple(self.held_out.T), self.shape)] = True
+        codes = np.flatnonzero(~held)
+        indices = np.column_stack(np.unravel_index(codes, self.shape)).astype(np.int32)
+        return Relation(self.entities, self.shape, indices, values[codes], "missing",
+                        labels=self.labels)  # fmt: skip
+
     def subset(self, positions: Any) -> Relation:
         """Return the relation with only some of its listed cells, by position."""
         return Relation(self.entities, self.shape, self.indices[positions], self.values[positions],
