@@ -32,7 +32,7 @@ __all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_referenc
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
 _BLOCKS_PER_THREAD = 8
-_SMALL = 20_000  # below this many multiplications threads cost more than they bring
+_SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
 
 
 class Bank:
@@ -267,7 +267,7 @@ def _blocks(
         import numba
 
         count = numba.get_num_threads() * _BLOCKS_PER_THREAD
-    cuts = np.linspace(0, cells, count + 1).astype(np.int64)
+    cuts = np.arange(count + 1) * cells // count
     first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
     return cuts, np.minimum(first_rows, len(starts) - 2)
 
