@@ -17,8 +17,8 @@ chooses between maximum likelihood and an exponential prior on the factors (the 
 **What was seen.** Variational Bayes adapts its hyper-parameters. The thesis calls that crucial,
 but it was also compared with fixed ones at held-out cells (4 runs) before it became the setting
 here, so the variational rows are not free of selection. What there is to choose from was drawn up
-after a trial on training cells alone (three runs, inner splits); estimated dispersions did worse there, because
-half of what they describe is the many zeros.
+after a trial on training cells alone (three runs, inner splits). Estimated dispersions did worse
+there: half of what they describe is the many zeros.
 
 Bars: the AUC printed in the thesis (coupled CP-KL, coupled Tucker-KL, single CP-KL of Table 6.2;
 variational Bayes of Table 6.5). The thesis contradicts itself at 80 % (0.937 and 0.892 for the
