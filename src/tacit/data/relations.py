@@ -202,11 +202,15 @@ class Relation:
         indices = []
         for entity, column in columns.items():
             ids = _to_array(frame, column)
-            if any(is_missing(identity) for identity in ids.tolist()):
+            inverse = None
+            if ids.dtype.kind in "iuU":  # what can be sorted at once is looked up once each
+                ids, inverse = np.unique(ids, return_inverse=True)
+            elif any(is_missing(identity) for identity in ids.tolist()):
                 raise ParameterError(f"column {column!r} must name a member in every row")
             if entity not in known:
                 known[entity] = tuple(np.unique(ids).tolist())
-            indices.append(_positions(entity, ids, known[entity]))
+            positions = _positions(entity, ids, known[entity])
+            indices.append(positions if inverse is None else positions[inverse])
         numbers = None if value is None else _to_array(frame, value)
         return cls.from_cells(
             tuple(columns), tuple(indices), numbers,

@@ -145,9 +145,12 @@ class Engine:
             if skip < 0:
                 layout = layout._replace(starts=np.array([0, len(found.held_out)]))
             bank = expanded.banks[relation.name]
-            whole, total = total, total - sweep(layout, bank, own, weights, skip, power)[1]
-            # where everything is held out nothing is left, whatever rounding says
-            total = np.where(np.abs(total) < 1e-10 * np.abs(whole), 0.0, total)
+            total = total - sweep(layout, bank, own, weights, skip, power)[1]
+            # a row that is held out altogether has nothing left, whatever rounding says
+            others = math.prod(n for m, n in enumerate(found.shape) if m != skip)
+            total[np.diff(layout.starts) == others] = 0.0
+            if power == 1.0:
+                total = np.maximum(total, 0.0)
         return self.reduce(relation, position, total)
 
     def _listed(
