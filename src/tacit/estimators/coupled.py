@@ -66,8 +66,8 @@ class CoupledFactorization(Estimator):
         For ``"gibbs"`` and ``"sgld"``: steps that are dropped first, and the distance of the
         samples that are kept.
     batch, step, decay, real_factors
-        For ``"sgld"``: cells per step, step size κ₀ and decay ρ, and whether factors may be
-        negative (Euclidean divergence).
+        For ``"sgld"``: cells per step, step size κ₀ (None: from the data's curvature) and
+        decay ρ, and whether factors may be negative (Euclidean divergence).
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress
@@ -107,7 +107,7 @@ class CoupledFactorization(Estimator):
         "burn_in": Integer(0),
         "thin": Integer(1),
         "batch": Integer(1),
-        "step": Real(0, open_low=True),
+        "step": AnyOf(Real(0, open_low=True), None),
         "decay": Real(0, 1),
         "real_factors": OneOf(True, False),
         "warm_start": OneOf(True, False),
@@ -132,7 +132,7 @@ class CoupledFactorization(Estimator):
         burn_in: int = 100,
         thin: int = 5,
         batch: int = 10_000,
-        step: float = 1e-4,
+        step: float | None = None,
         decay: float = 0.51,
         real_factors: bool = False,
         warm_start: bool = False,
