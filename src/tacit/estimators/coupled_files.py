@@ -45,6 +45,7 @@ def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
         "dispersion": fitted.dispersion_,
         "entities": {r.name: list(r.factors[: r.modes]) for r in fitted._bound.relations},
         "rows": {name: spec.rows for name, spec in fitted._bound.factors.items()},
+        "reach": state.reach if method == "map" else None,
         "chain": [dict(state.precisions), state.steps] if method == "sgld" else None,
         "prior": [dict(state.prior_shape), dict(state.prior_mean)] if method == "vb" else None,
         "history": fitted.history_,
@@ -101,7 +102,9 @@ def _state(method: str, arrays: dict[str, Any], names: list[str], settings: Any)
     factors = {n: arrays[f"factor/{n}"] for n in names}
     if method == "sgld":
         return LangevinState(factors, *settings["chain"])
-    return GibbsState(factors) if method == "gibbs" else UpdateState(factors)
+    if method == "gibbs":
+        return GibbsState(factors)
+    return UpdateState(factors, settings["reach"])
 
 
 def _plain(value: Any) -> Any:
