@@ -76,3 +76,20 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
     assert all(set(check) == {"what", "value", "bar", "ok"} for check in result["checks"])
     if package == "experiments":
         assert result["ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("uclaf-links", "uclaf"), ("lastfm-tags", "lastfm-2k")]
+)
+def test_the_quick_form_on_real_data_runs(name, data, capsys):
+    from experiments.data import data_folder
+    from experiments.runner import main
+
+    try:
+        data_folder(data)
+    except SystemExit as error:
+        pytest.skip(str(error))
+    assert main("experiments", [name, "--json", "--quick"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["checks"]
+    assert result["rows"]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tacit import CoupledModel, Relation
+from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.inference.engine import Engine
 
@@ -425,3 +426,25 @@ def test_observed_zeros_with_another_divergence_say_why_not(power):
 )
 def test_values_with_a_likelihood_are_accepted(values, power, zeros):
     assert engine(values, power, zeros=zeros).data["x"].cells == 2
+
+
+@pytest.mark.parametrize("held", [0, 5, 20, 23])
+def test_the_compact_form_has_the_same_observed_cells(held):
+    rng = generator(held)
+    codes = rng.permutation(24)
+    apart, ones = codes[:held], codes[held : held + 1]
+    relation = Relation.from_cells(
+        ("a", "b", "c"), np.column_stack(np.unravel_index(ones, (2, 3, 4))), [2.5] * len(ones),
+        shape=(2, 3, 4), zeros="observed",
+        held_out=np.column_stack(np.unravel_index(apart, (2, 3, 4))),
+    )  # fmt: skip
+    short = relation.compact()
+    assert short.observed == relation.observed
+    assert short.values.sum() == relation.values.sum()
+    if held >= 20:
+        assert short.zeros == "missing"
+        listed = {tuple(cell) for cell in short.indices.tolist()}
+        assert not listed & {tuple(cell) for cell in relation.held_out.tolist()}
+        assert short.cells <= relation.cells + held
+    else:
+        assert short is relation

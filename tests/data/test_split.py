@@ -69,7 +69,27 @@ def test_bad_splits_are_refused(rng):
     for share in (0.0, 1.0, "x"):
         with pytest.raises(ParameterError, match="share"):
             hold_out_cells(relation, share, rng)
-    with pytest.raises(ParameterError, match="already"):
-        hold_out_cells(hold_out_cells(relation, 0.5, rng).train, 0.5, rng)
     with pytest.raises(ParameterError, match="'z'"):
         hold_out_slices(relation, "z", [0])
+
+
+def test_slices_of_a_split_leave_its_held_out_cells_apart(rng):
+    outer = hold_out_cells(sparse(rng, "observed"), 0.5, rng)
+    entity = outer.train.entities[0]
+    inner = hold_out_slices(outer.train, entity, [0])
+    held = {tuple(c) for c in outer.cells.tolist()}
+    assert not held & {tuple(c) for c in inner.cells.tolist()}
+    assert (inner.cells[:, 0] == 0).all()
+
+
+def test_held_out_cells_stay_apart_in_a_split_of_a_split(rng):
+    relation = Relation.from_cells(
+        ("a", "b"), [[0, 0], [1, 2], [3, 3]], shape=(4, 5), zeros="observed"
+    )
+    outer = hold_out_cells(relation, 0.5, rng)
+    inner = hold_out_cells(outer.train, 0.5, rng)
+    first, second = ({tuple(c) for c in split.cells.tolist()} for split in (outer, inner))
+    assert len(first) == 10
+    assert len(second) == 5
+    assert not first & second
+    assert {tuple(c) for c in inner.train.held_out.tolist()} == first | second

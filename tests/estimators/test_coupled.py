@@ -210,7 +210,7 @@ def test_transposing_a_relation_gives_the_same_fit():
 
 def test_the_best_of_several_starts_is_kept():
     data = noisy("map")[1]
-    short = {"iterations": 20, "tolerance": 0.0}
+    short = {"iterations": 20, "tolerance": 0.0, "accelerate": False}
     many = fitted("map", data, restarts=6, **short)
     alone = fitted("map", data, **short)
     assert many.history_[-1] < alone.history_[-1]  # start 0 is among the six, and not the best
@@ -220,16 +220,18 @@ def test_the_best_of_several_starts_is_kept():
 
 
 def _engine(model, data):
-    from tacit.estimators.coupled import _as_relations
     from tacit.inference.engine import Engine
+    from tacit.models.binding import as_relations
 
-    relations = _as_relations(model.coupled_model(), data)
+    relations = as_relations(model.coupled_model(), data)
     return Engine(model.coupled_model().bind(relations), relations)
 
 
 @pytest.mark.parametrize("method", ["map", "vb"])
 def test_history_is_monotone_and_the_tolerance_stops_the_fit(method):
-    loose, tight = fitted(method, tolerance=1e-2), fitted(method, tolerance=1e-7, iterations=3000)
+    plain = {"accelerate": False}
+    loose = fitted(method, tolerance=1e-2, **plain)
+    tight = fitted(method, tolerance=1e-7, iterations=3000, **plain)
     assert loose.converged_ and tight.converged_
     assert loose.n_iter_ < tight.n_iter_ < 3000
     change = np.diff(tight.history_) * (1 if method == "map" else -1)
@@ -244,8 +246,9 @@ def test_history_is_monotone_and_the_tolerance_stops_the_fit(method):
 @pytest.mark.parametrize("method", ["map", "vb"])
 def test_a_warm_start_goes_on_where_the_fit_stopped(method):
     data = noisy(method)[1]
-    whole = fitted(method, data, iterations=40, tolerance=0.0)
-    parts = fitted(method, data, iterations=20, tolerance=0.0, warm_start=True)
+    plain = {"tolerance": 0.0, "accelerate": False}
+    whole = fitted(method, data, iterations=40, **plain)
+    parts = fitted(method, data, iterations=20, warm_start=True, **plain)
     first = parts.history_[-1]
     parts.fit(data)
     assert parts.n_iter_ == 40
@@ -321,7 +324,7 @@ def interrupt(monkeypatch, method, at):
 @pytest.mark.parametrize("method", KERNELS)
 def test_an_interrupt_keeps_the_state_and_a_warm_start_resumes(monkeypatch, method, at):
     data = noisy(method)[1]
-    options = {"tolerance": 0.0, "warm_start": True, "burn_in": 0, "thin": 1}
+    options = {"tolerance": 0.0, "warm_start": True, "burn_in": 0, "thin": 1, "accelerate": False}
     short = fitted(method, data, **options, iterations=at - 1)
     interrupt(monkeypatch, method, at)
     model = fitted(method, data, **options, iterations=50)
@@ -335,7 +338,7 @@ def test_an_interrupt_keeps_the_state_and_a_warm_start_resumes(monkeypatch, meth
 @pytest.mark.parametrize("method", KERNELS)
 def test_an_interrupted_iteration_does_not_count(monkeypatch, method):
     interrupt(monkeypatch, method, 27)
-    model = fitted(method, tolerance=0.0, iterations=50, burn_in=0)
+    model = fitted(method, tolerance=0.0, iterations=50, burn_in=0, accelerate=False)
     assert model.n_iter_ == 26
 
 
@@ -841,3 +844,39 @@ def test_planted_factors_are_recovered():
         "a:k b:k c:k", rank=2, iterations=800, tolerance=0.0, restarts=2, random_state=0
     ).fit(tensor)
     assert factor_match_score(model.factors_, truth) > 0.99
+
+
+# --- accelerated fits -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 10, 29, 30])
+def test_an_accelerated_fit_does_as_many_iterations_as_asked(iterations):
+    model = fitted("map", iterations=iterations, tolerance=0.0)
+    assert model.n_iter_ == iterations
+    assert len(model.history_) >= 1
+
+
+@pytest.mark.parametrize("divergence", ["euclidean", "kl", 1.5])
+def test_acceleration_never_raises_the_objective_and_gets_further(divergence):
+    data = {n: r for n, r in noisy("map")[1].items()}
+    options = {"divergence": divergence, "iterations": 120, "tolerance": 0.0}
+    quick, plain = (fitted("map", data, **options, accelerate=a) for a in (True, False))
+    steps = np.diff(quick.history_)
+    assert (steps <= 1e-9 * abs(quick.history_[0])).all()
+    assert quick.history_[-1] <= plain.history_[-1] + 1e-6 * abs(plain.history_[-1])
+
+
+def test_an_accelerated_warm_start_goes_on_in_whole_steps():
+    data = noisy("map")[1]
+    whole = fitted("map", data, iterations=24, tolerance=0.0)
+    parts = fitted("map", data, iterations=12, tolerance=0.0, warm_start=True).fit(data)
+    np.testing.assert_allclose(parts.factors_["user"], whole.factors_["user"], rtol=1e-10)
+
+
+def test_an_interrupt_within_an_accelerated_step_keeps_the_last_whole_one(monkeypatch):
+    data = noisy("map")[1]
+    short = fitted("map", data, iterations=6, tolerance=0.0)
+    interrupt(monkeypatch, "map", 8)  # the second update of the third step
+    model = fitted("map", data, iterations=30, tolerance=0.0)
+    assert model.n_iter_ == 6
+    np.testing.assert_allclose(model.factors_["user"], short.factors_["user"], rtol=1e-10)

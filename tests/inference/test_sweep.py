@@ -22,7 +22,25 @@ def threads(request, monkeypatch):
     monkeypatch.setattr(module, "_SMALL", 10**12 if request.param == "serial" else 0)
     if request.param == "python":
         monkeypatch.setattr(module.kernels, "compiled", lambda function, **_: function)
+        for name in ("dot", "product_dot", "add_row", "add_product"):
+            monkeypatch.setattr(module, name, globals()[f"_{name}"])
     return request.param
+
+
+def _dot(x, i, y, j):
+    return x[i] @ y[j]
+
+
+def _product_dot(x, i, y, j, z, k):
+    return (x[i] * y[j]) @ z[k]
+
+
+def _add_row(x, i, y, j, scale):
+    x[i] += scale * y[j]
+
+
+def _add_product(x, i, y, j, z, k, scale):
+    x[i] += scale * y[j] * z[k]
 
 
 def random_bank(rng, shape, combinations):

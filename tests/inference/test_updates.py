@@ -14,11 +14,20 @@ from dense_oracle import (
     random_factors,
     random_relation,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import tacit.inference.updates as updates_module
 from tacit import CoupledModel, Relation
+from tacit._core.rng import generator
 from tacit.errors import ParameterError
-from tacit.inference.engine import Expanded, fresh_factors
-from tacit.inference.updates import FLOOR, MultiplicativeUpdates, UpdateState
+from tacit.inference.engine import Engine, Expanded, fresh_factors
+from tacit.inference.updates import (
+    FLOOR,
+    AcceleratedUpdates,
+    MultiplicativeUpdates,
+    UpdateState,
+)
 from tacit.models.factors import factor_match_score
 
 POWERS = [0.0, 0.5, 1.0, 1.5, 2.0]
@@ -327,3 +336,39 @@ def test_entries_never_leave_the_positive_numbers():
         state, info = kernel.step(state)
     assert np.isfinite(info.objective)
     assert all((theta >= FLOOR).all() for theta in state.factors.values())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.7, 1.0, 1.4, 2.0]), st.floats(1.5, 1e4))
+def test_an_accelerated_step_is_never_worse_than_where_it_came_from(seed, power, reach):
+    rng = generator(seed)
+    data = {"x": Relation.from_dense(("a", "b"), rng.gamma(1.0, 1.0, (6, 5)) + 1e-3)}
+    engine = Engine(CoupledModel({"x": "a:k b:k"}, 2, power).bind(data), data)
+    kernel = AcceleratedUpdates(MultiplicativeUpdates(engine))
+    state = kernel.init(rng)._replace(reach=reach)
+    value = kernel.objective(state)
+    for _ in range(6):
+        state, info = kernel.step(state)
+        assert info.objective <= value + 1e-9 * abs(value)
+        assert all((theta > 0).all() for theta in state.factors.values())
+        assert info.objective == pytest.approx(kernel.objective(state), rel=1e-10, abs=1e-12)
+        value = info.objective
+
+
+def test_a_step_too_far_is_taken_back_and_the_reach_halved(monkeypatch):
+    rng = generator(1)
+    data = {"x": Relation.from_dense(("a", "b"), rng.gamma(1.0, 1.0, (6, 5)))}
+    engine = Engine(CoupledModel({"x": "a:k b:k"}, 2).bind(data), data)
+    kernel = AcceleratedUpdates(MultiplicativeUpdates(engine))
+    state = kernel.init(rng)
+    plain = MultiplicativeUpdates(engine)
+    expected, _ = plain.step(plain.step(state)[0])
+
+    def absurd(start, once, twice, reach):
+        return 64.0, {name: np.full_like(theta, 1e3) for name, theta in start.items()}
+
+    monkeypatch.setattr(updates_module, "_extrapolation", absurd)
+    after, info = kernel.step(state)
+    np.testing.assert_allclose(after.factors["a"], expected.factors["a"], rtol=1e-12)
+    assert after.reach == 32.0
+    assert info.objective == pytest.approx(plain.objective(expected), rel=1e-10)

@@ -202,11 +202,15 @@ class Relation:
         indices = []
         for entity, column in columns.items():
             ids = _to_array(frame, column)
-            if any(is_missing(identity) for identity in ids.tolist()):
+            inverse = None
+            if ids.dtype.kind in "iuU":  # what can be sorted at once is looked up once each
+                ids, inverse = np.unique(ids, return_inverse=True)
+            elif any(is_missing(identity) for identity in ids.tolist()):
                 raise ParameterError(f"column {column!r} must name a member in every row")
             if entity not in known:
                 known[entity] = tuple(np.unique(ids).tolist())
-            indices.append(_positions(entity, ids, known[entity]))
+            positions = _positions(entity, ids, known[entity])
+            indices.append(positions if inverse is None else positions[inverse])
         numbers = None if value is None else _to_array(frame, value)
         return cls.from_cells(
             tuple(columns), tuple(indices), numbers,
@@ -270,6 +274,24 @@ class Relation:
         """The held-out cells sorted along each mode, with value zero."""
         nothing = np.zeros(len(self.held_out))
         return tuple(_layout(self.held_out, nothing, m, n) for m, n in enumerate(self.shape))
+
+    def compact(self) -> Relation:
+        """Return the same cells in the shorter form.
+
+        Where most cells are held out, listing every observed cell, zeros included, is shorter
+        than listing all that are not observed.
+        """
+        if self.zeros == "missing" or self.observed > self.cells + len(self.held_out):
+            return self
+        values = np.zeros(math.prod(self.shape))
+        listed = np.ravel_multi_index(tuple(self.indices.T), self.shape)
+        values[listed] = self.values
+        held = np.zeros(len(values), bool)
+        held[np.ravel_multi_index(tuple(self.held_out.T), self.shape)] = True
+        codes = np.flatnonzero(~held)
+        indices = np.column_stack(np.unravel_index(codes, self.shape)).astype(np.int32)
+        return Relation(self.entities, self.shape, indices, values[codes], "missing",
+                        labels=self.labels)  # fmt: skip
 
     def subset(self, positions: Any) -> Relation:
         """Return the relation with only some of its listed cells, by position."""

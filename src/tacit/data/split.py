@@ -35,11 +35,12 @@ def hold_out_cells(relation: Relation, share: float, rng: np.random.Generator) -
     if relation.zeros == "missing":
         picked = rng.permutation(relation.cells)[: round(share * relation.cells)]
         return _take_listed(relation, picked)
+    observed = np.ones(math.prod(relation.shape), bool)
     if len(relation.held_out):
-        raise ParameterError("the relation has held-out cells already: split the original one")
-    size = math.prod(relation.shape)
-    codes = np.sort(rng.permutation(size)[: round(share * size)])
-    return _take_codes(relation, codes)
+        observed[np.ravel_multi_index(tuple(relation.held_out.T), relation.shape)] = False
+    codes = np.flatnonzero(observed)
+    picked = rng.permutation(len(codes))[: round(share * len(codes))]
+    return _take_codes(relation, np.sort(codes[picked]))
 
 
 def hold_out_slices(relation: Relation, entity: str, members: Any) -> Holdout:
@@ -97,14 +98,19 @@ def _take_listed(relation: Relation, positions: NDArray[np.intp]) -> Holdout:
 
 
 def _take_codes(relation: Relation, codes: NDArray[np.int64]) -> Holdout:
-    """Take out cells by their number, zeros included."""
+    """Take out cells by their number, zeros included; what is held out already stays apart."""
+    if len(relation.held_out):
+        before = np.ravel_multi_index(tuple(relation.held_out.T), relation.shape)
+        codes = np.setdiff1d(codes, before)
     listed = np.ravel_multi_index(tuple(relation.indices.T), relation.shape)
     gone = np.isin(listed, codes)
     cells = np.column_stack(np.unravel_index(codes, relation.shape)).astype(np.int32)
     values = np.zeros(len(codes))
     values[np.searchsorted(codes, listed[gone])] = relation.values[gone]
+    apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
     train = Relation.from_cells(
         relation.entities, relation.indices[~gone], relation.values[~gone], shape=relation.shape,
-        zeros="observed", held_out=cells, labels=relation.labels,
+        zeros="observed", held_out=apart,
+        labels=relation.labels,
     )  # fmt: skip
     return Holdout(train, cells, values)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from zipfile import BadZipFile
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
-from tacit._core.rng import streams
+from tacit._core.rng import generator, streams
 from tacit.data.relations import Relation
-from tacit.errors import ParameterError, VerificationFailed
+from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
+from tacit.estimators.coupled_files import read_factorization, write_factorization
+from tacit.inference.dispersion import estimate_dispersions
 from tacit.inference.engine import Engine, Expanded
-from tacit.inference.gibbs import GibbsSampler, GibbsState
-from tacit.inference.langevin import LangevinSampler, LangevinState
+from tacit.inference.fold import fold_in_positive, fold_in_real
+from tacit.inference.gibbs import GibbsSampler
+from tacit.inference.langevin import LangevinSampler
 from tacit.inference.sweep import estimate_cells
-from tacit.inference.updates import MultiplicativeUpdates, UpdateState
-from tacit.inference.variational import VariationalBayes, VariationalState
+from tacit.inference.updates import AcceleratedUpdates, MultiplicativeUpdates
+from tacit.inference.variational import VariationalBayes
+from tacit.models.binding import as_relations
 from tacit.models.structure import BoundModel, CoupledModel
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class CoupledFactorization(Estimator):
         The forms in the model language, ``{"visits": "user:k place:k", …}`` or one string, or a
         `CoupledModel` (then the next three are taken from it).
     rank, divergence, dispersion
-        As in `CoupledModel`.
+        As in `CoupledModel`; a dispersion of ``"estimate"`` is estimated before the fit
+        (`tacit.inference.dispersion`).
     inference
         ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
         (variational Bayes), ``"gibbs"`` or ``"sgld"``.
@@ -61,12 +62,15 @@ class CoupledFactorization(Estimator):
         which ``"map"`` and ``"vb"`` stop.
     restarts
         Random starts, of which the best objective is kept (``"map"`` and ``"vb"``).
+    accelerate
+        Whether ``"map"`` extrapolates (`tacit.inference.updates.AcceleratedUpdates`): the same
+        objective in fewer iterations, and never a worse one.
     burn_in, thin
         For ``"gibbs"`` and ``"sgld"``: steps that are dropped first, and the distance of the
         samples that are kept.
     batch, step, decay, real_factors
-        For ``"sgld"``: cells per step, step size κ₀ and decay ρ, and whether factors may be
-        negative (Euclidean divergence).
+        For ``"sgld"``: cells per step, step size κ₀ (None: from the data's curvature) and
+        decay ρ, and whether factors may be negative (Euclidean divergence).
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress
@@ -78,6 +82,8 @@ class CoupledFactorization(Estimator):
     ----------
     factors_
         Factor → array (rows, latents …); means for the Bayesian methods.
+    dispersion_
+        Relation → dispersion, given or estimated.
     history_
         The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
     n_iter_, converged_
@@ -101,10 +107,11 @@ class CoupledFactorization(Estimator):
         "iterations": Integer(1),
         "tolerance": Real(0),
         "restarts": Integer(1),
+        "accelerate": OneOf(True, False),
         "burn_in": Integer(0),
         "thin": Integer(1),
         "batch": Integer(1),
-        "step": Real(0, open_low=True),
+        "step": AnyOf(Real(0, open_low=True), None),
         "decay": Real(0, 1),
         "real_factors": OneOf(True, False),
         "warm_start": OneOf(True, False),
@@ -126,10 +133,11 @@ class CoupledFactorization(Estimator):
         iterations: int = 500,
         tolerance: float = 1e-5,
         restarts: int = 1,
+        accelerate: bool = True,
         burn_in: int = 100,
         thin: int = 5,
         batch: int = 10_000,
-        step: float = 1e-4,
+        step: float | None = None,
         decay: float = 0.51,
         real_factors: bool = False,
         warm_start: bool = False,
@@ -147,6 +155,7 @@ class CoupledFactorization(Estimator):
         self.iterations = iterations
         self.tolerance = tolerance
         self.restarts = restarts
+        self.accelerate = accelerate
         self.burn_in = burn_in
         self.thin = thin
         self.batch = batch
@@ -160,10 +169,11 @@ class CoupledFactorization(Estimator):
     # -- fitting --------------------------------------------------------------------------------
 
     def coupled_model(self) -> CoupledModel:
-        """Return the model that the parameters describe."""
-        if isinstance(self.model, CoupledModel):
-            return self.model
-        return CoupledModel(self.model, self.rank, self.divergence, self.dispersion)
+        """Return the model that the parameters describe, with dispersions once estimated."""
+        model = self.model
+        if not isinstance(model, CoupledModel):
+            model = CoupledModel(model, self.rank, self.divergence, self.dispersion)
+        return model.with_dispersions(getattr(self, "dispersion_", {}))
 
     def fit(self, data: Any, y: None = None) -> CoupledFactorization:
         """Fit the factors.
@@ -177,9 +187,19 @@ class CoupledFactorization(Estimator):
             Ignored.
         """
         self._check_parameters()
+        fresh = not (self.warm_start and hasattr(self, "dispersion_"))
+        if fresh:
+            self.dispersion_: dict[str, float] = {}
         model = self.coupled_model()
-        relations = _as_relations(model, data)
+        relations = as_relations(model, data)
+        if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
+            relations = {name: found.compact() for name, found in relations.items()}
+        if fresh and model.open:
+            rng = generator(self.random_state, "dispersion")
+            self.dispersion_ = estimate_dispersions(model, relations, rng)
+            model = self.coupled_model()
         bound = model.bind(relations)
+        self.dispersion_ = {relation.name: relation.dispersion for relation in bound.relations}
         engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
         labels = {e: names for found in relations.values() for e, names in found.labels.items()}
@@ -209,10 +229,9 @@ class CoupledFactorization(Estimator):
     def _kernel(self, engine: Engine) -> Any:
         shape, mean = self.prior_shape, self.prior_mean
         if self.inference == "map":
-            if shape is None and mean is None:
-                return MultiplicativeUpdates(engine)
             shape = 1.0 if shape is None else shape
-            return MultiplicativeUpdates(engine, shape, 0.0 if mean is None else shape / mean)
+            plain = MultiplicativeUpdates(engine, shape, 0.0 if mean is None else shape / mean)
+            return AcceleratedUpdates(plain) if self.accelerate else plain
         shape = 0.5 if shape is None else shape
         mean = 10.0 if mean is None else mean
         if self.inference == "vb":
@@ -246,7 +265,7 @@ class CoupledFactorization(Estimator):
         self._publish()
 
     def _descend(
-        self, kernel: Any, state: Any, advance: Callable[[], None]
+        self, kernel: Any, state: Any, advance: Callable[[int], None]
     ) -> tuple[Any, list[float], int, bool, bool]:
         """Iterate until the objective settles, the iterations are used up, or Ctrl-C.
 
@@ -254,14 +273,18 @@ class CoupledFactorization(Estimator):
         settled, and whether the user interrupted.
         """
         history: list[float] = []
-        done, settled, interrupted = 0, False, False
+        done, settled, interrupted, looked = 0, False, False, 0
         try:
             while done < self.iterations and not settled:
-                look = (done + 1) % _LOOK == 0 or done + 1 == self.iterations
+                each = getattr(kernel, "sweeps", 1)
+                if done + each > self.iterations:  # what is left is too short to accelerate
+                    kernel, each = kernel.updates, 1
+                look = done + each >= min(looked + _LOOK, self.iterations)
                 state, info = kernel.step(state, objective=look)
-                done += 1
-                advance()
+                done += each
+                advance(each)
                 if look:
+                    looked = done
                     history.append(float(info[0]))
                 if look and len(history) > 1:
                     change = abs(history[-1] - history[-2])
@@ -284,7 +307,7 @@ class CoupledFactorization(Estimator):
                     past = self.n_iter_ - self.burn_in
                     if past > 0 and past % self.thin == 0:
                         self._samples.append(dict(state.factors))
-                    advance()
+                    advance(1)
             except KeyboardInterrupt:
                 pass
         self._state, self.converged_ = state, False
@@ -443,7 +466,7 @@ class CoupledFactorization(Estimator):
             side relations alone suffice (cold start).
         """
         model = self.coupled_model()
-        data = _as_relations(model, data)
+        data = as_relations(model, data)
         for name in data:
             self._relation(name)
             if entity not in model.names(name):
@@ -461,23 +484,11 @@ class CoupledFactorization(Estimator):
                     f"{name!r} has {self._bound.factors[name].rows} members, the new data "
                     f"{spec.rows}"
                 )
-        engine = Engine(bound, data)
+        means = self._flat_means()
         if self.inference == "sgld" and self.real_factors:
-            return self._fold_in_real(entity, bound, data)
-        fixed = {n: v for n, v in self._flat_means().items() if n in bound.factors and n != entity}
-        spec = bound.factors[entity]
-        start = self._flat_means()[entity].mean(axis=0)
-        rows = np.tile(np.maximum(start, 1e-6), (spec.rows, 1))
-        kernel = MultiplicativeUpdates(engine, *self._fold_in_prior())
-        expanded = Expanded(bound, {**fixed, entity: rows})
-        for _ in range(200):
-            updated = kernel.update(expanded, entity, rows)
-            expanded.put(entity, updated)
-            moved = np.abs(updated - rows).max() / max(np.abs(rows).max(), 1e-300)
-            rows = updated
-            if moved < 1e-8:
-                break
-        return rows.reshape((spec.rows, *spec.ranks))
+            precision = float(self._state.precisions[entity])
+            return fold_in_real(entity, Engine(bound, data), means, precision)
+        return fold_in_positive(entity, Engine(bound, data), means, *self._fold_in_prior(entity))
 
     def _check_labels(self, data: Mapping[str, Relation], but: str | None = None) -> None:
         """Refuse data whose members have other labels than those of the fit."""
@@ -488,45 +499,21 @@ class CoupledFactorization(Estimator):
                         f"the members of {entity!r} differ from those of the fit: pass its labels"
                     )
 
-    def _fold_in_real(
-        self, entity: str, bound: BoundModel, data: Mapping[str, Relation]
-    ) -> NDArray[np.float64]:
-        """Return the ridge regression of new members' cells on the fixed factors."""
-        spec, means = bound.factors[entity], self._flat_means()
-        ridge = float(self._state.precisions[entity])
-        left = np.tile(ridge * np.eye(spec.columns), (spec.rows, 1, 1))
-        right = np.zeros((spec.rows, spec.columns))
-        for relation, position in bound.using(entity):
-            found = data[relation.name]
-            if found.zeros == "observed":
-                raise ParameterError("list the new members' cells: pass zeros='missing'")
-            product = np.ones((found.cells, relation.combinations))
-            for other, name in enumerate(relation.factors):
-                if other != position:
-                    core = other >= relation.modes
-                    rows = np.zeros(found.cells, int) if core else found.indices[:, other]
-                    product *= means[name][rows][:, relation.columns[other]]
-            design = np.zeros((found.cells, spec.columns))
-            for r, column in enumerate(relation.columns[position]):
-                design[:, column] += product[:, r]
-            owner = found.indices[:, position]
-            np.add.at(left, owner, design[:, :, None] * design[:, None, :] / relation.dispersion)
-            np.add.at(right, owner, design * found.values[:, None] / relation.dispersion)
-        rows = np.linalg.solve(left, right[:, :, None])[:, :, 0]
-        return np.asarray(rows.reshape((spec.rows, *spec.ranks)))
-
-    def _fold_in_prior(self) -> tuple[float, float]:
+    def _fold_in_prior(self, entity: str) -> tuple[float, float]:
         """Return (shape, rate) of the prior that new rows are fitted with."""
         shape, mean = self.prior_shape, self.prior_mean
         if self.inference == "map":
             shape = 1.0 if shape is None else shape
             return shape, 0.0 if mean is None else shape / mean
+        if self.inference == "vb":  # given, or adapted
+            shape = float(self._state.prior_shape[entity])
+            return max(1.0, shape), shape / float(self._state.prior_mean[entity])
         shape = 0.5 if shape is None else shape
         return max(1.0, shape), shape / (10.0 if mean is None else mean)
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
-        relations = _as_relations(self.coupled_model(), data)
+        relations = as_relations(self.coupled_model(), data)
         self._check_labels(relations)
         total, cells = 0.0, 0
         for name, found in relations.items():
@@ -541,84 +528,12 @@ class CoupledFactorization(Estimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model: arrays and JSON, never pickle."""
-        if isinstance(self.model, CoupledModel):
-            raise ParameterError("pass the forms as text to save a model")
-        arrays: Arrays = {}
-        if self.inference == "vb":
-            arrays = {f"shape/{n}": v for n, v in self._state.shapes.items()}
-            arrays |= {f"scale/{n}": v for n, v in self._state.scales.items()}
-        elif self.inference == "map":
-            arrays = {f"factor/{n}": v for n, v in self._state.factors.items()}
-        else:
-            arrays = {f"state/{n}": v for n, v in self._state.factors.items()}
-            for k, sample in enumerate(self._samples):
-                arrays |= {f"sample/{k:06d}/{n}": v for n, v in sample.items()}
-        settings = {
-            "format": 1,
-            "parameters": self.get_params(deep=False),
-            "labels": {
-                entity: [name if isinstance(name, str | int | float) else str(name)
-                         for name in names]
-                for entity, names in self.labels_.items()
-            },
-            "chain": (
-                [dict(self._state.precisions), self._state.steps]
-                if self.inference == "sgld" else None
-            ),
-            "entities": {r.name: list(r.factors[: r.modes]) for r in self._bound.relations},
-            "rows": {name: spec.rows for name, spec in self._bound.factors.items()},
-            "prior": (
-                [dict(self._state.prior_shape), dict(self._state.prior_mean)]
-                if self.inference == "vb" else None
-            ),
-            "history": self.history_, "n_iter": self.n_iter_, "converged": self.converged_,
-        }  # fmt: skip
-        text = np.frombuffer(json.dumps(settings, default=_plain).encode(), np.uint8)
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, settings=text, **arrays)
-        Path(path).write_bytes(buffer.getvalue())
+        write_factorization(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CoupledFactorization:
         """Read a fitted model that `save` wrote."""
-        try:
-            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            settings = json.loads(bytes(arrays.pop("settings")))
-            if settings["format"] != 1:
-                raise ValueError(f"format {settings['format']} is unknown here: update tacit")
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-            raise VerificationFailed(f"{path} is not a saved factorization: {error}") from None
-        fitted = cls(**settings["parameters"])
-        fitted._forget()
-        rows = settings["rows"]
-        empty = {
-            name: Relation.from_cells(entities, np.empty((0, len(entities)), int), np.empty(0),
-                                      shape=[rows[e] for e in entities])
-            for name, entities in settings["entities"].items()
-        }  # fmt: skip
-        fitted._bound = fitted.coupled_model().bind(empty)
-        fitted.labels_ = {e: tuple(names) for e, names in settings["labels"].items()}
-        fitted._method = fitted.inference
-        fitted.history_, fitted.n_iter_ = settings["history"], settings["n_iter"]
-        fitted.converged_ = settings["converged"]
-        names = list(fitted._bound.factors)
-        if fitted.inference == "vb":
-            fitted._state = VariationalState(
-                {n: arrays[f"shape/{n}"] for n in names}, {n: arrays[f"scale/{n}"] for n in names},
-                *settings["prior"],
-            )  # fmt: skip
-        elif fitted.inference == "map":
-            fitted._state = UpdateState({n: arrays[f"factor/{n}"] for n in names})
-        else:
-            keys = sorted({key.split("/")[1] for key in arrays if key.startswith("sample/")})
-            fitted._samples = [{n: arrays[f"sample/{k}/{n}"] for n in names} for k in keys]
-            last = {n: arrays[f"state/{n}"] for n in names}
-            fitted._state = (
-                GibbsState(last) if fitted.inference == "gibbs"
-                else LangevinState(last, *settings["chain"])
-            )  # fmt: skip
-        fitted._publish()
+        fitted: CoupledFactorization = read_factorization(cls, path)
         return fitted
 
 
@@ -627,66 +542,14 @@ def _texts(names: tuple[Any, ...]) -> list[str]:
     return [str(name) for name in names]
 
 
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold for a NumPy number."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise ParameterError(f"a parameter of type {type(value).__name__} cannot be saved")
-
-
-def _as_relations(model: CoupledModel, data: Any) -> dict[str, Relation]:
-    """Return the data as relations; arrays take their entities from the form, in order."""
-    if not isinstance(data, Mapping):
-        if len(model.forms) != 1:
-            raise ParameterError(f"data must name the relations {sorted(model.forms)}")
-        data = {next(iter(model.forms)): data}
-    found = {}
-    for name, value in data.items():
-        if isinstance(value, Relation):
-            found[name] = value
-        elif name in model.forms:
-            if hasattr(value, "tocoo"):
-                raise ParameterError(
-                    f"relation {name!r} is a SciPy matrix: pass Relation.from_scipy(entities, …), "
-                    "which says what its unstored cells are"
-                )
-            array = np.asarray(value, np.float64)
-            found[name] = Relation.from_dense(_modes(name, model.forms[name], array.ndim), array)
-        else:
-            raise ParameterError(f"the model has no relation {name!r}")
-    return found
-
-
-def _modes(name: str, tokens: tuple[tuple[str, str], ...], modes: int) -> list[str]:
-    """Return which factors of a form are the modes of an array, the others being cores.
-
-    A core is a factor over several latent indices that all occur in other factors.
-    """
-    names = [factor for factor, _ in tokens]
-    if len(names) == modes:
-        return names
-    cores = [
-        factor
-        for factor, latents in tokens
-        if len(latents) > 1
-        and set(latents) <= {k for other, ks in tokens if other != factor for k in ks}
-    ]
-    if len(names) - len(cores) != modes:
-        raise ParameterError(
-            f"relation {name!r} names {names}, but the array has {modes} modes: pass a Relation, "
-            "which says what its modes are"
-        )
-    return [factor for factor in names if factor not in cores]
-
-
 @contextmanager
-def _progress(shown: bool, total: int) -> Iterator[Callable[[], None]]:
+def _progress(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
     """Yield a function that advances a progress bar, or does nothing."""
     if not shown:
-        yield lambda: None
+        yield lambda done: None
         return
     from rich.progress import Progress
 
     with Progress() as bar:
         task = bar.add_task("factorizing", total=total)
-        yield lambda: bar.advance(task)
+        yield lambda done: bar.advance(task, done)

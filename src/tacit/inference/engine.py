@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.data.relations import ModeLayout, Relation
+from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.inference.sweep import Bank, cell_divergence, estimate_cells, sweep
 from tacit.models.structure import BoundModel, BoundRelation
@@ -46,7 +46,7 @@ class Expanded:
             plain = relation.is_plain(position, values.shape[1])
             expanded = values if plain else values[:, relation.columns[position]]
             if position < relation.modes:
-                bank.mode(position)[:] = expanded
+                bank.put(position, expanded)
             else:
                 self._cores[relation.name][name] = expanded
                 bank.weights = self.weights(relation)
@@ -70,7 +70,7 @@ class Expanded:
         product = np.ones(relation.combinations)
         for mode in range(relation.modes):
             if mode != skip:
-                product = product * self.banks[relation.name].mode(mode).sum(axis=0)
+                product = product * self.banks[relation.name].sums(mode)
         return product
 
     def grams(self, relation: BoundRelation, skip: int) -> NDArray[np.float64]:
@@ -99,9 +99,7 @@ class Engine:
         for relation in model.relations:
             _check_values(relation, self.data[relation.name])
         self._whole = {
-            name: ModeLayout(
-                np.array([0, found.cells]), found.layouts[0].indices, found.layouts[0].values
-            )
+            name: found.layouts[0]._replace(starts=np.array([0, found.cells]))
             for name, found in self.data.items()
         }
         self._reducers = {
@@ -143,13 +141,16 @@ class Engine:
         else:
             total = (own * weights) @ expanded.grams(relation, skip) * weights
         if len(found.held_out):
-            layout = found.held_out_layouts[position] if skip >= 0 else ModeLayout(
-                np.array([0, len(found.held_out)]), found.held_out, np.zeros(len(found.held_out))
-            )  # fmt: skip
+            layout = found.held_out_layouts[max(skip, 0)]
+            if skip < 0:
+                layout = layout._replace(starts=np.array([0, len(found.held_out)]))
             bank = expanded.banks[relation.name]
-            whole, total = total, total - sweep(layout, bank, own, weights, skip, power)[1]
-            # where everything is held out nothing is left, whatever rounding says
-            total = np.where(np.abs(total) < 1e-10 * np.abs(whole), 0.0, total)
+            total = total - sweep(layout, bank, own, weights, skip, power)[1]
+            # a row that is held out altogether has nothing left, whatever rounding says
+            others = math.prod(n for m, n in enumerate(found.shape) if m != skip)
+            total[np.diff(layout.starts) == others] = 0.0
+            if power == 1.0:
+                total = np.maximum(total, 0.0)
         return self.reduce(relation, position, total)
 
     def _listed(

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.inference.engine import Engine, Expanded, fresh_factors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LangevinInfo", "LangevinSampler", "LangevinState"]
+__all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
 
 
 class LangevinState(NamedTuple):
@@ -58,7 +59,8 @@ class LangevinSampler:
     batch
         Cells per relation and step.
     step, decay
-        κ₀ and ρ ∈ [0, 1] of the step size κ₀/t^ρ.
+        κ₀ and ρ ∈ [0, 1] of the step size κ₀/t^ρ. Without κ₀: half of 1/L, where L bounds the
+        curvature at random factors of the data's size (`safe_step`).
     """
 
     def __init__(
@@ -69,20 +71,21 @@ class LangevinSampler:
         shape: float = 1.0,
         mean: float = 1.0,
         batch: int = 10_000,
-        step: float = 1e-4,
+        step: float | None = None,
         decay: float = 0.51,
     ) -> None:
         check("prior", prior, OneOf("gamma", "normal"))
         check("shape", shape, Real(0, open_low=True))
         check("mean", mean, Real(0, open_low=True))
         check("batch", batch, Integer(1))
-        check("step", step, Real(0, open_low=True))
+        check("step", step, AnyOf(Real(0, open_low=True), None))
         check("decay", decay, Real(0, 1))
         if prior == "normal" and any(r.power != 0.0 for r in engine.model.relations):
             raise ParameterError("real factors need divergence='euclidean' in every relation")
         self.engine, self.prior = engine, prior
         self.shape, self.mean = float(shape), float(mean)
-        self.batch, self.step_size, self.decay = batch, float(step), float(decay)
+        self.batch, self.decay = batch, float(decay)
+        self.step_size = safe_step(engine) if step is None else float(step)
 
     def init(self, rng: np.random.Generator) -> LangevinState:
         """Draw random factors; with random signs where they may be negative."""
@@ -150,3 +153,22 @@ class LangevinSampler:
                     total = total + scale * up - down / relation.dispersion
             gradients[name] = total
         return gradients
+
+
+def safe_step(engine: Engine) -> float:
+    """Return 1/(2L), where L bounds the curvature of the log likelihood at random factors.
+
+    The curvature along an entry θ is Σ x̂^(−p)·q²/φ over its cells, and θ·q ≤ x̂ because factors are
+    positive there: it is at most Σ x̂^(1−p)·q/(φ·θ), the denominator of the multiplicative update
+    over θ.
+    """
+    factors = fresh_factors(engine, generator(0, "curvature"))
+    expanded = Expanded(engine.model, factors)
+    largest = 0.0
+    for name, theta in factors.items():
+        curvature = np.zeros_like(theta)
+        for relation, position in engine.model.using(name):
+            down = engine.denominator(expanded, relation, position, relation.power)
+            curvature += down / (relation.dispersion * theta)
+        largest = max(largest, float(curvature.max()))
+    return 0.5 / largest if largest > 0.0 else 1.0

@@ -21,6 +21,7 @@ from numba import prange
 from numba.extending import register_jitable
 
 from tacit._core import kernels
+from tacit._core.vectors import add_product, add_row, dot, padded, product_dot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,23 +32,38 @@ __all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_referenc
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
 _BLOCKS_PER_THREAD = 8
-_SMALL = 20_000  # below this many multiplications threads cost more than they bring
+_SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
 
 
 class Bank:
     """The factors of one relation, expanded to all latent combinations, in one array.
 
-    Row ``offsets[m] + i`` is row i of mode m; ``weights`` is the product of the cores.
+    Row ``offsets[m] + i`` is row i of mode m, padded with zeros to whole vector registers;
+    ``weights`` is the product of the cores.
     """
 
     def __init__(self, sizes: list[int], combinations: int) -> None:
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.rows = np.empty((int(self.offsets[-1]), combinations))
+        self.rows = padded(np.zeros((int(self.offsets[-1]), combinations)))
         self.weights = np.ones(combinations)
+        self._sums: dict[int, NDArray[np.float64]] = {}
 
     def mode(self, mode: int) -> NDArray[np.float64]:
         """Return the rows of one mode."""
-        return self.rows[self.offsets[mode] : self.offsets[mode + 1]]
+        rows = self.rows[self.offsets[mode] : self.offsets[mode + 1]]
+        return rows[:, : len(self.weights)]
+
+    def put(self, mode: int, values: NDArray[np.float64]) -> None:
+        """Replace the rows of one mode."""
+        self.mode(mode)[:] = values
+        self._sums.pop(mode, None)
+
+    def sums(self, mode: int) -> NDArray[np.float64]:
+        """Return the column sums of one mode."""
+        if mode not in self._sums:
+            rows = self.mode(mode)
+            self._sums[mode] = np.ones(len(rows)) @ rows
+        return self._sums[mode]
 
 
 def _coefficients(x: float, estimate: float, power: float) -> tuple[float, float]:
@@ -67,71 +83,58 @@ def _coefficients(x: float, estimate: float, power: float) -> tuple[float, float
 _ab = register_jitable(_coefficients)
 
 
+# The rows below add up the cells low … high of row `row`. Results go to `total` (2 × width),
+# scratch memory of the block: views of shared arrays would be counted by atomics for every row.
+
+
 def _tensor_row(
     low: int, high: int, cells: Any, values: Any, bank: Any, near: int, far: int, base: Any,
-    own: Any, power: float, with_denominator: bool, up: Any, down: Any,
+    own: Any, row: int, power: float, with_denominator: bool, total: Any,
 ) -> None:  # fmt: skip
-    """Add up the cells of (a part of) one row of a three-mode relation.
+    """Add up cells of a three-mode relation.
 
     Products of rows are formed twice: cheaper than storing them.
     """
-    combinations = own.shape[0]
     for c in range(low, high):
         i = base[near] + cells[c, near]
         j = base[far] + cells[c, far]
-        estimate = 0.0
-        for r in range(combinations):
-            estimate += own[r] * bank[i, r] * bank[j, r]
-        a, b = _ab(values[c], estimate, power)
-        for r in range(combinations):
-            up[r] += a * bank[i, r] * bank[j, r]
+        a, b = _ab(values[c], product_dot(own, row, bank, i, bank, j), power)
+        add_product(total, 0, bank, i, bank, j, a)
         if with_denominator:
-            for r in range(combinations):
-                down[r] += b * bank[i, r] * bank[j, r]
+            add_product(total, 1, bank, i, bank, j, b)
 
 
 def _matrix_row(
     low: int, high: int, cells: Any, values: Any, bank: Any, near: int, base: Any, own: Any,
-    power: float, with_denominator: bool, up: Any, down: Any,
+    row: int, power: float, with_denominator: bool, total: Any,
 ) -> None:  # fmt: skip
-    """Add up the cells of (a part of) one row of a matrix."""
-    combinations = own.shape[0]
+    """Add up cells of a matrix."""
     for c in range(low, high):
         i = base[near] + cells[c, near]
-        estimate = 0.0
-        for r in range(combinations):
-            estimate += own[r] * bank[i, r]
-        a, b = _ab(values[c], estimate, power)
-        for r in range(combinations):
-            up[r] += a * bank[i, r]
+        a, b = _ab(values[c], dot(own, row, bank, i), power)
+        add_row(total, 0, bank, i, a)
         if with_denominator:
-            for r in range(combinations):
-                down[r] += b * bank[i, r]
+            add_row(total, 1, bank, i, b)
 
 
 def _any_row(
     low: int, high: int, cells: Any, values: Any, bank: Any, skip: int, base: Any, own: Any,
-    power: float, with_denominator: bool, product: Any, up: Any, down: Any,
+    row: int, power: float, with_denominator: bool, product: Any, total: Any,
 ) -> None:  # fmt: skip
-    """Add up the cells of (a part of) one row of a relation with any number of modes."""
-    combinations = own.shape[0]
+    """Add up cells of a relation with any number of modes."""
+    width = own.shape[1]
     for c in range(low, high):
-        for r in range(combinations):
-            product[r] = 1.0
+        for r in range(width):
+            product[0, r] = 1.0
         for m in range(cells.shape[1]):
             if m != skip:
                 i = base[m] + cells[c, m]
-                for r in range(combinations):
-                    product[r] *= bank[i, r]
-        estimate = 0.0
-        for r in range(combinations):
-            estimate += own[r] * product[r]
-        a, b = _ab(values[c], estimate, power)
-        for r in range(combinations):
-            up[r] += a * product[r]
+                for r in range(width):
+                    product[0, r] *= bank[i, r]
+        a, b = _ab(values[c], dot(own, row, product, 0), power)
+        add_row(total, 0, product, 0, a)
         if with_denominator:
-            for r in range(combinations):
-                down[r] += b * product[r]
+            add_row(total, 1, product, 0, b)
 
 
 _tensor, _matrix, _any = (register_jitable(f) for f in (_tensor_row, _matrix_row, _any_row))
@@ -158,8 +161,10 @@ def _sweep(
     others = modes if skip < 0 else modes - 1
     near = 1 if skip == 0 else 0  # the one or two other modes of a matrix or a tensor
     far = 1 if skip == 2 or skip < 0 else 2
+    combinations, width = numerator.shape[1], bank.shape[1]
     for block in prange(cuts.shape[0] - 1):
-        product = np.empty(bank.shape[1])
+        product = np.empty((1, width))
+        total = np.empty((2, width))
         row = first_rows[block]
         low = cuts[block]
         last = cuts[block + 1]
@@ -167,23 +172,31 @@ def _sweep(
             while low >= starts[row + 1]:
                 row += 1
             high = min(starts[row + 1], last)
-            up = numerator[row]
-            down = denominator[row]
+            for r in range(width):
+                total[0, r] = 0.0
+                total[1, r] = 0.0
+            if others == 2:
+                _tensor(low, high, cells, values, bank, near, far, base, own, row, power,
+                        with_denominator, total)  # fmt: skip
+            elif others == 1:
+                _matrix(low, high, cells, values, bank, near, base, own, row, power,
+                        with_denominator, total)  # fmt: skip
+            else:
+                _any(low, high, cells, values, bank, skip, base, own, row, power,
+                     with_denominator, product, total)  # fmt: skip
             # the first and the last row of a block may continue in another one
             if low == cuts[block] or high == last:
                 slot = 0 if low == cuts[block] else 1
                 edge_rows[block, slot] = row
-                up = edges[block, slot, 0]
-                down = edges[block, slot, 1]
-            if others == 2:
-                _tensor(low, high, cells, values, bank, near, far, base, own[row], power,
-                        with_denominator, up, down)  # fmt: skip
-            elif others == 1:
-                _matrix(low, high, cells, values, bank, near, base, own[row], power,
-                        with_denominator, up, down)  # fmt: skip
+                for r in range(combinations):
+                    edges[block, slot, 0, r] = total[0, r]
+                    edges[block, slot, 1, r] = total[1, r]
             else:
-                _any(low, high, cells, values, bank, skip, base, own[row], power, with_denominator,
-                     product, up, down)  # fmt: skip
+                for r in range(combinations):
+                    numerator[row, r] = total[0, r]
+                if with_denominator:
+                    for r in range(combinations):
+                        denominator[row, r] = total[1, r]
             low = high
 
 
@@ -230,8 +243,8 @@ def sweep(
     edge_rows = np.full((len(cuts) - 1, 2), -1, np.int64)
     kernels.compiled(_sweep, parallel=parallel, reassociate=True)(
         layout.starts, layout.indices, layout.values, bank.rows, bank.offsets,
-        own * weights if weighted else own, skip, power, with_denominator, cuts, first_rows,
-        numerator, denominator, edges, edge_rows,
+        padded(own * weights if weighted else own), skip, power, with_denominator, cuts,
+        first_rows, numerator, denominator, edges, edge_rows,
     )  # fmt: skip
     used = edge_rows >= 0
     np.add.at(numerator, edge_rows[used], edges[:, :, 0][used])
@@ -254,7 +267,7 @@ def _blocks(
         import numba
 
         count = numba.get_num_threads() * _BLOCKS_PER_THREAD
-    cuts = np.linspace(0, cells, count + 1).astype(np.int64)
+    cuts = np.arange(count + 1) * cells // count
     first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
     return cuts, np.minimum(first_rows, len(starts) - 2)
 
@@ -283,7 +296,7 @@ def sweep_reference(
 
 
 def _estimate(cells: Any, bank: Any, offsets: Any, weights: Any, out: Any) -> None:
-    combinations = bank.shape[1]
+    combinations = weights.shape[0]
     for c in prange(cells.shape[0]):
         total = 0.0
         for r in range(combinations):

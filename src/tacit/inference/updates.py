@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tacit._core import kernels
 from tacit._core.check import Real, check
 from tacit.inference.engine import Engine, Expanded, fresh_factors
 from tacit.models.divergences import majorisation_powers
@@ -24,21 +25,32 @@ from tacit.models.divergences import majorisation_powers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MultiplicativeUpdates", "UpdateInfo", "UpdateState"]
+__all__ = ["AcceleratedUpdates", "MultiplicativeUpdates", "UpdateInfo", "UpdateState"]
 
 FLOOR = 1e-16  # factors stay positive, or they could never grow again
 
 
 class UpdateState(NamedTuple):
-    """The factors."""
+    """The factors, and how far an accelerated step may reach."""
 
     factors: Mapping[str, NDArray[np.float64]]
+    reach: float = 4.0
 
 
 class UpdateInfo(NamedTuple):
     """The objective after a step: Σ_v cost_v/φ_v minus the log prior, up to a constant."""
 
     objective: float
+
+
+def _move(theta: Any, up: Any, down: Any, exponent: float, moved: Any) -> None:
+    """Multiply by (up/down)^γ; rows without any observed cell keep what they have."""
+    for i in range(theta.shape[0]):
+        for j in range(theta.shape[1]):
+            ratio = 1.0 if down[i, j] <= 0.0 else up[i, j] / max(down[i, j], 1e-300)
+            if exponent != 1.0:
+                ratio = ratio**exponent
+            moved[i, j] = max(theta[i, j] * ratio, FLOOR)
 
 
 class MultiplicativeUpdates:
@@ -89,7 +101,7 @@ class MultiplicativeUpdates:
         for name in factors:
             factors[name] = self.update(expanded, name, factors[name])
             expanded.put(name, factors[name])
-        state = UpdateState(factors)
+        state = UpdateState(factors, state.reach)
         self._cached = (state, expanded)
         return state, UpdateInfo(self.objective(state) if objective else np.nan)
 
@@ -109,14 +121,10 @@ class MultiplicativeUpdates:
                 negative = np.minimum(numerator, 0.0)
                 numerator, denominator = numerator - negative, denominator - negative
             up, down = up + numerator, down + denominator
-        ratio = up / np.maximum(down, 1e-300)
-        # rows without any observed cell keep what they have
-        nothing = np.broadcast_to(down <= 0.0, ratio.shape)
-        if nothing.any():
-            ratio[nothing] = 1.0
-        exponent = self._exponents[name]
-        ratio = ratio if exponent == 1.0 else ratio**exponent
-        return np.asarray(np.maximum(np.multiply(theta, ratio, out=ratio), FLOOR))
+        moved = np.empty_like(theta)
+        up, down = np.broadcast_to(up, theta.shape), np.broadcast_to(down, theta.shape)
+        kernels.compiled(_move)(theta, up, down, self._exponents[name], moved)
+        return moved
 
     def objective(self, state: UpdateState) -> float:
         """Return Σ_v cost_v/φ_v minus the log prior, up to a constant."""
@@ -130,3 +138,64 @@ class MultiplicativeUpdates:
             if self.shape != 1.0:
                 total -= (self.shape - 1.0) * float(np.log(theta).sum())
         return float(total)
+
+
+class AcceleratedUpdates:
+    """A kernel: multiplicative updates with squared extrapolation (Varadhan & Roland 2008).
+
+    One step is three updates of every factor. From θ₀, two updates give θ₁ and θ₂; along
+    r = θ₁ − θ₀ and v = (θ₂ − θ₁) − r the path is followed to θ₀ + 2αr + α²v with α = ‖r‖/‖v‖, at
+    most `UpdateState.reach` and at least 1 (θ₂ itself), and the third update starts there. If its
+    result is worse than θ₂, θ₂ is kept and the reach is halved; so the objective never rises.
+
+    Parameters
+    ----------
+    updates
+        The updates to accelerate.
+    """
+
+    sweeps = 3
+
+    def __init__(self, updates: MultiplicativeUpdates) -> None:
+        self.updates = updates
+        self.init, self.objective = updates.init, updates.objective
+
+    def step(
+        self, state: UpdateState, *, objective: bool = True
+    ) -> tuple[UpdateState, UpdateInfo]:
+        """Update every factor three times; the objective is always known."""
+        start, reach = state.factors, state.reach
+        once, _ = self.updates.step(state, objective=False)
+        twice, info = self.updates.step(once)
+        length, far = _extrapolation(start, once.factors, twice.factors, reach)
+        if length <= 1.0:
+            return twice, info
+        beyond, there = self.updates.step(UpdateState(far, reach))
+        if there.objective <= info.objective:
+            wider = 4.0 * reach if length == reach else reach
+            return beyond._replace(reach=wider), there
+        return twice._replace(reach=max(2.0, length / 2.0)), info
+
+
+def _extrapolation(
+    start: Mapping[str, NDArray[np.float64]],
+    once: Mapping[str, NDArray[np.float64]],
+    twice: Mapping[str, NDArray[np.float64]],
+    reach: float,
+) -> tuple[float, dict[str, NDArray[np.float64]]]:
+    """Return α and the extrapolated factors; entries shrink to no less than a thousandth."""
+    moved, bent = 0.0, 0.0
+    for name, theta in start.items():
+        r = once[name] - theta
+        v = twice[name] - once[name] - r
+        moved, bent = moved + float(np.vdot(r, r)), bent + float(np.vdot(v, v))
+    length = min(max(1.0, np.sqrt(moved / bent)), reach) if bent > 0.0 else 1.0
+    if length <= 1.0:
+        return length, {}
+    # θ₀ + 2αr + α²v in terms of the three points
+    a, b, c = (1.0 - length) ** 2, 2.0 * length * (1.0 - length), length**2
+    far = {
+        name: np.maximum(a * theta + b * once[name] + c * twice[name], 1e-3 * twice[name])
+        for name, theta in start.items()
+    }
+    return length, far

@@ -8,6 +8,7 @@ relation's data is a core: a factor without an index of its own.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import Integer, Real, check
+from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.models.divergences import as_power
 
@@ -111,7 +112,7 @@ class CoupledModel:
     divergence
         ``"kl"``, ``"euclidean"``, ``"is"`` or p ∈ [0, 2]; for all relations or one each.
     dispersion
-        φ_v > 0, for all relations or one each (others are 1).
+        φ_v > 0 or ``"estimate"``, for all relations or one each (others are 1).
 
     Examples
     --------
@@ -144,7 +145,19 @@ class CoupledModel:
         }
         self.dispersions = _spread("dispersion", dispersion, forms, 1.0)
         for name, phi in self.dispersions.items():
-            check(f"dispersion of {name!r}", phi, Real(0, open_low=True))
+            check(f"dispersion of {name!r}", phi, AnyOf(Real(0, open_low=True), OneOf("estimate")))
+
+    @property
+    def open(self) -> list[str]:
+        """The relations whose dispersion is still to be estimated."""
+        return [name for name, phi in self.dispersions.items() if phi == "estimate"]
+
+    def with_dispersions(self, found: Mapping[str, float]) -> CoupledModel:
+        """Return the model with some dispersions filled in that it leaves open."""
+        model = copy.copy(self)
+        filled = {name: found[name] for name in self.open if name in found}
+        model.dispersions = {**self.dispersions, **filled}
+        return model
 
     def names(self, relation: str) -> list[str]:
         """Return the factor names of a relation."""
@@ -155,6 +168,11 @@ class CoupledModel:
         if set(data) != set(self.forms):
             raise ParameterError(
                 f"the model has the relations {sorted(self.forms)}, the data {sorted(data)}"
+            )
+        if self.open:
+            raise ParameterError(
+                f"the dispersion of {self.open[0]!r} is open: estimate it first "
+                "(tacit.CoupledFactorization does), or give it"
             )
         factors: dict[str, FactorSpec] = {}
         members: dict[str, tuple[Any, ...]] = {}
