@@ -129,18 +129,13 @@ def _square_term(known: Any, variance: float, beta: Any, factor: Any, vectors: A
 
 @inlined
 def _squares(
-    grams: Any, factors: Any, cross: Any, known: Any, beta: Any, variance: float, vectors: Any,
-    skip: int, other_gram: Any, other_factor: Any,
-) -> float:  # fmt: skip
-    """Return Σ_j log p(û_j | …), with another S at site ``skip`` (−1: none)."""
+    grams: Any, factors: Any, cross: Any, known: Any, beta: Any, variance: float, vectors: Any
+) -> float:
+    """Return Σ_j log p(û_j | ẑ_j, S_j, β, σ²)."""
     total = 0.0
     for j in range(grams.shape[0]):
-        if j == skip:
-            _cross_term(other_gram, other_factor, cross[j], beta, vectors)
-            total += _square_term(known[j], variance, beta, other_factor, vectors)
-        else:
-            _cross_term(grams[j], factors[j], cross[j], beta, vectors)
-            total += _square_term(known[j], variance, beta, factors[j], vectors)
+        _cross_term(grams[j], factors[j], cross[j], beta, vectors)
+        total += _square_term(known[j], variance, beta, factors[j], vectors)
     return total
 
 
@@ -378,11 +373,11 @@ def sweeps(
         square = 0.0
         if any_square:
             to_white(root, linear, beta, white)
-            square = _squares(
-                grams, whitens, cross, known, beta, variance, vectors, -1, grams[0], whitens[0]
-            )
+            square = _squares(grams, whitens, cross, known, beta, variance, vectors)
 
         # --- S_j, one site at a time
+        grams_new[:] = grams
+        whitens_new[:] = whitens
         for j in range(count):
             if noise[j, 0] == 0.0:
                 continue
@@ -432,9 +427,8 @@ def sweeps(
                 if any_square:
                     from_precision(root_new, linear_new, white, vectors[0], beta_new)
                     square_new = _squares(
-                        grams, whitens, cross, known, beta_new, variance, vectors, j,
-                        grams_new[j], whitens_new[j],
-                    )  # fmt: skip
+                        grams_new, whitens_new, cross, known, beta_new, variance, vectors
+                    )
                     ratio += square_new - square
                 accepted = _accepted(rng, ratio)
                 if accepted:
@@ -453,6 +447,9 @@ def sweeps(
                     if any_square:
                         beta[:] = beta_new
                         square = square_new
+            if not accepted:
+                grams_new[j] = grams[j]
+                whitens_new[j] = whitens[j]
             accepts[index] += 1.0 if accepted else 0.0
             _tune(tuning, index, accepted, target, direction * gain)
 
@@ -522,9 +519,8 @@ def sweeps(
                 if any_square:
                     from_precision(root_new, linear_new, white, vectors[0], beta_new)
                     square_new = _squares(
-                        grams_new, whitens_new, cross, known, beta_new, variance, vectors, -1,
-                        grams[0], whitens[0],
-                    )  # fmt: skip
+                        grams_new, whitens_new, cross, known, beta_new, variance, vectors
+                    )
                     ratio += square_new - square
                 accepted = _accepted(rng, ratio)
                 if accepted:
@@ -550,10 +546,7 @@ def sweeps(
                 for i in range(d):
                     white_new[i] = keep * white[i] + rho * rng.standard_normal()
                 from_precision(root, linear, white_new, vectors[0], beta_new)
-                square_new = _squares(
-                    grams, whitens, cross, known, beta_new, variance, vectors, -1, grams[0],
-                    whitens[0],
-                )  # fmt: skip
+                square_new = _squares(grams, whitens, cross, known, beta_new, variance, vectors)
                 accepted = _accepted(rng, square_new - square)
                 if accepted:
                     beta[:] = beta_new
