@@ -29,8 +29,9 @@ THRESHOLD = 5.0
 def prior_state(rng, learn):
     """Draw (S_j, β, scales) from the prior."""
     spread = (0.1 * np.abs(rng.standard_cauchy())) ** 2
-    variance0 = 0.1 / rng.gamma(1.0) if learn else 0.7**2
-    features = inverse_wishart(rng, SCALE, KAPPA)
+    variance0 = 0.2 / rng.gamma(2.0) if learn else 0.7**2
+    size = 0.01 * 100.0 ** rng.standard_normal() if learn else 1.0
+    features = inverse_wishart(rng, size * SCALE, KAPPA)
     grams = []
     for n in ROWS:
         base = 1.0 / (1.0 / n + (ROWS_SD / n) ** 2)
@@ -38,7 +39,7 @@ def prior_state(rng, learn):
         grams.append(wishart(rng, features * n / nu, nu))
     beta = (0.0 if learn else 0.3) + np.sqrt(variance0) * rng.standard_normal(D)
     variance = B / rng.gamma(A)
-    return np.array(grams), beta, np.log([variance, spread, variance0])
+    return np.array(grams), beta, np.log([variance, spread, variance0, size])
 
 
 def data_given(rng, grams, beta, scales, learn, noise=released):
@@ -56,7 +57,7 @@ def data_given(rng, grams, beta, scales, learn, noise=released):
 def statistics(grams, beta, scales, learn):
     values = [*beta, scales[0], beta @ grams[0] @ beta, grams[0][0, 0], grams[1][0, 1],
               np.linalg.det(grams[1])]  # fmt: skip
-    return [*values, scales[1], scales[2]] if learn else values
+    return [*values, *scales[1:]] if learn else values
 
 
 def geweke(seed, learn, noise=released, copies=150, steps=30):
@@ -67,13 +68,15 @@ def geweke(seed, learn, noise=released, copies=150, steps=30):
     )  # fmt: skip
     reference = np.array([statistics(*prior_state(rng, learn), learn) for _ in range(4000)])
     trace = np.empty((copies, steps, reference.shape[1]))
-    tuning = np.concatenate([np.tile([2.5, 0.0], 2), [1.0, 0.0, -0.5, 0.5, 0.0, 0.0]])
+    tuning = np.concatenate([np.tile([2.5, 0.0], 2), [1.0, 0.0, -0.5, 0.5, 0.0, 0.0, 1.0]])
     for copy in range(copies):
         grams, beta, scales = prior_state(rng, learn)
         for step in range(steps):
             sampler = SiteGramSampler(
                 data_given(rng, grams, beta, scales, learn, noise), prior, learn=learn
             )
+            if learn:  # the default Λ is a multiple of the identity; here it is another matrix
+                sampler.settings[5] = 1.0
             q = sampler.basis
             turned = q.T @ grams @ q
             state = GibbsState(
@@ -120,7 +123,7 @@ def test_a_chain_with_fixed_grams_keeps_the_joint_distribution():
             start = sampler.init(rng)
             state = start._replace(
                 coefficients=sampler.basis.T @ values[:D],
-                scales=np.array([values[2], 0.0, np.log(0.49)]),
+                scales=np.array([values[2], 0.0, np.log(0.49), 0.0]),
             )
             state, info = sampler.step(rng, state)
             values = np.append(info.coefficients[0], state.scales[0])

@@ -19,6 +19,8 @@ __all__ = [
     "cayley",
     "cholesky",
     "congruence",
+    "copy",
+    "fill",
     "from_precision",
     "inlined",
     "log_diagonal",
@@ -40,6 +42,22 @@ def inlined(function: Function) -> Function:
     Sums may be reordered, so that they vectorise; nothing is assumed about NaN.
     """
     return cast("Function", register_jitable(fastmath={"reassoc", "contract"})(function))
+
+
+@inlined
+def copy(source: Any, target: Any) -> None:
+    """Copy an array into another of the same shape; slices take much longer to compile."""
+    flat, into = source.ravel(), target.ravel()
+    for i in range(flat.size):
+        into[i] = flat[i]
+
+
+@inlined
+def fill(target: Any, value: float) -> None:
+    """Set every entry."""
+    into = target.ravel()
+    for i in range(into.size):
+        into[i] = value
 
 
 @inlined

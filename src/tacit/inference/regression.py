@@ -291,6 +291,11 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     if total.square is None:
         raise ParameterError("the conjugate posterior needs yᵀy: pass moments with `square`")
     residual = max(total.square - float(total.cross @ _ols(moments)), 1e-12 * abs(total.square))
+    if np.linalg.eigvalsh(total.gram)[0] < -1e-9 * abs(np.trace(total.gram)):
+        raise ParameterError(
+            "conjugate takes the moments as exact, and their sum of S is not positive "
+            "semi-definite: use method='auto'"
+        )
     precision = prior.precision(total.dimension) * max(residual, 1e-300) / max(total.rows, 1.0)
     mean = np.full(total.dimension, prior.mean)
     return NormalInverseGamma(mean, precision, prior.noise_shape, prior.noise_scale).given(total)

@@ -34,6 +34,8 @@ from tacit._core.linear import (
     bartlett,
     cholesky,
     congruence,
+    copy,
+    fill,
     from_precision,
     matvec,
     solve_lower,
@@ -91,7 +93,7 @@ def moment_sweeps(
             for k in range(e):
                 turn[i, k] = basis[k, i]
         # T_j, and what lies between T_j and T̂_j
-        total[:, :] = 0.0
+        fill(total, 0.0)
         for j in range(count):
             congruence(turn, between[j], work, rotated)
             for a in range(e):
@@ -123,7 +125,7 @@ def moment_sweeps(
                         total[b, a] += drawn[a, b]
         levels, basis = np.linalg.eigh(total)
         if levels[0] < 0.0:
-            rotated[:, :] = 0.0
+            fill(rotated, 0.0)
             for i in range(e):
                 rotated[i, i] = max(levels[i], 0.0)
             for i in range(e):
@@ -166,7 +168,7 @@ def moment_sweeps(
         from_precision(factor, linear, white, vector, beta)
         if (step + 1) % thin == 0:
             row = (step + 1) // thin - 1
-            out_beta[row] = beta
+            copy(beta, out_beta[row])
             out_scales[row, 0] = scales[0]
 
 

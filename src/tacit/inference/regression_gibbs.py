@@ -4,16 +4,17 @@ Given S_j, ẑ_j ~ N(S_jβ, σ²S_j + τ_z²I) (Proposition 1, with z integrated
 Gaussian conditional (Proposition 3). The S_j are drawn too, under the isotropic symmetric noise
 that was really added: p(Ŝ_j | S_j) ∝ exp(−‖Ŝ_j − S_j‖²/(2τ_j²)). Their prior ties the sites:
 
-    S_j | Σ ~ Wishart(ν_j, n_jΣ/ν_j),   Σ ~ IW(Λ, κ),
+    S_j | Σ ~ Wishart(ν_j, n_jΣ/ν_j),   Σ ~ IW(ℓΛ, κ),
 
 with mean n_jΣ whatever ν_j is. ν_j = n_j is the law of normal features (``MCMC-normalX``).
 Learning the spread, 1/ν_j ≈ 1/n_j + h, drops that assumption (``auto``): heavy tails and sites
 that differ make h grow, and each S_j then follows its own summary as far as the known noise
-allows. With every S_j held at the nearest positive semi-definite matrix it is ``MCMC-fixedS``.
+allows. ``auto`` also learns ℓ, the size of Λ ∝ I: how nearly collinear features may be; ℓ = 1
+elsewhere. With every S_j held at the nearest positive semi-definite matrix it is ``MCMC-fixedS``.
 
 Σ is integrated out as well (Proposition 2 is its law given S, for who wants it):
 
-    p(S_1 … S_J) ∝ Π_j |S_j|^((ν_j−d−1)/2) · |Λ + Σ_j (ν_j/n_j)·S_j|^(−(κ+Σν_j)/2).
+    p(S_1 … S_J) ∝ Π_j |S_j|^((ν_j−d−1)/2) · |ℓΛ + Σ_j (ν_j/n_j)·S_j|^(−(κ+Σν_j)/2).
 
 Where yᵀy was released, û_j joins ẑ_j: u = βᵀSβ + 2βᵀr + ‖e‖² with r = z − Sβ, and ‖e‖² is taken
 as N(nσ², 2nσ⁴), uncorrelated with r; the error of that is of order 1/√n.
@@ -46,8 +47,8 @@ __all__ = ["GibbsInfo", "GibbsState", "SiteGramSampler"]
 class GibbsState(NamedTuple):
     """A chain, in the sampler's basis.
 
-    The S_j with their Cholesky factors, β, (log σ², log h, log prior variance of β), what was
-    tuned, and the number of steps taken.
+    The S_j with their Cholesky factors, β, (log σ², log h, log prior variance of β, log ℓ), what
+    was tuned, and the number of steps taken.
     """
 
     grams: NDArray[np.float64]
@@ -113,13 +114,14 @@ class SiteGramSampler:
         self.fixed = fixed
         self.learn_spread = learn and sites > 1
         self.learn_variance = learn and prior.sd is None
+        self.learn_size = learn and prior.features is None
         kappa = d + 1.0 if prior.freedom is None else float(prior.freedom)
         # a common prior mean m·1 is not a common mean in the new basis
         self.center = q.T @ np.full(d, prior.mean)
         self.settings = np.array(
             [
                 kappa, prior.noise_shape, prior.noise_scale,
-                float(self.learn_spread), float(self.learn_variance),
+                float(self.learn_spread), float(self.learn_variance), float(self.learn_size),
             ]
         )  # fmt: skip
         # congruences move the total by about its noise, or by half where noise is all there is
@@ -163,11 +165,20 @@ class SiteGramSampler:
             precision = precision + gram @ solved[:, :d]
             linear = linear + gram @ solved[:, d]
         coefficients = np.linalg.solve(precision, linear)
-        scales = np.array([np.log(variance), np.log(0.01), 2.0 * np.log(self.prior.known_sd())])
+        scales = np.array(
+            [np.log(variance), np.log(0.01), 2.0 * np.log(self.prior.known_sd()), 0.0]
+        )
+        if self.learn_size:
+            scales[3] = np.log(0.1)
         if self.learn_variance:
             scales[2] = np.log(0.1 + coefficients @ coefficients / d)
         tuning = np.concatenate(
-            [np.tile([np.log(200.0), -0.5], sites), [-1.0, -0.5], np.log([0.5, 1.0]), [0.0, 0.0]]
+            [
+                np.tile([np.log(200.0), -0.5], sites),
+                [-1.0, -0.5],
+                np.log([0.5, 1.0]),
+                [0.0, 0.0, 0.5],
+            ]
         )
         return GibbsState(grams, factors, coefficients, scales, tuning, 0)
 
@@ -190,7 +201,7 @@ class SiteGramSampler:
 
         sites, d = self.cross.shape
         grams, factors, beta, scales, tuning = (a.copy() for a in state[:5])
-        out_beta, out_scales = np.empty((draws, d)), np.empty((draws, 3))
+        out_beta, out_scales = np.empty((draws, d)), np.empty((draws, 4))
         accepts = np.zeros(len(tuning))
         function = kernels.compiled(sweeps) if compiled else sweeps
         function(
@@ -202,13 +213,13 @@ class SiteGramSampler:
         rates = accepts / max(steps, 1)
         # the two kinds of moves on S take turns
         acceptance = {
-            "coefficients": rates[-2],
-            "noise variance": rates[-4],
+            "coefficients": rates[-3],
+            "noise variance": rates[-5],
             "S, Wishart": 2.0 * float(rates[0 : 2 * sites : 2].mean()),
             "S, Gaussian": 2.0 * float(rates[1 : 2 * sites : 2].mean()),
             "all S, congruence": 2.0 * rates[2 * sites],
             "all S, Gaussian": 2.0 * rates[2 * sites + 1],
-            "spread": rates[-3],
+            "spread": rates[-4],
         }
         shown = {name: float(rate) for name, rate in acceptance.items() if rate > 0.0}
         after = GibbsState(grams, factors, beta, scales, tuning, state.steps + steps)

@@ -22,6 +22,8 @@ from tacit._core.linear import (
     cayley,
     cholesky,
     congruence,
+    copy,
+    fill,
     from_precision,
     inlined,
     log_diagonal,
@@ -38,6 +40,7 @@ __all__ = ["sweeps"]
 # target acceptance: Wishart or congruence, Gaussian-reversible, walks on log σ² and log h
 _TARGETS = (0.25, 0.35, 0.44)
 _SPREAD_SCALE = 0.1  # half-Cauchy scale of √h, the relative difference between sites
+_SIZE_CENTER, _SIZE_SD = math.log(0.01), math.log(100.0)  # normal prior of log ℓ, Λ in units ℓ
 
 
 # --- densities ---------------------------------------------------------------------------------
@@ -64,7 +67,7 @@ def _describe(
         work[i, i] += cross_var
     if not cholesky(work, factor):
         return False, 0.0
-    precision[:, :] = 0.0
+    fill(precision, 0.0)
     add_outer_solve(factor, gram, work, precision)
     solve_lower(factor, cross, vectors[0])
     value = -log_diagonal(factor)
@@ -165,7 +168,7 @@ def _log_spread(
 ) -> float:  # fmt: skip
     """Return log p(S_1 … S_J | h) with all that depends on h, and its half-Cauchy prior on √h."""
     count, d = grams.shape[0], grams.shape[1]
-    work[:, :] = scale
+    copy(scale, work)
     total_freedom = kappa
     result = 0.0
     for j in range(count):
@@ -181,6 +184,23 @@ def _log_spread(
     result += _log_multigamma(0.5 * total_freedom, d) - total_freedom * log_diagonal(factor)
     # density of log √h under a half-Cauchy
     return result + 0.5 * math.log(spread) - math.log(1.0 + spread / _SPREAD_SCALE**2)
+
+
+@inlined
+def _half_log_pooled(
+    grams: Any, rows: Any, freedom: Any, scale: Any, size: float, work: Any, factor: Any
+) -> float:
+    """Return ½·log|ℓΛ + Σ_j (ν_j/n_j)·S_j|."""
+    d = scale.shape[0]
+    for a in range(d):
+        for b in range(d):
+            total = size * scale[a, b]
+            for j in range(grams.shape[0]):
+                total += freedom[j] / rows[j] * grams[j, a, b]
+            work[a, b] = total
+    if not cholesky(work, factor):
+        return math.inf
+    return log_diagonal(factor)
 
 
 # --- proposals -----------------------------------------------------------------------------------
@@ -209,7 +229,7 @@ def _reference(
     """Entry by entry: what Ŝ_j and the other sites say about S_j, as a Gaussian."""
     count, d = grams.shape[0], grams.shape[1]
     others = 0.0
-    mean[:, :] = 0.0
+    fill(mean, 0.0)
     for k in range(count):
         if k != j:
             others += rows[k]
@@ -303,12 +323,13 @@ def sweeps(
 
     seen, cross: Ŝ_j, ẑ_j. known: û_j (NaN: none), n_j, noise variances of û_j and n_j.
     noise: τ_j² (0: S_j stays), τ_z². rows, freedoms: n_j, and n_j as degrees of freedom. scale: Λ.
-    prior: κ, a, b, whether h is learned, whether the coefficients' variance is. center: m.
+    prior: κ, a, b, and whether h, the coefficients' variance and ℓ are learned. center: m.
     reach: sd of G in the congruence that moves all S_j.
     """
     count, d = grams.shape[0], grams.shape[1]
     kappa, shape, rate = prior[0], prior[1], prior[2]
-    learn_spread, learn_variance = prior[3] > 0.0, prior[4] > 0.0
+    learn_spread, learn_variance, learn_size = prior[3] > 0.0, prior[4] > 0.0, prior[5] > 0.0
+    sized = np.empty((d, d))  # ℓΛ
     # of the state, and of a proposal: factors of M_j, K_j, k_j
     whitens, whitens_new = np.empty((count, d, d)), np.empty((count, d, d))
     precisions, precisions_new = np.empty((count, d, d)), np.empty((count, d, d))
@@ -347,9 +368,12 @@ def sweeps(
         # more degrees of freedom are smaller steps; every other knob goes the other way
         direction = -2.0 if parity == 0 else 1.0
 
+        for a in range(d):
+            for b in range(d):
+                sized[a, b] = math.exp(scales[3]) * scale[a, b]
         # what the state implies, afresh: errors of rounding never add up
-        pooled[:, :] = scale
-        precision[:, :] = 0.0
+        copy(sized, pooled)
+        fill(precision, 0.0)
         total_freedom = kappa
         for i in range(d):
             precision[i, i] = prior_precision
@@ -376,8 +400,8 @@ def sweeps(
             square = _squares(grams, whitens, cross, known, beta, variance, vectors)
 
         # --- S_j, one site at a time
-        grams_new[:] = grams
-        whitens_new[:] = whitens
+        copy(grams, grams_new)
+        copy(whitens, whitens_new)
         for j in range(count):
             if noise[j, 0] == 0.0:
                 continue
@@ -432,24 +456,24 @@ def sweeps(
                     ratio += square_new - square
                 accepted = _accepted(rng, ratio)
                 if accepted:
-                    grams[j] = grams_new[j]
-                    factors[j] = factors_new[j]
-                    whitens[j] = whitens_new[j]
-                    precisions[j] = precisions_new[j]
-                    linears[j] = linears_new[j]
+                    copy(grams_new[j], grams[j])
+                    copy(factors_new[j], factors[j])
+                    copy(whitens_new[j], whitens[j])
+                    copy(precisions_new[j], precisions[j])
+                    copy(linears_new[j], linears[j])
                     values[j] = values_new[j]
                     log_dets[j] = log_det
-                    pooled[:, :] = pooled_new
-                    precision[:, :] = precision_new
-                    linear[:] = linear_new
-                    root[:, :] = root_new
+                    copy(pooled_new, pooled)
+                    copy(precision_new, precision)
+                    copy(linear_new, linear)
+                    copy(root_new, root)
                     half_log, evidence = half_new, evidence_new
                     if any_square:
-                        beta[:] = beta_new
+                        copy(beta_new, beta)
                         square = square_new
             if not accepted:
-                grams_new[j] = grams[j]
-                whitens_new[j] = whitens[j]
+                copy(grams[j], grams_new[j])
+                copy(whitens[j], whitens_new[j])
             accepts[index] += 1.0 if accepted else 0.0
             _tune(tuning, index, accepted, target, direction * gain)
 
@@ -467,18 +491,18 @@ def sweeps(
             else:
                 possible = True
                 _common_shift(rng, seen, grams, noise, shares, _logistic(tuning[index]), ref_mean)
-            pooled_new[:, :] = scale
-            precision_new[:, :] = 0.0
+            copy(sized, pooled_new)
+            fill(precision_new, 0.0)
             for i in range(d):
                 precision_new[i, i] = prior_precision
                 linear_new[i] = prior_precision * center[i]
             for j in range(count):
                 if noise[j, 0] == 0.0:
-                    grams_new[j] = grams[j]
-                    factors_new[j] = factors[j]
-                    whitens_new[j] = whitens[j]
-                    precisions_new[j] = precisions[j]
-                    linears_new[j] = linears[j]
+                    copy(grams[j], grams_new[j])
+                    copy(factors[j], factors_new[j])
+                    copy(whitens[j], whitens_new[j])
+                    copy(precisions[j], precisions_new[j])
+                    copy(linears[j], linears_new[j])
                     values_new[j] = values[j]
                 elif possible:
                     if parity == 0:
@@ -524,16 +548,16 @@ def sweeps(
                     ratio += square_new - square
                 accepted = _accepted(rng, ratio)
                 if accepted:
-                    grams[:] = grams_new
-                    factors[:] = factors_new
-                    whitens[:] = whitens_new
-                    precision[:, :] = precision_new
-                    linear[:] = linear_new
-                    root[:, :] = root_new
+                    copy(grams_new, grams)
+                    copy(factors_new, factors)
+                    copy(whitens_new, whitens)
+                    copy(precision_new, precision)
+                    copy(linear_new, linear)
+                    copy(root_new, root)
                     for j in range(count):
                         log_dets[j] = 2.0 * log_diagonal(factors[j])
                     if any_square:
-                        beta[:] = beta_new
+                        copy(beta_new, beta)
                         square = square_new
             accepts[index] += 1.0 if accepted else 0.0
             _tune(tuning, index, accepted, target, gain)
@@ -549,8 +573,8 @@ def sweeps(
                 square_new = _squares(grams, whitens, cross, known, beta_new, variance, vectors)
                 accepted = _accepted(rng, square_new - square)
                 if accepted:
-                    beta[:] = beta_new
-                    white[:] = white_new
+                    copy(beta_new, beta)
+                    copy(white_new, white)
                     square = square_new
                 accepts[index] += 1.0 if accepted else 0.0
                 if index == own + 2:
@@ -584,26 +608,46 @@ def sweeps(
         accepts[own] += 1.0 if accepted else 0.0
         _tune(tuning, own, accepted, _TARGETS[2], gain)
 
+        # --- log ℓ, the size of Λ: how small the smallest directions of the features may be
+        if learn_size:
+            candidate = scales[3] + math.exp(tuning[own + 4]) * rng.standard_normal()
+            ratio = 0.5 * d * kappa * (candidate - scales[3])
+            ratio -= total_freedom * (
+                _half_log_pooled(grams, rows, freedom, scale, math.exp(candidate), work, triangle)
+                - _half_log_pooled(
+                    grams, rows, freedom, scale, math.exp(scales[3]), work, triangle
+                )
+            )
+            new, old = candidate - _SIZE_CENTER, scales[3] - _SIZE_CENTER
+            ratio -= 0.5 * (new * new - old * old) / _SIZE_SD**2
+            accepted = _accepted(rng, ratio)
+            if accepted:
+                scales[3] = candidate
+                for a in range(d):
+                    for b in range(d):
+                        sized[a, b] = math.exp(candidate) * scale[a, b]
+            _tune(tuning, own + 4, accepted, _TARGETS[2], gain)
+
         # --- log h, how much sites differ beyond n_j rows
         if learn_spread:
             candidate = scales[1] + math.exp(tuning[own + 1]) * rng.standard_normal()
             ratio = _log_spread(
-                grams, log_dets, rows, freedoms, scale, kappa, math.exp(candidate), work, triangle
-            ) - _log_spread(grams, log_dets, rows, freedoms, scale, kappa, spread, work, triangle)
+                grams, log_dets, rows, freedoms, sized, kappa, math.exp(candidate), work, triangle
+            ) - _log_spread(grams, log_dets, rows, freedoms, sized, kappa, spread, work, triangle)
             accepted = _accepted(rng, ratio)
             if accepted:
                 scales[1] = candidate
             accepts[own + 1] += 1.0 if accepted else 0.0
             _tune(tuning, own + 1, accepted, _TARGETS[2], gain)
 
-        # --- the coefficients' prior variance: IG(1, 0.1), heavy-tailed
+        # --- the coefficients' prior variance: IG(2, 0.2), so that β is Student's t with four
         if learn_variance:
             norm = 0.0
             for i in range(d):
                 norm += (beta[i] - center[i]) ** 2
-            scales[2] = math.log(0.1 + 0.5 * norm) - math.log(rng.standard_gamma(1.0 + 0.5 * d))
+            scales[2] = math.log(0.2 + 0.5 * norm) - math.log(rng.standard_gamma(2.0 + 0.5 * d))
 
         if (step + 1) % thin == 0:
             row = (step + 1) // thin - 1
-            out_beta[row] = beta
-            out_scales[row] = scales
+            copy(beta, out_beta[row])
+            copy(scales, out_scales[row])
