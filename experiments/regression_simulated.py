@@ -124,7 +124,7 @@ def run(quick: bool) -> Outcome:
 
 def _errors(outcome: Outcome, quick: bool) -> None:
     """Figure 7.1."""
-    runs = 6 if quick else 50
+    runs = 4 if quick else 50
     epsilons = (1.0,) if quick else (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     for d in (2,) if quick else (2, 5):
         for sites in (1, 5) if quick else (1, 5, 10):
@@ -158,7 +158,7 @@ def _errors(outcome: Outcome, quick: bool) -> None:
 
 def _distance(outcome: Outcome, quick: bool) -> None:
     """Figure 7.3: MMD² between private and non-private posteriors, d = 2."""
-    runs, epsilons = (4, (0.1, 1.0, 10.0)) if quick else (20, (0.1, 0.5, 1.0, 2.0, 5.0, 10.0))
+    runs, epsilons = (3, (0.1, 1.0, 10.0)) if quick else (20, (0.1, 0.5, 1.0, 2.0, 5.0, 10.0))
     for sites in (1, 5) if quick else (1, 5, 10):
         for method in METHODS[:-1]:
             found = []
@@ -182,7 +182,7 @@ def _distance(outcome: Outcome, quick: bool) -> None:
 
 def _coverage(outcome: Outcome, quick: bool) -> None:
     """Simulation-based calibration: central intervals over data sets drawn from the prior."""
-    sets = 100 if quick else 500
+    sets = 60 if quick else 500
     settings = ((2, 5, 1.0),) if quick else ((2, 1, 1.0), (2, 5, 1.0), (5, 5, 1.0), (2, 5, 0.1))
     methods = METHODS[:2] if quick else (*METHODS[:-1], "auto, features unknown")
     for d, sites, epsilon in settings:

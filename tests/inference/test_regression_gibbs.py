@@ -60,7 +60,7 @@ def statistics(grams, beta, scales, learn):
     return [*values, *scales[1:]] if learn else values
 
 
-def geweke(seed, learn, noise=released, copies=150, steps=30):
+def geweke(seed, learn, noise=released, copies=110, steps=25):
     rng = np.random.default_rng(seed)
     prior = Prior(
         sd=None if learn else 0.7, mean=0.0 if learn else 0.3, noise_shape=A, noise_scale=B,
@@ -110,10 +110,10 @@ def test_a_chain_with_fixed_grams_keeps_the_joint_distribution():
         return np.append(0.3 + 0.7 * rng.standard_normal(D), np.log(B / rng.gamma(A)))
 
     reference = np.array([draw() for _ in range(4000)])
-    trace = np.empty((150, 30, 3))
-    for copy in range(150):
+    trace = np.empty((100, 20, 3))
+    for copy in range(100):
         values = draw()
-        for step in range(30):
+        for step in range(20):
             sites = []
             for n, gram in zip(ROWS, grams, strict=True):
                 m = np.exp(values[2]) * gram + TAU_Z**2 * np.eye(D)

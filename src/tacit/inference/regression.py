@@ -226,7 +226,7 @@ def posterior(
         return _fixed_fast(moments, prior, noise_variance, chains, draws, rng)
     kernel = _kernel(method, moments, prior)
     if thin is None:
-        thin = max(1, round(d * math.sqrt(len(moments)) / 5)) if method != "MCMC-fixedS" else 1
+        thin = 1 if method == "MCMC-fixedS" else max(3, round(d * math.sqrt(len(moments)) / 5))
     return _run(method, kernel, chains, draws, draws if warmup is None else warmup, thin, rng)
 
 
