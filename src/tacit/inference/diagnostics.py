@@ -1,0 +1,91 @@
+"""How well chains mixed: R-hat and effective sample size.
+
+Sources: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021) for rank-normalised split R-hat;
+Geyer (1992) for the initial monotone sequence that cuts off the sum of autocorrelations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["effective_samples", "r_hat"]
+
+
+def _split(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each chain cut into two halves, (2·chains, draws/2)."""
+    chains = np.asarray(chains, float)
+    if chains.ndim != 2 or chains.shape[1] < 4:
+        raise ParameterError(
+            f"chains must be (chains, draws) with at least four draws, got {chains.shape}"
+        )
+    half = chains.shape[1] // 2
+    return np.concatenate([chains[:, :half], chains[:, -half:]])
+
+
+def _ranks_as_normals(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    ranks = rankdata(chains).reshape(chains.shape)
+    return np.asarray(ndtri((ranks - 0.375) / (chains.size + 0.25)))
+
+
+def _basic_r_hat(halves: NDArray[np.float64]) -> float:
+    draws = halves.shape[1]
+    within = halves.var(axis=1, ddof=1).mean()
+    if within == 0.0:
+        return 1.0 if np.ptp(halves.mean(axis=1)) == 0.0 else float("inf")
+    between = halves.mean(axis=1).var(ddof=1)
+    return float(np.sqrt((draws - 1) / draws + between / within))
+
+
+def r_hat(chains: NDArray[np.float64]) -> float:
+    """Return the rank-normalised split R-hat of one quantity, (chains, draws).
+
+    The larger of the one for location and the one for spread; near 1 when chains agree.
+
+    >>> from tacit._core.rng import generator
+    >>> r_hat(generator(1).standard_normal((4, 500))) < 1.02
+    True
+    """
+    halves = _split(chains)
+    folded = np.abs(halves - np.median(halves))
+    return max(_basic_r_hat(_ranks_as_normals(x)) for x in (halves, folded))
+
+
+def _autocovariance(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the autocovariances of every chain, by the fast Fourier transform."""
+    draws = chains.shape[1]
+    size = 1 << (2 * draws - 1).bit_length()
+    spectrum = np.fft.rfft(chains - chains.mean(axis=1, keepdims=True), size)
+    return np.asarray(np.fft.irfft(spectrum * spectrum.conj(), size)[:, :draws] / draws)
+
+
+def effective_samples(chains: NDArray[np.float64]) -> float:
+    """Return the effective number of independent draws for the mean, (chains, draws).
+
+    >>> from tacit._core.rng import generator
+    >>> 1500 < effective_samples(generator(1).standard_normal((4, 500))) < 2600
+    True
+    """
+    halves = _split(chains)
+    draws = halves.shape[1]
+    covariance = _autocovariance(halves)
+    within = covariance[:, 0].mean() * draws / (draws - 1.0)
+    if within == 0.0:
+        return float(halves.size)
+    total = within * (draws - 1.0) / draws + halves.mean(axis=1).var(ddof=1)
+    rho = 1.0 - (within - covariance.mean(axis=0) * draws / (draws - 1.0)) / total
+    rho[0] = 1.0
+    pairs = rho[: draws - draws % 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs < 0.0)
+    pairs = pairs[: negative[0]] if len(negative) else pairs
+    time = -1.0 + 2.0 * np.minimum.accumulate(pairs).sum()
+    return float(halves.size / max(time, 1.0 / np.log10(halves.size)))
