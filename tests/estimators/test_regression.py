@@ -13,9 +13,6 @@ from tacit.errors import (
     UnboundedData,
 )
 from tacit.privacy.events import REPLACE
-from tests.estimators import regression_stub
-
-regression_stub.install()
 
 RNG = np.random.default_rng(11)
 N = 4000

@@ -31,6 +31,7 @@ from tacit.estimators.regression_release import (
 from tacit.estimators.regression_rounds import Collector, Holder, check_rank
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site, check_sites
+from tacit.inference.regression import METHODS, posterior
 from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import ADD_REMOVE, DpEvent
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateLinearRegression"]
 
-METHODS = (
-    "auto", "MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "adaSSP", "MCMC-B&S", "OLS",
-    "conjugate",
-)  # fmt: skip
 EXACT_METHODS = ("OLS", "conjugate")
 
 
@@ -481,10 +478,6 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""
-        from tacit.inference.regression import (  # type: ignore[import-not-found, unused-ignore]
-            posterior,
-        )
-
         if not self.summaries_:
             reasons = "; ".join(f"{f.site}: {f.reason}" for f in self.failures_)
             raise ParameterError(f"no site is left: {reasons}")

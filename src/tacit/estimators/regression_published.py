@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.errors import ParameterError
 from tacit.estimators.regression_release import Design
+from tacit.models.regression import Prior
 from tacit.privacy.events import ADD_REMOVE
 
 __all__ = ["read_design", "sampling_options"]
@@ -61,8 +62,6 @@ def sampling_options(method: str, prior: Any = None) -> dict[str, Any]:
     prior
         A prior to use instead.
     """
-    from tacit.models.regression import Prior  # type: ignore[attr-defined, unused-ignore]
-
     if prior is None:
         prior = Prior(sd=38.0**0.5, noise_shape=20.0, noise_scale=0.5)
     fixed = {"noise_variance": 1.0 / 3.0} if method == "Bayes-fixedS-fast" else {}
