@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "Posterior", "posterior"]
 
+_AGREED, _EXTENSIONS = 1.1, 2  # R-hat up to which chains agree; how often they are extended
 METHODS = (
     "auto", "MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "MCMC-B&S", "adaSSP", "OLS",
     "conjugate",
@@ -225,9 +226,11 @@ def posterior(
     if method == "Bayes-fixedS-fast":
         return _fixed_fast(moments, prior, noise_variance, chains, draws, rng)
     kernel = _kernel(method, moments, prior)
+    given = thin is not None
     if thin is None:
         thin = 1 if method == "MCMC-fixedS" else max(3, round(d * math.sqrt(len(moments)) / 5))
-    return _run(method, kernel, chains, draws, draws if warmup is None else warmup, thin, rng)
+    warmup = draws if warmup is None else warmup
+    return _run(method, kernel, chains, draws, warmup, thin, rng, extend=not given and chains > 1)
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
@@ -248,15 +251,28 @@ def _run(
     warmup: int,
     thin: int,
     rng: np.random.Generator,
+    *,
+    extend: bool,
 ) -> Posterior:
-    """Run the chains one after the other, and look at how they mixed."""
-    infos = []
+    """Run the chains one after the other, and look at how they mixed.
+
+    Where they do not agree, what was drawn counts as warm-up, and the chains go on with twice
+    the iterations per draw, up to `_EXTENSIONS` times.
+    """
+    states = []
     for _ in range(chains):
         state = kernel.init(rng)
         if warmup:
             state, _ = kernel.run(rng, state, warmup, adapt=True, thin=thin)
-        state, info = kernel.run(rng, state, draws, thin=thin)
-        infos.append(info)
+        states.append(state)
+    for extension in range(_EXTENSIONS + 1 if extend else 1):
+        thin = 2 * thin if extension else thin
+        runs = [kernel.run(rng, state, draws, thin=thin) for state in states]
+        states, infos = [run[0] for run in runs], [run[1] for run in runs]
+        found = np.array([info.coefficients for info in infos])
+        agreed = max(r_hat(found[:, :, k]) for k in range(found.shape[2])) <= _AGREED
+        if agreed:
+            break
     coefficients = np.array([info.coefficients for info in infos])
     variance = np.exp(np.array([info.scales[:, 0] for info in infos]))
     if not (np.isfinite(coefficients).all() and np.isfinite(variance).all()):
@@ -272,6 +288,7 @@ def _run(
     diagnostics = {
         "r_hat": np.array([r_hat(c) for c in each]),
         "effective_samples": np.array([effective_samples(c) for c in each]),
+        "converged": bool(agreed),
         "r_hat_noise_variance": r_hat(variance),
         "acceptance": by_kind,
         "iterations": draws * thin,

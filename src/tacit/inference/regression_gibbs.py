@@ -144,27 +144,35 @@ class SiteGramSampler:
             if self.noise[j, 0] == 0.0:
                 grams[j] = nearest_psd(self.seen[j], 0.0 if self.fixed else smallest)
             else:
+                # between the site's own summary and what all say, as noise allows, off by noise
+                expected = common * self.rows[j]
+                tau = np.sqrt(self.noise[j, 0])
+                size = 0.1 * np.trace(expected) / d
+                own = size**2 / (size**2 + tau**2)
                 wobble = rng.standard_normal((d, d))
-                grams[j] = common * self.rows[j]
-                factor = np.linalg.cholesky(grams[j]) @ (np.eye(d) + 0.05 * wobble)
-                grams[j] = factor @ factor.T + smallest * np.eye(d)
+                wobble = 0.5 * tau * (wobble + wobble.T) / 2.0
+                blend = own * (self.seen[j] + wobble) + (1.0 - own) * expected
+                lowest = max(0.1 * tau * np.sqrt(d), smallest)
+                grams[j] = nearest_psd(blend, lowest) * np.exp(0.05 * (1 - own) * rng.normal())
             if not self.fixed:
                 factors[j] = np.linalg.cholesky(grams[j])
         a, b = self.prior.noise_shape, self.prior.noise_scale
         variance = b / (a + 1.0)
-        if not np.isnan(self.known[:, 0]).any():
-            variance = max(0.5 * self.known[:, 0].sum() / n, variance)
+        squares = self.known[:, 0]
+        released = not np.isnan(squares).any()
+        if released:
+            variance = max(0.5 * squares.sum() / n, variance)
+        coefficients = self._conditional_mean(grams, variance, smallest)
+        # two turns of β and its residual: a chain that starts with far too large a σ² may stay
+        # there for long, with S to match
+        for _ in range(2 if released else 0):
+            fitted = sum(coefficients @ g @ coefficients - 2.0 * coefficients @ c
+                         for g, c in zip(grams, self.cross, strict=True))  # fmt: skip
+            residual = (squares.sum() + float(fitted)) / n
+            spread = np.sqrt(np.sum(self.known[:, 2])) / n
+            variance = float(np.clip(residual, max(spread, 1e-4 * variance), variance))
+            coefficients = self._conditional_mean(grams, variance, smallest)
         variance *= np.exp(0.3 * rng.standard_normal())
-        precision = np.eye(d) / self.prior.known_sd() ** 2
-        linear = precision @ self.center
-        for gram, cross, (_, cross_var) in zip(grams, self.cross, self.noise, strict=True):
-            solved = np.linalg.solve(
-                variance * gram + (cross_var + smallest) * np.eye(d),
-                np.column_stack([gram, cross]),
-            )
-            precision = precision + gram @ solved[:, :d]
-            linear = linear + gram @ solved[:, d]
-        coefficients = np.linalg.solve(precision, linear)
         scales = np.array(
             [np.log(variance), np.log(0.01), 2.0 * np.log(self.prior.known_sd()), 0.0]
         )
@@ -181,6 +189,22 @@ class SiteGramSampler:
             ]
         )
         return GibbsState(grams, factors, coefficients, scales, tuning, 0)
+
+    def _conditional_mean(
+        self, grams: NDArray[np.float64], variance: float, smallest: float
+    ) -> NDArray[np.float64]:
+        """Return the mean of β given S_j and σ² (Proposition 3)."""
+        d = len(self.center)
+        precision = np.eye(d) / self.prior.known_sd() ** 2
+        linear = precision @ self.center
+        for gram, cross, (_, cross_var) in zip(grams, self.cross, self.noise, strict=True):
+            solved = np.linalg.solve(
+                variance * gram + (cross_var + smallest) * np.eye(d),
+                np.column_stack([gram, cross]),
+            )
+            precision = precision + gram @ solved[:, :d]
+            linear = linear + gram @ solved[:, d]
+        return np.asarray(np.linalg.solve(precision, linear))
 
     def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, GibbsInfo]:
         """Take one iteration, without adapting."""
