@@ -9,10 +9,12 @@ squares), which clipping x alone would not give. Sums of a·aᵀ are exact (`tac
 **The clip** is a rule that looks at no data: the root mean square norm of a row that is uniform
 in its bounds, B² = c² + (d + 1)/3. Data are mostly nearer to the middle of their stated bounds
 than that, and then few rows are scaled. A bound that no row can exceed, c² + d + 1, costs three
-times the noise; a smaller one gives less noise, but the weights depend on y too, and where many
-rows are scaled down that bends the coefficients towards zero. The constant is ½ and not 1 because
-its square takes a share of B² as large as a feature's then; noise on the intercept's row and
-column, whose sums are the largest of all, hurts least.
+times the noise; a smaller one gives less noise, but the weights depend on y too, and where that
+happens to many rows it bends the coefficients towards zero. So a row is scaled in two steps: first
+(c, x) to c² + d/3, by a factor that knows nothing of y and keeps least squares unbiased, and then
+the whole row to B, which only rows with a far response need. The bound is that of the last step.
+The constant is ½ and not 1 because its square takes a share of B² as large as a feature's then;
+noise on the intercept's row and column, whose sums are the largest of all, hurts least.
 
 **Releases**, for rows with ‖a‖ ≤ B, or ‖x‖ ≤ R (the constant included) and |y| ≤ Y = 1:
 
@@ -166,7 +168,9 @@ class Design:
         joint = self.statistics == "moments"
         uniform = constant**2 + (self.features + joint) / 3.0
         norm = self.clip if self.clip is not None else math.sqrt(uniform)
-        return RowMap(self.middle, self.half, constant, norm, joint, self.average)
+        room = min(1.0 / 3.0, norm**2 / 2.0)  # for the response
+        inner = math.sqrt(norm**2 - room) if joint else math.inf
+        return RowMap(self.middle, self.half, constant, norm, joint, self.average, inner)
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:

@@ -71,6 +71,9 @@ class RowMap:
         Whether the response counts in the norm.
     group
         How many consecutive rows are averaged (thesis 5.2.4.1).
+    inner
+        A bound of the part before the response where the response counts in the norm: rows are
+        scaled to it first, by a factor that does not depend on the response.
     """
 
     middle: tuple[float, ...]
@@ -79,6 +82,7 @@ class RowMap:
     norm: float
     joint: bool = True
     group: int = 1
+    inner: float = math.inf
 
     @property
     def features(self) -> int:
@@ -144,7 +148,8 @@ class OuterSum:
             piece = self._buffer[: min(size, len(y) - start)]
             kernel(
                 x[start : start + size], y[start : start + size], self._middle, self._inverse,
-                self.rows.constant, limit, self.rows.joint, unit, piece,
+                self.rows.constant, limit, min(self.rows.inner, limit), self.rows.joint, unit,
+                piece,
             )  # fmt: skip
             if self.rows.group > 1:
                 piece = piece.reshape(-1, self.rows.group, piece.shape[1]).sum(axis=1)
@@ -220,6 +225,7 @@ def _lattice_rows(
     inverse: Any,
     constant: float,
     limit: float,
+    inner: float,
     joint: bool,
     unit: float,
     out: Any,
@@ -244,9 +250,11 @@ def _lattice_rows(
         t = t if t == t else 0.0
         t = min(max(t, -1.0), 1.0)
         squares = factors[i] + constant * constant
+        # no squares at all: a bound over 0 is ∞
+        scale = min(inner / np.sqrt(squares), 1.0)
         if joint:
-            squares += t * t
-        factor = unit * min(limit / np.sqrt(squares), 1.0)  # no squares at all: limit/0 = ∞
+            scale = min(limit / np.sqrt(squares + t * t), scale)
+        factor = unit * scale
         out[i, features] = np.floor(t * factor + 0.5)
         if constant > 0.0:
             out[i, features + 1] = np.floor(constant * factor + 0.5)
@@ -263,9 +271,12 @@ def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> NDArray[np.float64]:
         table = np.column_stack([x, y]).astype(np.float64)
         t = (table - np.array(rows.middle)) * (1.0 / np.array(rows.half))
     t = np.clip(np.where(np.isnan(t), 0.0, t), -1.0, 1.0)
-    counted = t if rows.joint else t[:, :-1]
-    lengths = np.sqrt(np.square(counted).sum(axis=1) + rows.constant**2)
-    factors = np.minimum(1.0, rows.limit / np.maximum(lengths, 1e-300))
+    squares = np.square(t[:, :-1]).sum(axis=1) + rows.constant**2
+    inner = min(rows.inner, rows.limit)
+    factors = np.minimum(1.0, inner / np.maximum(np.sqrt(squares), 1e-300))
+    if rows.joint:
+        lengths = np.sqrt(squares + np.square(t[:, -1]))
+        factors = np.minimum(factors, rows.limit / np.maximum(lengths, 1e-300))
     if rows.constant > 0.0:
         t = np.column_stack([t, np.full(len(t), rows.constant)])
     unit = math.ldexp(1.0, -rows.exponent)
