@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import mpmath
@@ -131,6 +132,35 @@ def test_weights_relative_to_the_mode_are_exact(order, argument):
             for shift in (1, order + 1):
                 expected -= mpmath.loggamma(k + shift) - mpmath.loggamma(mode + shift)
             assert log_weight(k, mode, order, q) == pytest.approx(float(expected), abs=1e-10)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])  # of the way to the next mode
+@pytest.mark.parametrize(
+    ("mode", "order"),
+    [(17.0, 1e6), *itertools.product((33.0, 100.0, 2500.0, 4e5), (0.0, 0.5, 3.0, 200.0, 1e6))],
+)
+def test_hat_and_squeeze_enclose_the_law(mode, order, share):
+    """Over twelve standard deviations either way, and q from its least to its largest value."""
+    q = (1 - share) * mode * (mode + order) + share * (mode + 1) * (mode + 1 + order)
+    deviation = math.sqrt(mode * (mode + order) / (2 * mode + order))
+    assert deviation >= module._NARROW  # narrower laws are inverted
+    first, last, height_left, height_right, slope_left, slope_right = module._hat(
+        mode, order, q, deviation
+    )
+    reach = math.ceil(12 * deviation)
+    accepted = proposed = 0.0
+    for k in np.arange(max(mode - reach, 0.0), mode + reach, max(1, reach // 300)):
+        exact_log = log_weight(k, mode, order, q)
+        hat = 0.0
+        if k > last:
+            hat = height_right + (k - last - 1) * slope_right
+        elif k < first:
+            hat = height_left + (first - 1 - k) * slope_left
+        assert module._squeeze(k, mode, order) <= exact_log + 1e-9
+        assert exact_log <= hat + 1e-9
+        accepted, proposed = accepted + math.exp(exact_log), proposed + math.exp(hat)
+    assert first <= mode <= last
+    assert accepted / proposed > 0.7
 
 
 @pytest.mark.parametrize("argument", [1e6, 3e5])

@@ -91,45 +91,59 @@ def _invert(rng: Any, m: float, nu: float, q: float) -> float:
     return m
 
 
-def _reject(rng: Any, m: float, nu: float, q: float, deviation: float) -> float:
-    """Propose from a hat of a flat middle and two geometric tails.
+def _squeeze(k: float, m: float, nu: float) -> float:
+    """Return a lower bound of log f(k) without logarithms; see `_hat`."""
+    d = abs(k - m)
+    nearest = m if k >= m else k + 1.0
+    return -0.5 * d * (d + 1.0) * (1.0 / nearest + 1.0 / (nearest + nu))
 
-    Quadratic bounds stand in for log f wherever they decide. At the mode m(m+ν) ≤ q ≤
-    (m+1)(m+1+ν), so with x/(1+x) ≤ log(1+x) ≤ x, summed over the ratios, for d steps:
 
-        −d(d+1)/2·c(m) ≤ log f(m+d) ≤ −d(d−1)/2·c(m+d),          c(k) = 1/k + 1/(k+ν),
+def _hat(
+    m: float, nu: float, q: float, deviation: float
+) -> tuple[float, float, float, float, float, float]:
+    """Return the flat part [first, last], and height and slope of log f's bound beside it.
+
+    Bounds stand in for log f wherever they decide. The mode has m(m+ν) ≤ q ≤ (m+1)(m+1+ν), so with
+    x/(1+x) ≤ log(1+x) ≤ x, summed over the ratios of d steps, and c(k) = 1/k + 1/(k+ν):
+
+        −d(d+1)/2·c(m) ≤ log f(m+d) ≤ −d(d−1)/2·c(m+d),
         −d(d+1)/2·c(m−d+1) ≤ log f(m−d) ≤ −d(d−1)/2·c(m).
     """
     step = np.floor(math.sqrt(2.0) * deviation + 0.5)
     right, left = m + step, m - step  # m ≥ deviation² ≥ 16, so left > 0
-    curve = 1.0 / m + 1.0 / (m + nu)
-    # bounds of log f at the anchors, and the ratios there (away from the mode)
     log_right = -0.5 * step * (step - 1.0) * (1.0 / right + 1.0 / (right + nu))
-    log_left = -0.5 * step * (step - 1.0) * curve
-    fall_right = q / ((right + 1.0) * (right + nu + 1.0))
-    fall_left = left * (left + nu) / q
-    slope_right, slope_left = math.log(fall_right), math.log(fall_left)
-    last = np.floor(right - log_right / slope_right)  # the flat part ends where the lines meet 1
+    log_left = -0.5 * step * (step - 1.0) * (1.0 / m + 1.0 / (m + nu))
+    # log-ratios at the anchors, away from the mode: both negative
+    slope_right = math.log(q / ((right + 1.0) * (right + nu + 1.0)))
+    slope_left = math.log(left * (left + nu) / q)
+    last = np.floor(right - log_right / slope_right)  # the lines meet 1 here
     first = np.ceil(left + log_left / slope_left)
-    tail_right = math.exp(log_right + (last + 1.0 - right) * slope_right) / (1.0 - fall_right)
-    tail_left = math.exp(log_left + (left - first + 1.0) * slope_left) / (1.0 - fall_left)
+    height_right = log_right + (last + 1.0 - right) * slope_right  # at last + 1
+    height_left = log_left + (left - first + 1.0) * slope_left  # at first − 1
+    return first, last, height_left, height_right, slope_left, slope_right
+
+
+def _reject(rng: Any, m: float, nu: float, q: float, deviation: float) -> float:
+    """Propose from a hat of a flat middle and two geometric tails."""
+    first, last, height_left, height_right, slope_left, slope_right = _hat(m, nu, q, deviation)
     flat = last - first + 1.0
+    right = math.exp(height_right) / (1.0 - math.exp(slope_right))
+    left = math.exp(height_left) / (1.0 - math.exp(slope_left))
     k: float
     while True:
-        u = rng.random() * (flat + tail_right + tail_left)
+        u = rng.random() * (flat + right + left)
         if u < flat:
             k, hat = first + np.floor(u), 0.0
-        elif u < flat + tail_right:
-            k = last + 1.0 + np.floor(math.log(1.0 - rng.random()) / slope_right)
-            hat = log_right + (k - right) * slope_right
+        elif u < flat + right:
+            steps = np.floor(math.log(1.0 - rng.random()) / slope_right)
+            k, hat = last + 1.0 + steps, height_right + steps * slope_right
         else:
-            k = first - 1.0 - np.floor(math.log(1.0 - rng.random()) / slope_left)
-            hat = log_left + (left - k) * slope_left
+            steps = np.floor(math.log(1.0 - rng.random()) / slope_left)
+            k, hat = first - 1.0 - steps, height_left + steps * slope_left
         if k < 0.0:
             continue
-        v, d = rng.random(), abs(k - m)
-        c = curve if k >= m else 1.0 / (k + 1.0) + 1.0 / (k + 1.0 + nu)
-        if v < 1.0 - 0.5 * d * (d + 1.0) * c - hat:  # exp(x) ≥ 1 + x
+        v = rng.random()
+        if v < 1.0 + _squeeze(k, m, nu) - hat:  # exp(x) ≥ 1 + x
             return k
         if v < math.exp(log_weight(k, m, nu, q) - hat):
             return k
@@ -153,7 +167,7 @@ def _draw_one(rng: Any, nu: float, a: float) -> float:
 
 
 # the kernel below calls these
-for _function in (_stirling, log_weight, _invert, _reject, _draw_one):
+for _function in (_stirling, log_weight, _invert, _squeeze, _hat, _reject, _draw_one):
     register_jitable(_function)
 
 
