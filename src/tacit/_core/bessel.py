@@ -153,9 +153,8 @@ def _draw_one(rng: Any, nu: float, a: float) -> float:
     q = 0.25 * a * a
     if q == 0.0:
         return 0.0
-    m: float = np.floor(
-        2.0 * q / (math.sqrt(4.0 * q + nu * nu) + nu)
-    )  # (√(a² + ν²) − ν)/2, stable
+    # (√(a² + ν²) − ν)/2 without the difference
+    m: float = np.floor(2.0 * q / (math.sqrt(4.0 * q + nu * nu) + nu))
     while (m + 1.0) * (m + 1.0 + nu) < q:  # the square root may round across a whole number
         m += 1.0
     while m > 0.0 and m * (m + nu) > q:
@@ -201,5 +200,6 @@ def bessel(rng: np.random.Generator, order: ArrayLike, argument: ArrayLike) -> N
         if not ((values >= 0.0) & (values <= _LARGEST)).all():
             raise ParameterError(f"{name} must hold numbers in [0, {_LARGEST:g}]")
     out = np.empty(orders.size, np.int64)
-    kernels.compiled(_fill)(rng, orders.ravel(), arguments.ravel(), out)
+    # copies: one that may not be written to would be compiled for anew
+    kernels.compiled(_fill)(rng, orders.flatten(), arguments.flatten(), out)
     return out.reshape(orders.shape)
