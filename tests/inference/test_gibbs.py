@@ -295,7 +295,8 @@ def test_every_count_is_allocated_once(monkeypatch):
     state = sampler.init(rng)
     counts = {n: np.zeros_like(theta) for n, theta in state.factors.items()}
     for relation in engine.model.relations:
-        sampler._allocate(rng, Expanded(engine.model, state.factors), relation, counts)
+        expanded, values = Expanded(engine.model, state.factors), data[relation.name].values
+        sampler._allocate(rng, expanded, relation, values, counts)
     for name, allocated in counts.items():
         for row in range(len(allocated)):
             expected = 0.0

@@ -1,5 +1,6 @@
 """Sums of outer products are exact, and no row exceeds its norm."""
 
+import dataclasses
 import math
 from fractions import Fraction
 
@@ -85,19 +86,28 @@ def test_no_row_exceeds_its_norm(data):
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("joint", [True, False])
-def test_the_kernel_agrees_with_its_twin(kind, joint):
+@pytest.mark.parametrize(("joint", "inner"), [(True, math.inf), (True, 0.8), (False, math.inf)])
+def test_the_kernel_agrees_with_its_twin(kind, joint, inner):
     rng = np.random.default_rng(1)
     x, y = (rng.normal(size=(200, 5)) * 2).astype(kind), (rng.normal(size=200) * 2).astype(kind)
-    rows = row_map(5, joint=joint)
+    rows = dataclasses.replace(row_map(5, joint=joint), inner=inner)
     out = np.zeros((200, rows.size))
     unit = math.ldexp(1.0, -rows.exponent)
     compiled(outer._lattice_rows, reassociate=True, unchecked=True)(
         x, y, np.array(rows.middle), 1.0 / np.array(rows.half), rows.constant, rows.limit,
-        rows.joint, unit, out,
+        min(rows.inner, rows.limit), rows.joint, unit, out,
     )  # fmt: skip
     assert np.abs(out - lattice_rows_reference(x, y, rows)).max() <= 1.0  # the last bit may tie
     assert (out != lattice_rows_reference(x, y, rows)).mean() < 1e-3
+
+
+def test_rows_whose_response_is_near_are_weighted_by_their_features_alone():
+    rows = dataclasses.replace(row_map(2, norm=1.0), inner=0.6)
+    x = np.array([[0.9, 0.7]] * 3)
+    weights = [total(rows, x[:1], np.array([y])).value()[0, 0] for y in (0.0, 0.3, -0.3)]
+    assert weights[0] == weights[1] == weights[2]
+    far = total(rows, x[:1], np.array([1.0])).value()
+    assert np.trace(far) <= 1.0
 
 
 def test_rows_keep_their_direction():

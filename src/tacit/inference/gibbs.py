@@ -83,33 +83,54 @@ class GibbsSampler:
 
     def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, GibbsInfo]:
         """Draw allocations, then every factor."""
+        expanded = Expanded(self.engine.model, state.factors)
+        values = {name: found.values for name, found in self.engine.data.items()}
+        factors = self.draw_factors(rng, expanded, values)
+        total = sum(self.engine.total_estimate(expanded, r) for r in self.engine.model.relations)
+        return GibbsState(factors), GibbsInfo(float(total))
+
+    def draw_factors(
+        self,
+        rng: np.random.Generator,
+        expanded: Expanded,
+        values: Mapping[str, NDArray[np.float64]],
+    ) -> dict[str, NDArray[np.float64]]:
+        """Draw allocations, then every factor, for given counts at the listed cells.
+
+        Parameters
+        ----------
+        expanded
+            The current factors, brought up to date with the new ones.
+        values
+            Relation → counts of its listed cells.
+        """
         model = self.engine.model
-        expanded = Expanded(model, state.factors)
-        counts = {name: np.zeros_like(theta) for name, theta in state.factors.items()}
+        specs = model.factors.items()
+        counts = {name: np.zeros((spec.rows, spec.columns)) for name, spec in specs}
         for relation in model.relations:
-            self._allocate(rng, expanded, relation, counts)
-        factors = dict(state.factors)
-        for name in factors:
-            exposure = np.full_like(factors[name], self.shape / self.mean)
+            self._allocate(rng, expanded, relation, values[relation.name], counts)
+        factors = {}
+        for name, allocated in counts.items():
+            exposure = np.full_like(allocated, self.shape / self.mean)
             for relation, position in model.using(name):
                 exposure += self.engine.denominator(expanded, relation, position, 1.0)
-            drawn = rng.standard_gamma(self.shape + counts[name]) / exposure
+            drawn = rng.standard_gamma(self.shape + allocated) / exposure
             factors[name] = np.maximum(drawn, 1e-290)  # a gamma draw may underflow to zero
             expanded.put(name, factors[name])
-        total = sum(self.engine.total_estimate(expanded, r) for r in model.relations)
-        return GibbsState(factors), GibbsInfo(float(total))
+        return factors
 
     def _allocate(
         self,
         rng: np.random.Generator,
         expanded: Expanded,
         relation: BoundRelation,
+        values: NDArray[np.float64],
         counts: dict[str, NDArray[np.float64]],
     ) -> None:
         """Draw the allocations of one relation and add them up per factor entry."""
         found = self.engine.data[relation.name]
         bank = expanded.banks[relation.name]
-        listed = np.flatnonzero(found.values > 0)
+        listed = np.flatnonzero(values > 0)
         for start in range(0, len(listed), _CHUNK):
             part = listed[start : start + _CHUNK]
             cells = found.indices[part]
@@ -118,7 +139,7 @@ class GibbsSampler:
                 rates *= bank.mode(mode)[cells[:, mode]]
             rates = np.maximum(rates, 1e-300)
             shares = rates / rates.sum(axis=1, keepdims=True)
-            drawn = rng.multinomial(found.values[part].astype(np.int64), shares).astype(float)
+            drawn = rng.multinomial(values[part].astype(np.int64), shares).astype(float)
             for position, name in enumerate(relation.factors):
                 rows = (
                     cells[:, position] if position < relation.modes else np.zeros(len(part), int)
