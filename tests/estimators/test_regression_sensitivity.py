@@ -92,6 +92,37 @@ def test_every_clip_is_bounded(norm, statistics, neighbours):
     assert attack.search(steps=200) <= attack.declared * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("norm", [1e-6, 3e-5, 1e-3, 1e4, 1e6])
+@pytest.mark.parametrize("statistics", ["moments", "Sz"])
+@pytest.mark.parametrize("average", [1, 512])
+def test_a_clip_is_kept_however_small_or_refused(norm, statistics, average):
+    """Rounding to the lattice never exceeds a norm that is smaller than its step."""
+    if average > 1 and statistics == "Sz":
+        return
+    try:
+        design = design_of(3, statistics, REPLACE, clip=norm, average=average)
+    except ValueError as refused:
+        assert norm < 1e-3 and statistics == "Sz" and "larger clip" in str(refused)
+        return
+    rng = np.random.default_rng(1)
+    counted = slice(None) if statistics == "moments" else slice(-1)
+    for _ in range(50):
+        row = rng.choice([-1.0, 1.0, 0.3, 0.0], (1, 4))
+        rows = np.repeat(row, average, axis=0)
+        whole = summarise((rows[:, :-1], rows[:, -1]), design).total.value()[counted, counted]
+        assert np.trace(whole) / average <= norm**2
+    if norm > 2.0:  # nothing is scaled, and nothing vanishes on the lattice
+        expected = average * np.square(row).sum() + 0.25 * average
+        if statistics == "moments":
+            assert np.trace(whole) == pytest.approx(expected, rel=0.02)
+
+
+def test_a_norm_that_many_averaged_features_cannot_keep_is_refused():
+    with pytest.raises(ValueError, match="average fewer rows"):
+        design_of(1000, "moments", REPLACE, average=4096, clip=1.0)
+    assert design_of(1000, "moments", REPLACE, average=4096).rows.limit > 16.0
+
+
 @pytest.mark.parametrize("ratio", [0.2, 0.5, 1.0, 1.4, 1.45, 2.0, 3.0])
 @pytest.mark.parametrize("square", [False, True])
 def test_the_formulas_are_the_largest_change(ratio, square):

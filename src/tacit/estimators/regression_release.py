@@ -148,6 +148,7 @@ class Design:
                 "averaged rows need neighbours='replace-one' and statistics='moments': a row more "
                 "or less would shift every group behind it"
             )
+        _ = self.rows  # refuses a norm that the lattice of rows cannot keep
 
     @property
     def features(self) -> int:

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._core.kernels import compiled
+from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["ExactSum", "OuterSum", "RowMap", "onto_grid"]
 
 PIECE = 1 << 12  # rows that BLAS adds up at once: they fit into cache
-# rounding to 2^-16 of the norm adds a variance of n·h²/12 to a diagonal entry: 2e-4·B² for ten
-# million rows, where noise is of the order of B²
+# rounding to 2^-15 of the largest number adds a variance of n·h²/12 to a diagonal entry: 8e-4 for
+# ten million rows, where noise is of the order of B² > 1
 _BITS = 16
 _FLUSH = 1 << 20  # rows whose products of at most 2^32 a float64 holds exactly
 _ROOM = 1.0 - 2.0**-40
@@ -94,11 +95,21 @@ class RowMap:
         """How many numbers the vector a has."""
         return self.features + 1 + (self.constant > 0.0)
 
+    def __post_init__(self) -> None:
+        if self.limit < self.norm / 2.0:  # below zero rounding alone would exceed the norm
+            raise ParameterError(
+                f"rows of {self.size} numbers in groups of {self.group} cannot be scaled to norm "
+                f"{self.norm:g} on a lattice of {math.ldexp(1.0, self.exponent):g}: pass a larger "
+                "clip or average fewer rows"
+            )
+
     @property
     def exponent(self) -> int:
         """The exponent e of the lattice: no number of a row exceeds 2^16 steps of h = 2^e."""
         bits = _BITS - (self.group - 1).bit_length()
-        return math.frexp(max(self.norm, 1.0))[1] - bits
+        # a number is at most 1 (or the constant) before scaling, and at most the norm after
+        largest = max(1.0, self.constant)
+        return math.frexp(min(self.norm, largest) if self.joint else largest)[1] - bits
 
     @property
     def limit(self) -> float:
