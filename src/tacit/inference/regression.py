@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from tacit.models.regression import (
     NormalInverseGamma,
     Prior,
     check_moments,
+    check_prior,
     nearest_psd,
     pooled,
 )
@@ -213,9 +214,40 @@ def posterior(
     prior = Prior() if prior is None else prior
     rng = generator(None) if rng is None else rng
     d = moments[0].dimension
-    if prior.features is not None and np.shape(prior.features) != (d, d):
-        raise ParameterError(f"prior.features must be {d} × {d}, got {np.shape(prior.features)}")
+    check_prior(prior, d)
+    moments = [
+        replace(site, gram=np.asarray(site.gram, float), cross=np.asarray(site.cross, float))
+        for site in moments
+    ]
+    try:
+        return _infer(
+            moments, method, prior, chains, draws, warmup, thin, noise_variance, ridges, rng
+        )
+    except (np.linalg.LinAlgError, ArithmeticError):
+        raise _contradiction(method) from None
 
+
+def _contradiction(method: str) -> ParameterError:
+    return ParameterError(
+        f"{method} left the numbers a computer can hold: the summaries contradict the stated "
+        "noise; check that gram_sd, cross_sd and rows describe them"
+    )
+
+
+def _infer(
+    moments: list[Moments],
+    method: str,
+    prior: Prior,
+    chains: int,
+    draws: int,
+    warmup: int | None,
+    thin: int | None,
+    noise_variance: float | None,
+    ridges: Sequence[float] | None,
+    rng: np.random.Generator,
+) -> Posterior:
+    """Return the posterior from arguments that were checked."""
+    d = moments[0].dimension
     exact = all(site.exact and site.square is not None for site in moments)
     if method == "conjugate" or (method == "auto" and exact):
         beta, variance = _conjugate(moments, prior).sample(rng, chains * draws)
@@ -276,10 +308,7 @@ def _run(
     coefficients = np.array([info.coefficients for info in infos])
     variance = np.exp(np.array([info.scales[:, 0] for info in infos]))
     if not (np.isfinite(coefficients).all() and np.isfinite(variance).all()):
-        raise ParameterError(
-            f"{method} left the numbers a computer can hold: the summaries contradict the stated "
-            "noise; check that gram_sd, cross_sd and rows describe them"
-        )
+        raise _contradiction(method)
     by_kind = {
         kind: float(np.mean([info.acceptance.get(kind, 0.0) for info in infos]))
         for kind in infos[0].acceptance
@@ -305,6 +334,7 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     the least-squares residual variance.
     """
     total = pooled(moments)
+    total = replace(total, rows=max(total.rows, 1.0))  # a noisy count may be negative
     if total.square is None:
         raise ParameterError("the conjugate posterior needs yᵀy: pass moments with `square`")
     residual = max(total.square - float(total.cross @ _ols(moments)), 1e-12 * abs(total.square))
@@ -313,7 +343,7 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
             "conjugate takes the moments as exact, and their sum of S is not positive "
             "semi-definite: use method='auto'"
         )
-    precision = prior.precision(total.dimension) * max(residual, 1e-300) / max(total.rows, 1.0)
+    precision = prior.precision(total.dimension) * max(residual, 1e-300) / total.rows
     mean = np.full(total.dimension, prior.mean)
     return NormalInverseGamma(mean, precision, prior.noise_shape, prior.noise_scale).given(total)
 

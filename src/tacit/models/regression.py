@@ -27,6 +27,7 @@ __all__ = [
     "NormalInverseGamma",
     "Prior",
     "check_moments",
+    "check_prior",
     "cross_log_density",
     "nearest_psd",
     "noise_covariance",
@@ -86,6 +87,9 @@ class Moments:
         return self.gram_sd == self.cross_sd == self.square_sd == 0.0
 
 
+LARGEST = 1e100  # squares and products of moments stay within floats
+
+
 def check_moments(moments: Sequence[Moments]) -> None:
     """Raise `ParameterError` unless every site's moments can be used, naming the site."""
     if not moments:
@@ -102,7 +106,10 @@ def check_moments(moments: Sequence[Moments]) -> None:
             raise ParameterError(
                 f"{where}.gram must be {dimension} × {dimension}, got shape {gram.shape}"
             )
-        if not (np.isfinite(gram).all() and np.isfinite(cross).all()):
+        numbers = np.append(gram.ravel(), cross)
+        if numbers.dtype.kind not in "iuf":
+            raise ParameterError(f"{where} must hold numbers, got {numbers.dtype}")
+        if not np.isfinite(numbers).all():
             raise ParameterError(
                 f"{where} holds values that are not finite: leave this site out or ask it for "
                 "a new summary"
@@ -111,11 +118,16 @@ def check_moments(moments: Sequence[Moments]) -> None:
             raise ParameterError(
                 f"{where}.gram must be symmetric: leave this site out or ask it for a new summary"
             )
-        check(f"{where}.rows", site.rows, Real())
+        if np.abs(numbers).max() > LARGEST:
+            raise ParameterError(
+                f"{where} holds values above {LARGEST:g}: bring features and responses to about "
+                "[-1, 1]"
+            )
+        check(f"{where}.rows", site.rows, Real(-LARGEST, LARGEST))
         if site.square is not None:
-            check(f"{where}.square", site.square, Real())
+            check(f"{where}.square", site.square, Real(-LARGEST, LARGEST))
         for name in ("gram_sd", "cross_sd", "square_sd", "rows_sd"):
-            check(f"{where}.{name}", getattr(site, name), Real(0))
+            check(f"{where}.{name}", getattr(site, name), Real(0, LARGEST))
         if site.exact and site.rows_sd == 0.0 and site.rows < 1:
             raise ParameterError(f"{where}.rows must be at least 1, got {site.rows!r}")
 
@@ -190,6 +202,22 @@ class Prior:
         """Return C⁻¹."""
         check("dimension", dimension, Integer(1))
         return np.asarray(np.eye(dimension) / self.known_sd() ** 2)
+
+
+def check_prior(prior: Prior, dimension: int) -> None:
+    """Raise `ParameterError` unless a prior suits so many coefficients."""
+    if prior.freedom is not None:
+        check("prior.freedom", prior.freedom, Real(dimension - 1, open_low=True))
+    if prior.features is None:
+        return
+    features = np.asarray(prior.features)
+    if features.shape != (dimension, dimension):
+        raise ParameterError(
+            f"prior.features must be {dimension} × {dimension}, got {features.shape}"
+        )
+    symmetric = np.isfinite(features).all() and np.allclose(features, features.T)
+    if not symmetric or np.linalg.eigvalsh(features)[0] <= 0.0:
+        raise ParameterError("prior.features must be symmetric and positive definite")
 
 
 @dataclass(frozen=True)
