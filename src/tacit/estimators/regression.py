@@ -18,7 +18,16 @@ import numpy as np
 
 from tacit._core.check import AnyOf, Bounds, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.errors import MissingExtra, NotCertified, ParameterError, UnboundedData
+from tacit.data.sources import column_names, numeric_columns
+from tacit.errors import (
+    BudgetExceeded,
+    MissingExtra,
+    NotCertified,
+    ParameterError,
+    SiteFailure,
+    TacitError,
+    UnboundedData,
+)
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.regression_release import (
     CONSTANT,
@@ -34,6 +43,7 @@ from tacit.estimators.site import Site, check_sites
 from tacit.inference.regression import METHODS, posterior
 from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.noise import Noise
+from tacit.models.regression import Prior, check_prior
 from tacit.privacy.events import ADD_REMOVE, DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateLinearRegression"]
 
 EXACT_METHODS = ("OLS", "conjugate")
+SQUARE_METHODS = ("conjugate", "MCMC-B&S")  # that need yᵀy
 
 
 class PrivateLinearRegression(PrivateEstimator):
@@ -132,6 +143,7 @@ class PrivateLinearRegression(PrivateEstimator):
         "clip": AnyOf(Real(1e-6, 1e6), None),
         "statistics": OneOf(*STATISTICS),
         "average": Integer(1, 1 << 12),
+        "prior": AnyOf(InstanceOf(Prior), None),
         "chains": Integer(1, 64),
         "draws": Integer(10),
         "warmup": Integer(0),
@@ -203,32 +215,49 @@ class PrivateLinearRegression(PrivateEstimator):
             raise ParameterError(
                 f"method {self.method!r} takes sums for exact: pass privacy=None, or method='auto'"
             )
+        if self.method in SQUARE_METHODS and self.statistics == "Sz":
+            raise ParameterError(
+                f"method {self.method!r} needs yᵀy: pass statistics='moments' or 'Szu'"
+            )
         if self.calibration == "published":
             if not noisy or privacy is None or privacy.neighbours != ADD_REMOVE:
                 raise ParameterError("published noise needs Privacy(1.0, delta) under add-remove")
             return
-        if self.bounds is None or (
-            isinstance(self.bounds, Mapping | Sequence) and not self.bounds
-        ):
+        bounds, response = self._public
+        if bounds is None or (isinstance(bounds, Mapping | Sequence) and not bounds):
             raise UnboundedData(
                 "bounds must be given: pass bounds={feature: (low, high)} or a list of pairs, the "
                 "public range of each feature, or a number, the public norm of a row"
             )
-        if self.y_bounds is None:
+        if not isinstance(bounds, Mapping | Sequence | int | float):
+            raise ParameterError(
+                "bounds must be a mapping of feature to (low, high), a list of pairs or a number, "
+                f"got {type(bounds).__name__}"
+            )
+        if response is None:
             raise UnboundedData(
                 "y_bounds must be given: pass y_bounds=(low, high), the public range of the "
                 "response"
             )
-        if not isinstance(self.y_bounds, int | float):
-            check("y_bounds", self.y_bounds, Bounds())
+        if not isinstance(response, int | float):
+            check("y_bounds", response, Bounds())
+
+    @property
+    def _public(self) -> tuple[Any, Any]:
+        """``bounds`` and ``y_bounds``; arrays and NumPy's numbers as lists and Python's."""
+        given = (self.bounds, self.y_bounds)
+        bounds, response = (
+            part.tolist() if isinstance(part, np.ndarray | np.generic) else part for part in given
+        )
+        return bounds, response
 
     def _pairs(self) -> dict[str, tuple[float, float]]:
         """Return the public range of every feature by name, checked."""
-        if isinstance(self.bounds, Mapping):
-            named = {str(name): pair for name, pair in self.bounds.items()}
+        bounds, _ = self._public
+        if isinstance(bounds, Mapping):
+            named = {str(name): pair for name, pair in bounds.items()}
         else:
-            assert isinstance(self.bounds, Sequence)
-            named = {f"x{k}": pair for k, pair in enumerate(self.bounds)}
+            named = {f"x{k}": pair for k, pair in enumerate(bounds)}
         for name, pair in named.items():
             check(f"bounds[{name!r}]", pair, Bounds())
         return {name: (float(low), float(high)) for name, (low, high) in named.items()}
@@ -244,18 +273,18 @@ class PrivateLinearRegression(PrivateEstimator):
         clip = self.clip
         neighbours = ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
         constant = CONSTANT if self.intercept or neighbours == ADD_REMOVE else 0.0
-        if isinstance(self.bounds, int | float):
-            check("bounds", self.bounds, Real(0, open_low=True))
+        bounds, response = self._public
+        if isinstance(bounds, int | float):
+            check("bounds", bounds, Real(0, open_low=True))
             if features is None:
                 raise ParameterError(
                     "a public norm alone does not say how many features there are"
                 )
-            scales = [(0.0, float(self.bounds))] * features
+            scales = [(0.0, float(bounds))] * features
             if clip is None:  # ‖x‖ ≤ 1 after the map
                 clip = math.sqrt(constant**2 + 1.0 + (self.statistics == "moments") / 3.0)
         else:
             scales = [self._scale(*pair) for pair in self._pairs().values()]
-        response = self.y_bounds
         if isinstance(response, int | float):
             check("y_bounds", response, Real(0, open_low=True))
             scales.append((0.0, float(response)))
@@ -278,7 +307,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def schedule(self) -> DpEvent:
         """Return the event of the one release that a fit makes at each site."""
-        if self.calibration == "certified" and not isinstance(self.bounds, int | float):
+        if self.calibration == "certified" and not isinstance(self._public[0], int | float):
             return self._mechanism(self._design()).event
         design: Design | None = getattr(self, "design_", None)
         if design is None:
@@ -303,6 +332,7 @@ class PrivateLinearRegression(PrivateEstimator):
         self.summaries_: dict[str, SiteSummary] = {}
         self.failures_: list[Failure] = []
         self.design_: Design | None = None
+        self.feature_names_in_: list[Any] = []
         return self._take(data if y is None else (data, y))
 
     def add_sites(self, data: Any) -> PrivateLinearRegression:
@@ -320,11 +350,16 @@ class PrivateLinearRegression(PrivateEstimator):
     def _take(self, data: Any) -> PrivateLinearRegression:
         """Release what is raw, take in what was released, and infer."""
         summaries, sites = self._sort(data)
-        if sites:
-            self._release_sites(sites)
-        for summary in summaries:
-            self._check_belongs(summary)
-            self.summaries_[summary.site] = summary
+        self._check_together(summaries, sites)  # before anybody pays
+        alone = not summaries and not self.summaries_
+        lost = self._release_sites(sites, alone) if sites else []
+        self.summaries_.update({summary.site: summary for summary in summaries})
+        if lost and self.on_failure == "stop":
+            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in lost)
+            raise SiteFailure(
+                f"{reasons}. What the other sites released is kept in summaries_: pass the rest "
+                "to add_sites, or those summaries to fit"
+            )
         self._infer()
         self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
         self.certificate_: Certificate = max(
@@ -351,35 +386,76 @@ class PrivateLinearRegression(PrivateEstimator):
                 f"{sorted(twice)} would count twice: give every site a name of its own"
             )
         check_sites(sites)
+        if sites and len(names) > 1 and self.privacy and self.privacy.trust == "central":
+            raise ParameterError(
+                "several sites do not share a curator: pass Privacy(…, trust='site')"
+            )
         return summaries, sites
 
-    def _names(self, design: Design) -> tuple[str, ...]:
-        named = list(self._pairs()) if isinstance(self.bounds, Mapping | Sequence) else []
-        named = named or [f"x{k}" for k in range(design.features)]
-        return (*named, self.target or "y")
-
-    def _release_sites(self, sites: list[Site]) -> None:
-        """Add up every site's rows, reserve, and release through the gate."""
+    def _check_together(self, summaries: list[SiteSummary], sites: list[Site]) -> None:
+        """Settle on one design for all, and raise where something public does not fit."""
         if self.calibration == "published":
             from tacit.estimators.regression_published import read_design
 
-            design = read_design([site.data for site in sites], self.statistics)
+            if sites:
+                design = read_design([site.data for site in sites], self.statistics)
+            else:
+                design = self.design_ or summaries[0].design
         else:
-            design = self._design(self._width(sites))
+            design = self._design(self._width(sites, summaries))
+        check_prior(self.prior or Prior(), design.coefficients)
+        names = self._names(design)
+        everything = [*self.summaries_.values(), *summaries]
+        for summary in everything:
+            _check_belongs(summary, design, names)
+            _check_belongs(summary, everything[0].design, everything[0].columns)
+            if self.method in SQUARE_METHODS and summary.moments.square is None:
+                raise ParameterError(
+                    f"method {self.method!r} needs yᵀy, and {summary.site!r} did not release it: "
+                    "use method='auto'"
+                )
+        relations = {s.certificate.neighbours for s in everything if s.certificate.is_private}
+        if sites and self.privacy is not None and math.isfinite(self.privacy.epsilon):
+            relations.add(design.neighbours)
+        if len(relations) > 1:
+            raise ParameterError(
+                "guarantees under add-remove-one and under replace-one cannot be compared: ask "
+                "every site for the same neighbours"
+            )
         self.design_ = design
+
+    def _names(self, design: Design) -> tuple[str, ...]:
+        listed = isinstance(self._public[0], Mapping | Sequence)
+        named = list(self._pairs()) if listed else []
+        named = named or [f"x{k}" for k in range(design.features)]
+        return (*named, self.target or "y")
+
+    def _release_sites(self, sites: list[Site], alone: bool) -> list[Failure]:
+        """Add up every site's rows, reserve, release through the gate; return who failed there.
+
+        ``alone`` says that nobody else has released before.
+        """
+        design = self.design_
+        assert design is not None
         names, mechanism = self._names(design), self._mechanism(design)
+        if not isinstance(self._public[0], Mapping):
+            self._check_labels(sites)
         loaded: dict[str, SiteSum] = {}
         for site in sites:  # the holder's own business, before anything is paid for
             try:
                 loaded[site.name] = self._load(site, design, names)
-            except ParameterError as error:
+            except Exception as error:
                 if self.on_failure == "stop":
-                    raise ParameterError(f"site {site.name!r}: {error}") from None
-                self.failures_.append(Failure(0, site.name, str(error)))
+                    if isinstance(error, ParameterError):
+                        raise ParameterError(f"site {site.name!r}: {error}") from None
+                    raise
+                reason = str(error) if isinstance(error, TacitError) else type(error).__name__
+                self.failures_.append(Failure(0, site.name, reason))
+        single = alone and len(sites) == 1
         sites = [site for site in sites if site.name in loaded]
         if not sites:
-            return
-        if not self.summaries_ and (len(sites) == 1 or mechanism.scale == 0.0):
+            return []
+        if single or (alone and mechanism.scale == 0.0):
             whole = sum(total.total.value() for total in loaded.values())
             count = sum(total.count for total in loaded.values())
             check_rank(whole, count, design, names)
@@ -393,7 +469,8 @@ class PrivateLinearRegression(PrivateEstimator):
             for site in sites
         ]  # fmt: skip
         collector = Collector(design)
-        self.record_ = run(collector, holders, on_failure=self.on_failure)
+        # all have paid: what one site fails to send does not cost the others their release
+        self.record_ = run(collector, holders, on_failure="exclude")
         self.failures_ += self.record_.failures
         assumptions = design.assumptions(names)
         if len(sites) > 1 or self.summaries_:
@@ -407,19 +484,37 @@ class PrivateLinearRegression(PrivateEstimator):
                 site.name, names, design, design.unpack(reply["vector"], sd, rows),
                 self._certificate(site, reservations[site.name], sources[site.name], assumptions),
             )  # fmt: skip
+        return self.record_.failures
 
-    def _width(self, sites: list[Site]) -> int | None:
+    def _width(self, sites: list[Site], summaries: list[SiteSummary]) -> int | None:
         """Return how many features the sites have, where only a norm is public."""
-        if not isinstance(self.bounds, int | float):
+        if not isinstance(self._public[0], int | float):
             return None
+        if not sites:
+            return summaries[0].design.features
         data = sites[0].data
-        if not isinstance(data, tuple):
-            raise ParameterError("a public norm alone goes with arrays: pass pairs (X, y)")
+        if not isinstance(data, tuple) or len(np.shape(data[0])) != 2:
+            raise ParameterError(
+                "a public norm alone goes with arrays: pass pairs (X, y), with two axes of X"
+            )
         return int(np.shape(data[0])[1])
+
+    def _check_labels(self, sites: list[Site]) -> None:
+        """Note how the columns of X are called where bounds go by their order."""
+        for site in sites:
+            pair = isinstance(site.data, tuple) and len(site.data) == 2
+            labels = column_names(site.data[0]) if pair else []
+            self.feature_names_in_ = self.feature_names_in_ or labels
+            if labels and labels != self.feature_names_in_:
+                raise ParameterError(
+                    f"site {site.name!r} has the columns {labels[:20]}, not "
+                    f"{self.feature_names_in_[:20]}: bounds in a list go by their order, pass "
+                    "bounds={feature: (low, high)}"
+                )
 
     def _load(self, site: Site, design: Design, names: tuple[str, ...]) -> SiteSum:
         """Add up a site's rows; what cannot be used is refused, to the holder."""
-        columns = names[:-1] if isinstance(self.bounds, Mapping) else None
+        columns = names[:-1] if isinstance(self._public[0], Mapping) else None
         total = summarise(site.data, design, columns, self.target)
         rows = total.count // design.average
         if rows < design.coefficients:
@@ -455,24 +550,25 @@ class PrivateLinearRegression(PrivateEstimator):
         assert self.privacy is not None
         real = mistyped_gaussian_noise(self.privacy.epsilon, self.privacy.delta).epsilon()
         asked = self.privacy.with_epsilon(real * 1.001)
-        return {
-            site.name: (
-                site.ledger or Ledger.memory(epsilon=asked.epsilon, delta=asked.delta)
-            ).reserve(self.schedule(), purpose=purpose, delta=asked.delta, asked=asked.epsilon)
+        event = self.schedule()
+        ledgers = {
+            site.name: site.ledger or Ledger.memory(epsilon=asked.epsilon, delta=asked.delta)
             for site in sites
         }
-
-    def _check_belongs(self, summary: SiteSummary) -> None:
-        """Raise unless a summary was made for this model."""
-        if self.design_ is None:
-            self.design_ = summary.design
-        ours, theirs = self.design_, summary.design
-        for part in ("middle", "half", "intercept", "published"):
-            if getattr(ours, part) != getattr(theirs, part):
-                raise ParameterError(
-                    f"the summary of {summary.site!r} has another {part}: it was made with other "
-                    "bounds or another model, and cannot be joined"
-                )
+        refusing = [
+            name
+            for name, ledger in ledgers.items()
+            if not ledger.admits(event, delta=asked.delta, asked=asked.epsilon)
+        ]
+        if refusing:
+            raise BudgetExceeded(
+                f"the ledgers of {', '.join(refusing)} refuse this run, whose noise gives "
+                f"ε = {real:.4g}. No site was charged and nothing was released"
+            )
+        return {
+            name: ledger.reserve(event, purpose=purpose, delta=asked.delta, asked=asked.epsilon)
+            for name, ledger in ledgers.items()
+        }
 
     # -- inference ------------------------------------------------------------------------
 
@@ -541,16 +637,19 @@ class PrivateLinearRegression(PrivateEstimator):
     def _matrix(self, X: Any) -> NDArray[np.float64]:
         assert self.design_ is not None
         width = self.design_.features
-        columns = list(self._pairs()) if isinstance(self.bounds, Mapping) else None
-        if columns is not None and not isinstance(X, np.ndarray | list):
-            from tacit.data.sources import numeric_columns
-
+        mapped = isinstance(self._public[0], Mapping)
+        columns = list(self._pairs()) if mapped else self.feature_names_in_
+        if columns and (column_names(X) or isinstance(X, Mapping)):
             table = numeric_columns(X, columns)
             return np.column_stack([table[name] for name in columns])
         matrix = np.asarray(X, np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != width:
             raise ParameterError(f"X must have {width} columns, got shape {matrix.shape}")
         return matrix
+
+    def _needs_fit(self) -> None:
+        if not hasattr(self, "coef_"):
+            raise ParameterError("there is no model yet: call fit first")
 
     def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
         """Return the posterior predictive mean of the response, and how sure it is.
@@ -565,8 +664,7 @@ class PrivateLinearRegression(PrivateEstimator):
             Also return the bounds (low, high) between which a new response lies with this
             probability.
         """
-        if not hasattr(self, "coef_"):
-            raise ParameterError("there is no model yet: call fit first")
+        self._needs_fit()
         matrix = self._matrix(X)
         mean = matrix @ self.coef_ + self.intercept_
         if not return_sd and interval is None:
@@ -594,11 +692,15 @@ class PrivateLinearRegression(PrivateEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Return R² on given rows, such as public ones: this is not private."""
         y = np.asarray(y, np.float64)
-        residual = np.sum(np.square(y - self.predict(X)))
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        if y.shape != (len(found := self.predict(X)),):
+            raise ParameterError(f"y must have one value for each row of X, got shape {y.shape}")
+        residual = np.sum(np.square(y - found))
         return float(1.0 - residual / np.sum(np.square(y - y.mean())))
 
     def to_arviz(self) -> Any:
         """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
+        self._needs_fit()
         try:
             import arviz  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
@@ -618,6 +720,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def release(self, folder: str | os.PathLike[str]) -> None:
         """Write coefficients, summaries and certificates to a folder, without pickle."""
+        self._needs_fit()
         assert self.design_ is not None
         arrays: dict[str, Any] = {
             "coef": self.coef_, "coef_sd": self.coef_sd_, "covariance": self._covariance,
@@ -633,3 +736,23 @@ class PrivateLinearRegression(PrivateEstimator):
             "norm": self.design_.rows.norm, "columns": list(self._names(self.design_)),
         }  # fmt: skip
         write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)
+
+
+def _check_belongs(summary: SiteSummary, design: Design, names: tuple[str, ...]) -> None:
+    """Raise unless a summary was made for a design and for these columns, in this order."""
+    for part in ("middle", "half", "intercept", "published"):
+        if getattr(design, part) != getattr(summary.design, part):
+            raise ParameterError(
+                f"the summary of {summary.site!r} has another {part}: it was made with other "
+                "bounds or another model, and cannot be joined"
+            )
+    unnamed = (*(f"x{k}" for k in range(design.features)), "y")  # bounds in a list
+    found = summary.columns
+    for ours, theirs, positional in (
+        (names[:-1], found[:-1], unnamed[:-1]), (names[-1:], found[-1:], unnamed[-1:]),
+    ):  # fmt: skip
+        if ours != theirs and positional not in (ours, theirs):
+            raise ParameterError(
+                f"the summary of {summary.site!r} has the columns {found}, not {names}: it cannot "
+                "be joined"
+            )
