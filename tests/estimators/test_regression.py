@@ -157,6 +157,28 @@ def test_intervals_hold_new_responses():
     assert len(fitted.predict(X[:5], return_sd=True)) == 2
 
 
+@pytest.mark.parametrize(("neighbours", "average", "epsilon"), [
+    (None, 1, 1.0), (REPLACE, 1, 1.0), (REPLACE, 4, 10.0),
+])  # fmt: skip
+def test_intervals_hold_where_rows_are_scaled_down(neighbours, average, epsilon):
+    """Binary features lie in the corners: all rows count with a smaller weight."""
+    rng = np.random.default_rng(4)
+    x = rng.choice([0.0, 1.0], (40_000, 5))
+    y = x @ np.full(5, 0.1) + rng.normal(0, 0.1, len(x))
+    private = model(bounds=[(0, 1)] * 5, y_bounds=(-1, 1), privacy=Privacy(
+        epsilon, 1e-6, neighbours=neighbours), average=average, random_state=2)  # fmt: skip
+    fitted = private.fit(x, y)
+    assert fitted.noise_sd_ == pytest.approx(0.1, rel=0.1)
+    low, high = fitted.predict(x, interval=0.9)[1]
+    assert 0.87 < np.mean((low < y) & (y < high)) < 0.93
+
+
+def test_the_weight_of_rows_is_sane_where_noise_hides_it():
+    few = model(privacy=Privacy(0.1, 1e-6, neighbours=REPLACE), random_state=2).fit(X[:30], Y[:30])
+    least = few.design_.rows.least_weight
+    assert 0.2 < least < few._weight() < 1.0
+
+
 def test_clones_and_releases(tmp_path):
     fitted = clone(model(privacy=PRIVACY)).fit(sites())
     fitted.release(tmp_path / "bundle")

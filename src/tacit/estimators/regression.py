@@ -44,7 +44,7 @@ from tacit.inference.regression import METHODS, posterior
 from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.noise import Noise
 from tacit.models.regression import Prior, check_prior
-from tacit.privacy.events import ADD_REMOVE, DpEvent
+from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.privacy.published import mistyped_gaussian_noise
@@ -599,8 +599,32 @@ class PrivateLinearRegression(PrivateEstimator):
         variance = float(np.mean(self.posterior_.noise_variance))
         if math.isnan(variance):
             variance = self._residual_variance()
-        self.noise_sd_ = design.half[-1] * math.sqrt(variance) if variance >= 0.0 else math.nan
+        self._noise_unit = design.half[-1] / math.sqrt(self._weight())
+        self.noise_sd_ = self._noise_unit * math.sqrt(variance) if variance >= 0.0 else math.nan
         self.n_features_in_ = design.features
+
+    def _weight(self) -> float:
+        """Return the mean weight s² of a row, from its share of the public number of rows.
+
+        σ² of the model is the mean square of *scaled* residuals, s²·e² over n rows. Under
+        add-remove the noisy count is Σ s² itself. Under replace-one the constant's own entry of
+        S, c²·Σ s² + noise, says how much smaller than n it is: the mean of the normal law of that
+        between the smallest weight a row can have and 1. Without an intercept there is no such
+        entry, and rows count as not scaled.
+        """
+        known = [s for s in self.summaries_.values()
+                 if s.design.neighbours == REPLACE and s.design.intercept]  # fmt: skip
+        if len(known) < len(self.summaries_):
+            return 1.0
+        rows = sum(s.moments.rows * s.design.average for s in known)
+        found = sum(float(s.moments.gram[0, 0]) for s in known) / CONSTANT**2 / rows
+        sd = math.sqrt(sum(s.moments.gram_sd**2 for s in known)) / CONSTANT**2 / rows
+        least = min(s.design.rows.least_weight for s in known)
+        if sd < 1e-6 * (1.0 - least) or least >= 1.0:
+            return min(max(found, least), 1.0)
+        from scipy.stats import truncnorm
+
+        return float(truncnorm.mean((least - found) / sd, (1.0 - found) / sd, found, sd))
 
     def _residual_variance(self) -> float:
         """Return the mean square of residuals from exact sums; NaN where sums are noisy."""
@@ -711,7 +735,7 @@ class PrivateLinearRegression(PrivateEstimator):
         values = {
             "coef": draws[..., 1:],
             "intercept": draws[..., 0] + self._offset(),
-            "noise_sd": self.design_.half[-1] * np.sqrt(variance.reshape(draws.shape[:2])),
+            "noise_sd": self._noise_unit * np.sqrt(variance.reshape(draws.shape[:2])),
         }
         names = list(self._names(self.design_)[:-1])
         return arviz.from_dict(

@@ -117,6 +117,15 @@ class RowMap:
         step = math.ldexp(1.0, self.exponent)
         return self.norm * _ROOM - step * math.sqrt(self.size) / 2.0
 
+    @property
+    def least_weight(self) -> float:
+        """The smallest weight s² to which a row can be scaled: that of a row in a corner."""
+        squares = self.constant**2 + self.features
+        scale = min(self.inner, self.limit) / math.sqrt(squares)
+        if self.joint:
+            scale = min(scale, self.limit / math.sqrt(squares + 1.0))
+        return min(scale, 1.0) ** 2
+
 
 class OuterSum:
     """Adds up outer products of rows, piece by piece.
