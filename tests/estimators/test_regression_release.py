@@ -119,8 +119,12 @@ def summary_of(seed=None):
     privacy = Privacy(1.0, 1e-6)
     mechanism = design.mechanism(privacy)
     noise = Noise("exact", seed=seed)
-    certificate = Certificate.issue(privacy, mechanism.event, assumptions=noise.assumptions)
-    return SiteSummary("North", ("a", "b", "c", "y"), design, moments_of(design, mechanism, seed),
+    columns = ("a", "b", "c", "y")
+    assumptions = design.assumptions(columns) + noise.assumptions
+    certificate = Certificate.issue(
+        privacy, mechanism.event, assumptions=assumptions, holder="North"
+    )
+    return SiteSummary("North", columns, design, moments_of(design, mechanism, seed),
                        certificate)  # fmt: skip
 
 
@@ -184,6 +188,119 @@ def test_a_summary_that_does_not_hold_together_is_refused(tmp_path, change, word
     path = summary_of().save(tmp_path / "north.json")
     reseal(path, change)
     with pytest.raises(VerificationFailed, match=words):
+        SiteSummary.load(path)
+
+
+def recertify(data, **changes):
+    """Change a certificate and its digest: what is left is what it says."""
+    from tacit.privacy.guarantee import _digest
+
+    data["certificate"].update(changes)
+    del data["certificate"]["digest"]
+    data["certificate"]["digest"] = _digest(data["certificate"])
+
+
+def more_noise(data):
+    for name in ("gram_sd", "cross_sd", "square_sd", "rows_sd"):
+        data["moments"][name] *= 2
+
+
+def more_noise_on_the_count(data):
+    data["moments"]["rows_sd"] *= 10
+
+
+def no_square(data):
+    data["moments"]["square"] = None
+
+
+def negative_rows(data):
+    data["moments"]["rows"] = -5.0
+
+
+def another_name(data):
+    data["site"] = "South"
+
+
+def fewer_columns(data):
+    data["columns"] = ["a", "y"]
+
+
+def one_column_twice(data):
+    data["columns"] = ["a", "a", "b", "y"]
+
+
+def another_middle(data):
+    data["design"]["middle"][0] = 0.5
+
+
+def not_a_middle(data):
+    data["design"]["middle"][0] = "0"
+
+
+def huge_number(data):
+    data["moments"]["gram"][0][0] = 10**400
+
+
+def published_design(data):
+    data["design"].update(published=2.0, statistics="Szu", intercept=False, clip=1.0)
+
+
+def averaged(data):
+    data["design"].update(average=2)
+
+
+@pytest.mark.parametrize("change", [
+    more_noise, more_noise_on_the_count, no_square, negative_rows, another_name, fewer_columns,
+    one_column_twice, another_middle, not_a_middle, huge_number, published_design, averaged,
+    lambda data: recertify(data, holder="South"),
+    lambda data: recertify(data, unit="user"),
+    lambda data: recertify(data, neighbours=REPLACE),
+    lambda data: recertify(data, assumptions=[]),
+    lambda data: recertify(data, assumptions=[*data["certificate"]["assumptions"],
+                                              "seeded noise: not for release"]),
+    lambda data: recertify(data, calibration="published", claimed_epsilon=0.5, claim="less"),
+])  # fmt: skip
+def test_a_forged_summary_must_still_fit_together(tmp_path, change):
+    path = summary_of().save(tmp_path / "north.json")
+    SiteSummary.load(path)
+    reseal(path, change)
+    with pytest.raises(VerificationFailed):
+        SiteSummary.load(path)
+
+
+@pytest.mark.parametrize("source", ["exact", "grid"])
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+def test_every_kind_of_release_survives_the_mail(tmp_path, source, neighbours):
+    from tacit import PrivateLinearRegression, Site
+
+    for epsilon, statistics, intercept in ((0.01, "Sz", True), (1.0, "Szu", False),
+                                           (30.0, "moments", False)):  # fmt: skip
+        fitted = PrivateLinearRegression(
+            "Bayes-fixedS-fast", bounds=[(-1, 1)] * 3, y_bounds=1.0, statistics=statistics,
+            intercept=intercept, noise=source, chains=1, draws=10,
+            privacy=Privacy(epsilon, 1e-6, neighbours=neighbours, trust="site"),
+        ).fit([Site("North", (ROWS[:, :3], ROWS[:, 3]))])  # fmt: skip
+        sent = fitted.summaries_["North"]
+        found = SiteSummary.load(sent.save(tmp_path / f"{statistics}.json"))
+        assert np.array_equal(found.moments.gram, sent.moments.gram)
+
+
+def test_published_noise_does_not_pass_as_certified(tmp_path):
+    from tacit import PrivateLinearRegression, Site
+
+    fitted = PrivateLinearRegression(
+        "Bayes-fixedS-fast", calibration="published", statistics="Sz", chains=1, draws=10,
+        privacy=Privacy(1.0, 1e-3, trust="site"),
+    ).fit([Site("North", (ROWS[:, :3], ROWS[:, 3]))])  # fmt: skip
+    path = fitted.summaries_["North"].save(tmp_path / "north.json")
+    sent = SiteSummary.load(path)
+    assert sent.certificate.claimed_epsilon == 1.0
+    certified = PrivateLinearRegression(bounds=[(-1, 1)] * 3, y_bounds=1.0)
+    with pytest.raises(ParameterError, match="cannot be joined"):
+        certified.fit([sent])
+    reseal(path, lambda data: recertify(data, calibration="certified", claimed_epsilon=None,
+                                        claim=None))  # fmt: skip
+    with pytest.raises(VerificationFailed, match="published"):
         SiteSummary.load(path)
 
 

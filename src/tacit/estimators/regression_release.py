@@ -70,10 +70,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
 from tacit.data.rows import check_piece, row_pieces
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
 from tacit.mechanisms.additive import Gaussian
+from tacit.mechanisms.noise import RESOLUTION
 from tacit.mechanisms.outer import ExactSum, OuterSum, RowMap, onto_grid
 from tacit.models.regression import Moments
 from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent
@@ -137,8 +138,13 @@ class Design:
             check("clip", self.clip, Real(1e-6, 1e6))
         if len(self.middle) != len(self.half) or len(self.half) < 2:
             raise ParameterError("a design needs the middle and half-range of each column")
+        for value in self.middle:
+            check("middle", value, Real())
         for value in self.half:
             check("half", value, Real(0, open_low=True))
+        check("intercept", self.intercept, InstanceOf(bool))
+        if self.published is not None:
+            check("published", self.published, Real(0, open_low=True))
         if self.published is not None and (
             self.neighbours != ADD_REMOVE or self.statistics == "moments" or self.intercept
         ):
@@ -384,6 +390,12 @@ class SiteSummary:
     certificate: Certificate
 
     def __post_init__(self) -> None:
+        columns = set(self.columns)
+        if len(columns) != len(self.design.half) or len(columns) != len(self.columns):
+            raise ParameterError(
+                f"the summary of {self.site!r} names the columns {self.columns}, not "
+                f"{len(self.design.half)} different ones"
+            )
         check_moments(self.site, self.design, self.moments)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -417,14 +429,16 @@ class SiteSummary:
         Raises
         ------
         VerificationFailed
-            If a byte was changed, the numbers are not finite or not symmetric, or the noise
-            stated is less than what the certificate rests on.
+            If a byte was changed, the numbers are not finite or not symmetric, the noise stated
+            is not what the certificate rests on, or the certificate is that of another site, of
+            seeded noise or of another calibration.
         """
         try:
             return cls._parse(Path(path).read_bytes())
         except TacitError as error:
             raise VerificationFailed(f"{path}: {error}") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError,
+                RecursionError) as error:  # fmt: skip
             raise VerificationFailed(f"{path} is not a regression summary: {error}") from None
 
     @classmethod
@@ -445,25 +459,58 @@ class SiteSummary:
             certificate.verify(),
         )  # fmt: skip
         summary._check_noise()
+        summary._check_certificate()
         return summary
 
-    def _check_noise(self) -> None:
-        """Raise if the noise stated is less than what the certificate's event needs."""
-        event, design = self.certificate.event, self.design
-        if self.certificate.neighbours != design.neighbours:
+    def _check_certificate(self) -> None:
+        """Raise unless the certificate speaks of this release."""
+        certificate, design = self.certificate, self.design
+        if certificate.holder not in (None, self.site):
+            raise VerificationFailed(
+                f"the certificate is that of {certificate.holder!r}, not of {self.site!r}"
+            )
+        if not certificate.is_private or certificate.unit != "row":
+            raise VerificationFailed("the certificate holds no finite guarantee for rows")
+        if any(note.startswith("seeded noise") for note in certificate.assumptions):
+            raise VerificationFailed("the noise was seeded: not for release")
+        if certificate.neighbours != design.neighbours:
             raise VerificationFailed("design and certificate state different neighbours")
+        if (certificate.calibration == "published") != (design.published is not None):
+            raise VerificationFailed(
+                "design and certificate disagree on whether the noise is a published one"
+            )
+        if not set(design.assumptions(self.columns)) <= set(certificate.assumptions):
+            raise VerificationFailed("the certificate assumes other bounds than the design")
+
+    def _check_noise(self) -> None:
+        """Raise unless the noise stated is that of the certificate's event."""
+        event, design, moments = self.certificate.event, self.design, self.moments
         if not isinstance(event, GaussianDpEvent):
             raise VerificationFailed("the certificate is not that of one Gaussian release")
-        sd = self.moments.gram_sd / (design.published or 1.0) ** 2
-        if sd < event.noise_multiplier * design.sensitivity * (1.0 - 1e-9):
+        sd = moments.gram_sd / (design.published or 1.0) ** 2
+        possible = [
+            math.sqrt(design.fixed_noise(event.noise_multiplier, source).variance())
+            for source in RESOLUTION
+        ]
+        if sd < min(possible) * (1.0 - 1e-9):
             raise VerificationFailed(
-                f"the summary states noise of {self.moments.gram_sd:g}, less than its "
-                "certificate rests on"
+                f"the summary states noise of {moments.gram_sd:g}, less than its certificate "
+                "rests on"
             )
-        expected = design.unpack(np.zeros(design.size), sd, 1.0)
-        stated = (self.moments.cross_sd, self.moments.square_sd)
-        if not np.allclose(stated, (expected.cross_sd, expected.square_sd), rtol=1e-9):
-            raise VerificationFailed("the noise stated for S, z and u does not fit together")
+        if not np.isclose(sd, possible, rtol=1e-6).any():
+            raise VerificationFailed(
+                f"the summary states noise of {moments.gram_sd:g}, more than its certificate "
+                "rests on: it is that of another release"
+            )
+        public = design.neighbours == REPLACE or design.published is not None
+        expected = design.unpack(np.zeros(design.size), sd, 1.0 if public else None)
+        for name in ("cross_sd", "square_sd", "rows_sd"):
+            if not math.isclose(getattr(moments, name), getattr(expected, name), rel_tol=1e-9):
+                raise VerificationFailed("the noise stated for S, z and u does not fit together")
+        if (moments.square is None) != (expected.square is None):
+            raise VerificationFailed("yᵀy is not what the design releases")
+        if moments.rows < (0.0 if public else 1.0) or (public and moments.rows % 1.0):
+            raise VerificationFailed(f"{moments.rows} is not a number of rows")
 
 
 def check_moments(site: str, design: Design, moments: Moments) -> None:
