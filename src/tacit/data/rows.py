@@ -93,17 +93,21 @@ def _named(features: Sequence[str] | int, target: str | None) -> tuple[list[str]
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:
     """Return an array of real numbers; None and pandas' NA become NaN."""
-    array = column_array(values)
-    if array.dtype == object:
-        try:
-            array = np.array([np.nan if is_missing(v) else float(v) for v in array.tolist()])
-        except (TypeError, ValueError):
-            raise ParameterError(f"{what} must hold numbers, got {array[:3]!r}") from None
+    if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
+        values = np.where(np.ma.getmaskarray(values), np.nan, values.data)
+    try:
+        array = column_array(values)
+        if array.dtype == object:
+            flat = [np.nan if is_missing(v) else float(v) for v in array.ravel().tolist()]
+            array = np.array(flat).reshape(array.shape)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{what} must hold numbers, row by row of one length") from None
     if array.dtype == bool:
         array = array.astype(np.float64)
-    if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
+    if array.dtype.kind not in "iuf":
         raise ParameterError(f"{what} must hold real numbers, got {array.dtype}")
-    if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+    odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
+    if odd or not array.dtype.isnative:
         array = array.astype(np.float64)
     return array
 
@@ -116,10 +120,6 @@ def _from_pair(
     if names:
         wanted = names if isinstance(features, int) else list(features)
         x = _columns(x, wanted)
-    else:
-        x = x if isinstance(x, np.ndarray) else np.asarray(x)
-        if x.dtype == object or x.dtype == bool:
-            x = np.asarray(x, np.float64)
     x, y = _numbers(x, "X"), _numbers(y, "y")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
