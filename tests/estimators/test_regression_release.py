@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tacit.errors import NotCertified, ParameterError, VerificationFailed
 from tacit.estimators.regression_release import (
     CONSTANT,
     Design,
+    SiteSum,
     SiteSummary,
     check_moments,
     release_vector,
@@ -112,6 +114,17 @@ def test_published_noise_is_equal_on_the_thesis_scale():
         assert moments.cross_sd == pytest.approx(moments.gram_sd)
         if statistics == "Szu":
             assert moments.square_sd == pytest.approx(moments.gram_sd)
+
+
+def test_a_hundred_million_rows_do_not_fill_the_grid():
+    design, corners = design_of(), np.sign(ROWS)
+    one = summarise((corners[:, :-1], corners[:, -1]), design)
+    many = replace(one.total, integers=one.total.integers * 250_000)
+    for privacy in (None, Privacy(1.0, 1e-6)):
+        mechanism = design.mechanism(privacy)
+        vector = release_vector(SiteSum(many, 100_000_000), design, mechanism).value()
+        gram = design.unpack(vector, 0.0, None).gram
+        assert np.allclose(gram, 250_000 * one.total.value()[:-1, :-1], rtol=1e-9)
 
 
 def summary_of(seed=None):

@@ -271,6 +271,11 @@ class Design:
                 "privacy.delta must be positive for Gaussian noise: pass Privacy(…, delta=1e-6)"
             )
         epsilon, delta = (math.inf, 0.0) if privacy is None else (privacy.epsilon, privacy.delta)
+        if math.isinf(epsilon):
+            # no noise: the grid alone follows the sensitivity. 2^-30 of it is as fine as products
+            # of rows, and leaves room for 2^30 of them where 2^-40 is full at some ten million
+            coarse = math.ldexp(self.sensitivity, 10)
+            return Gaussian(0.0, coarse, (self.size,), self.neighbours, source)
         return Gaussian.for_privacy(
             epsilon, delta, self.sensitivity, (self.size,), neighbours=self.neighbours,
             source=source,
