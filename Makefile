@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install
 
-.PHONY: demo test test-slow setup bench-setup lint format clean
+.PHONY: demo test test-slow setup bench-setup peers lint format clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tacit demo
@@ -50,5 +50,14 @@ bench-setup: .venv-bench/.done
 	@.venv-bench/bin/python -m pip --disable-pip-version-check -q install -e . -r benchmarks/requirements.txt
 	@touch $@
 
+# diffprivlib needs an older scikit-learn, so it lives apart; `regression-table71` finds it
+peers: .venv-diffprivlib/.done
+
+.venv-diffprivlib/.done: benchmarks/requirements-diffprivlib.txt
+	@echo "== installing diffprivlib into .venv-diffprivlib"
+	@test -x .venv-diffprivlib/bin/python || $(PYTHON) -m venv .venv-diffprivlib
+	@.venv-diffprivlib/bin/python -m pip --disable-pip-version-check -q install -r benchmarks/requirements-diffprivlib.txt
+	@touch $@
+
 clean:
-	@rm -rf $(VENV) .venv-bench build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf $(VENV) .venv-bench .venv-diffprivlib build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache

@@ -75,7 +75,6 @@ def _against_pyttb(outcome: Outcome, quick: bool) -> None:
         state, _ = updates.step(state, objective=False)
 
     ours = median_seconds(one, 15)
-    outcome.rows.append({"what": "tag tensor, rank 10: one ML sweep, tacit", "ms": ours * 1e3})
     if importlib.util.find_spec("pyttb") is None:
         outcome.check(
             "speed-up per sweep over pyttb CP-APR", "pyttb is not installed", "≥ 10×", False
@@ -93,11 +92,15 @@ def _against_pyttb(outcome: Outcome, quick: bool) -> None:
                             maxinneriters=1, stoptol=0.0, printitn=0)  # fmt: skip
 
     few, many = 2, 6 if quick else 22
-    short = median_seconds(lambda: peer(few), 3)
-    started = time.perf_counter()
-    found = peer(many)[0]
-    long = time.perf_counter() - started
-    theirs = (long - short) / (many - few)
+    theirs, long = np.inf, np.inf
+    for _ in range(3):  # in turns, and the quietest moment of each: other work shares the cores
+        short = median_seconds(lambda: peer(few), 1)
+        started = time.perf_counter()
+        found = peer(many)[0]
+        took = time.perf_counter() - started
+        long, theirs = min(long, took), min(theirs, (took - short) / (many - few))
+        ours = min(ours, median_seconds(one, 15))
+    outcome.rows.append({"what": "tag tensor, rank 10: one ML sweep, tacit", "ms": ours * 1e3})
     outcome.rows.append(
         {"what": "tag tensor, rank 10: one sweep, pyttb CP-APR", "ms": theirs * 1e3}
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from regression_model import normal_sites
 
+from tacit._core.rng import generator
 from tacit.errors import MissingExtra, ParameterError
 from tacit.inference.diagnostics import effective_samples, r_hat
 from tacit.inference.regression import METHODS, posterior
@@ -264,3 +265,40 @@ def test_without_arviz_the_error_names_the_extra():
     seen, _ = sites(16)
     with pytest.raises(MissingExtra, match="diagnostics"):
         posterior(seen, "OLS").to_arviz()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_chains_start_near_the_summaries_where_noise_is_small(seed):
+    """A chain that starts with S off by more than its noise gets stuck at a large σ²."""
+    rng = generator(seed, "near")
+    beta = np.r_[np.zeros(8), 0.4, 1.0]
+    sites = []
+    for _ in range(5):
+        x = rng.beta(1.0, 4.0, (2000, 10)) * 2.0 - 1.0
+        exact = Moments.of(x, x @ beta + 0.02 * rng.standard_normal(2000))
+        noise = 2.4 * rng.standard_normal((10, 10))
+        sites.append(
+            Moments(
+                exact.gram + 0.5 * (noise + noise.T),
+                exact.cross + 1.7 * rng.standard_normal(10),
+                2000, exact.square + 2.4 * rng.standard_normal(), 2.4, 1.7, 2.4,
+            )
+        )  # fmt: skip
+    found = posterior(sites, draws=100, rng=rng)
+    assert (np.median(found.noise_variance, axis=1) < 0.1**2).all()
+    assert np.abs(found.mean - beta).max() < 0.1
+
+
+def test_chains_that_disagree_are_extended(monkeypatch):
+    import tacit.inference.regression as module
+
+    x = generator(0).standard_normal((400, 2))
+    exact = Moments.of(x, x @ [1.0, -1.0] + 0.1 * generator(1).standard_normal(400))
+    site = Moments(exact.gram, exact.cross, 400, exact.square, 5.0, 3.5, 5.0)
+    values = iter([2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(module, "r_hat", lambda chain: next(values, 1.0))
+    found = posterior([site], draws=20, rng=generator(2))
+    plain = posterior([site], draws=20, rng=generator(2))
+    assert found.diagnostics["converged"]
+    assert found.diagnostics["thin"] == 2 * plain.diagnostics["thin"]
+    assert posterior([site], draws=20, thin=1, rng=generator(2)).diagnostics["thin"] == 1
