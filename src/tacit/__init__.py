@@ -19,7 +19,7 @@ _EXPORTS = {
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
     "Site": "tacit.estimators.site",
-    "SiteSummary": "tacit.estimators.regression_release",
+    "SiteSummary": "tacit.estimators.regression_summary",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tacit.data.relations import Relation
     from tacit.estimators.coupled import CoupledFactorization
     from tacit.estimators.regression import PrivateLinearRegression
-    from tacit.estimators.regression_release import SiteSummary
+    from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
     from tacit.estimators.summary import PrivateSummary

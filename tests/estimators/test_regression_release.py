@@ -12,11 +12,10 @@ from tacit.estimators.regression_release import (
     CONSTANT,
     Design,
     SiteSum,
-    SiteSummary,
-    check_moments,
     release_vector,
     summarise,
 )
+from tacit.estimators.regression_summary import SiteSummary, check_moments
 from tacit.mechanisms.noise import Noise
 from tacit.models.regression import Moments
 from tacit.privacy.events import ADD_REMOVE, REPLACE

@@ -81,6 +81,16 @@ class PrivateEstimator(Estimator):
         privacy: Privacy | None = self.get_params(deep=False)["privacy"]
         return privacy
 
+    def _check_row_privacy(self, what: str) -> None:
+        """Raise unless the request is one for rows, held by a curator or by sites."""
+        privacy = self._request()
+        if privacy is not None and privacy.unit != "row":
+            raise ParameterError(f"privacy.unit must be 'row' for {what}, got {privacy.unit!r}")
+        if privacy is not None and privacy.trust not in ("central", "site"):
+            raise ParameterError(
+                f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
+            )
+
     def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
         """Return what `fit` would cost each site; no data is read.
 

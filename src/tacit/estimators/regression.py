@@ -29,15 +29,9 @@ from tacit.errors import (
     UnboundedData,
 )
 from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.regression_release import (
-    CONSTANT,
-    STATISTICS,
-    Design,
-    SiteSum,
-    SiteSummary,
-    summarise,
-)
+from tacit.estimators.regression_release import CONSTANT, STATISTICS, Design, SiteSum, summarise
 from tacit.estimators.regression_rounds import Collector, Holder, check_rank
+from tacit.estimators.regression_summary import SiteSummary
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site, check_sites
 from tacit.inference.regression import METHODS, posterior
@@ -202,14 +196,7 @@ class PrivateLinearRegression(PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         privacy = self.privacy
-        if privacy is not None and privacy.unit != "row":
-            raise ParameterError(
-                f"privacy.unit must be 'row' for a regression over rows, got {privacy.unit!r}"
-            )
-        if privacy is not None and privacy.trust not in ("central", "site"):
-            raise ParameterError(
-                f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
-            )
+        self._check_row_privacy("a regression over rows")
         noisy = privacy is not None and math.isfinite(privacy.epsilon)
         if self.method in EXACT_METHODS and noisy:
             raise ParameterError(

@@ -276,14 +276,7 @@ class PrivateSummary(PrivateEstimator):
             check("statistics", statistic, OneOf(*STATISTICS))
         for level in self.quantiles:
             check("quantiles", level, Real(0, 1, open_low=True, open_high=True))
-        if self.privacy is not None and self.privacy.unit != "row":
-            raise ParameterError(
-                f"privacy.unit must be 'row' for a summary of rows, got {self.privacy.unit!r}"
-            )
-        if self.privacy is not None and self.privacy.trust not in ("central", "site"):
-            raise ParameterError(
-                f"privacy.trust must be 'central' or 'site', got {self.privacy.trust!r}"
-            )
+        self._check_row_privacy("a summary of rows")
 
     def _layout(self) -> _Layout:
         assert self.bounds is not None
