@@ -311,3 +311,13 @@ def test_an_unfitted_model_says_so():
         model().predict(X)
     with pytest.raises(ParameterError, match="fit first"):
         model().add_sites(sites())
+
+
+def test_draws_go_to_arviz_on_the_callers_scale():
+    pytest.importorskip("arviz")
+    fitted = model(privacy=PRIVACY, random_state=0).fit(X, Y)
+    draws = fitted.to_arviz().posterior
+    assert draws["coef"].dims == ("chain", "draw", "feature")
+    np.testing.assert_allclose(draws["coef"].mean(("chain", "draw")), fitted.coef_, rtol=1e-6)
+    np.testing.assert_allclose(float(draws["intercept"].mean()), fitted.intercept_, rtol=1e-6)
+    assert (draws["noise_sd"] > 0).all()
