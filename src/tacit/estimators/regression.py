@@ -31,14 +31,15 @@ from tacit.errors import (
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.regression_release import CONSTANT, STATISTICS, Design, SiteSum, summarise
 from tacit.estimators.regression_rounds import Collector, Holder, check_rank
-from tacit.estimators.regression_summary import SiteSummary
+from tacit.estimators.regression_scale import back_matrix, mean_weight, residual_variance
+from tacit.estimators.regression_summary import SiteSummary, check_belongs
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site, check_sites
 from tacit.inference.regression import METHODS, posterior
 from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.noise import Noise
 from tacit.models.regression import Prior, check_prior
-from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent
+from tacit.privacy.events import ADD_REMOVE, DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.privacy.published import mistyped_gaussian_noise
@@ -394,8 +395,8 @@ class PrivateLinearRegression(PrivateEstimator):
         names = self._names(design)
         everything = [*self.summaries_.values(), *summaries]
         for summary in everything:
-            _check_belongs(summary, design, names)
-            _check_belongs(summary, everything[0].design, everything[0].columns)
+            check_belongs(summary, design, names)
+            check_belongs(summary, everything[0].design, everything[0].columns)
             if self.method in SQUARE_METHODS and summary.moments.square is None:
                 raise ParameterError(
                     f"method {self.method!r} needs yᵀy, and {summary.site!r} did not release it: "
@@ -576,72 +577,20 @@ class PrivateLinearRegression(PrivateEstimator):
             moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
             rng=generator(self.random_state, "regression"), **options,
         )  # fmt: skip
-        back = self._back()
+        back = back_matrix(design)
         mean = back @ self.posterior_.mean
         self._covariance = back @ self.posterior_.covariance @ back.T
         sd = np.sqrt(np.maximum(np.diag(self._covariance), 0.0))
-        self.intercept_ = float(mean[0] + self._offset())
+        self.intercept_ = float(mean[0] + design.middle[-1])
         self.coef_: NDArray[np.float64] = mean[1:]
         self.intercept_sd_, self.coef_sd_ = float(sd[0]), sd[1:]
         variance = float(np.mean(self.posterior_.noise_variance))
         if math.isnan(variance):
-            variance = self._residual_variance()
-        self._noise_unit = design.half[-1] / math.sqrt(self._weight())
+            variance = residual_variance(moments, self.posterior_.mean)
+        weight = mean_weight(list(self.summaries_.values()))
+        self._noise_unit = design.half[-1] / math.sqrt(weight)
         self.noise_sd_ = self._noise_unit * math.sqrt(variance) if variance >= 0.0 else math.nan
         self.n_features_in_ = design.features
-
-    def _weight(self) -> float:
-        """Return the mean weight s² of a row, from its share of the public number of rows.
-
-        σ² of the model is the mean square of *scaled* residuals, s²·e² over n rows. Under
-        add-remove the noisy count is Σ s² itself. Under replace-one the constant's own entry of
-        S, c²·Σ s² + noise, says how much smaller than n it is: the mean of the normal law of that
-        between the smallest weight a row can have and 1. Without an intercept there is no such
-        entry, and rows count as not scaled.
-        """
-        known = [s for s in self.summaries_.values()
-                 if s.design.neighbours == REPLACE and s.design.intercept]  # fmt: skip
-        if len(known) < len(self.summaries_):
-            return 1.0
-        rows = sum(s.moments.rows * s.design.average for s in known)
-        found = sum(float(s.moments.gram[0, 0]) for s in known) / CONSTANT**2 / rows
-        sd = math.sqrt(sum(s.moments.gram_sd**2 for s in known)) / CONSTANT**2 / rows
-        least = min(s.design.rows.least_weight for s in known)
-        if sd < 1e-6 * (1.0 - least) or least >= 1.0:
-            return min(max(found, least), 1.0)
-        from scipy.stats import truncnorm
-
-        return float(truncnorm.mean((least - found) / sd, (1.0 - found) / sd, found, sd))
-
-    def _residual_variance(self) -> float:
-        """Return the mean square of residuals from exact sums; NaN where sums are noisy."""
-        squares, freedom = 0.0, -float(len(self.posterior_.mean))
-        for summary in self.summaries_.values():
-            part = summary.moments
-            if part.gram_sd > 0.0 or part.square is None:
-                return math.nan
-            b = self.posterior_.mean
-            squares += float(part.square - 2.0 * b @ part.cross + b @ part.gram @ b)
-            freedom += part.rows
-        return max(squares, 0.0) / max(freedom, 1.0)
-
-    def _back(self) -> NDArray[np.float64]:
-        """Return the matrix from the model's coefficients to (intercept − offset, coef)."""
-        design = self.design_
-        assert design is not None
-        response, scale = design.half[-1], design.published or 1.0
-        features = np.diag([response * scale / half for half in design.half[:-1]])
-        middles = np.array(design.middle[:-1])
-        back = np.zeros((design.features + 1, design.coefficients))
-        back[1:, design.coefficients - design.features :] = features
-        back[0] = -middles @ back[1:]
-        if design.intercept:
-            back[0, 0] = response * CONSTANT
-        return back
-
-    def _offset(self) -> float:
-        assert self.design_ is not None
-        return self.design_.middle[-1]
 
     # -- using the result -----------------------------------------------------------------
 
@@ -716,12 +665,12 @@ class PrivateLinearRegression(PrivateEstimator):
             import arviz  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             raise MissingExtra("to_arviz", "diagnostics") from None
-        draws = np.asarray(self.posterior_.draws) @ self._back().T
         assert self.design_ is not None
+        draws = np.asarray(self.posterior_.draws) @ back_matrix(self.design_).T
         variance = np.asarray(self.posterior_.noise_variance)
         values = {
             "coef": draws[..., 1:],
-            "intercept": draws[..., 0] + self._offset(),
+            "intercept": draws[..., 0] + self.design_.middle[-1],
             "noise_sd": self._noise_unit * np.sqrt(variance.reshape(draws.shape[:2])),
         }
         names = list(self._names(self.design_)[:-1])
@@ -747,23 +696,3 @@ class PrivateLinearRegression(PrivateEstimator):
             "norm": self.design_.rows.norm, "columns": list(self._names(self.design_)),
         }  # fmt: skip
         write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)
-
-
-def _check_belongs(summary: SiteSummary, design: Design, names: tuple[str, ...]) -> None:
-    """Raise unless a summary was made for a design and for these columns, in this order."""
-    for part in ("middle", "half", "intercept", "published"):
-        if getattr(design, part) != getattr(summary.design, part):
-            raise ParameterError(
-                f"the summary of {summary.site!r} has another {part}: it was made with other "
-                "bounds or another model, and cannot be joined"
-            )
-    unnamed = (*(f"x{k}" for k in range(design.features)), "y")  # bounds in a list
-    found = summary.columns
-    for ours, theirs, positional in (
-        (names[:-1], found[:-1], unnamed[:-1]), (names[-1:], found[-1:], unnamed[-1:]),
-    ):  # fmt: skip
-        if ours != theirs and positional not in (ours, theirs):
-            raise ParameterError(
-                f"the summary of {summary.site!r} has the columns {found}, not {names}: it cannot "
-                "be joined"
-            )

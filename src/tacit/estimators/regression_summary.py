@@ -20,7 +20,7 @@ from tacit.models.regression import Moments
 from tacit.privacy.events import REPLACE, GaussianDpEvent
 from tacit.privacy.guarantee import Certificate
 
-__all__ = ["SiteSummary", "check_moments"]
+__all__ = ["SiteSummary", "check_belongs", "check_moments"]
 
 SCHEMA = 1
 
@@ -194,3 +194,23 @@ def check_moments(site: str, design: Design, moments: Moments) -> None:
             f"the summary of {site!r} has a gram matrix that is not symmetric: leave the site out "
             "or ask it for its file again"
         )
+
+
+def check_belongs(summary: SiteSummary, design: Design, names: tuple[str, ...]) -> None:
+    """Raise unless a summary was made for a design and for these columns, in this order."""
+    for part in ("middle", "half", "intercept", "published"):
+        if getattr(design, part) != getattr(summary.design, part):
+            raise ParameterError(
+                f"the summary of {summary.site!r} has another {part}: it was made with other "
+                "bounds or another model, and cannot be joined"
+            )
+    unnamed = (*(f"x{k}" for k in range(design.features)), "y")  # bounds in a list
+    found = summary.columns
+    for ours, theirs, positional in (
+        (names[:-1], found[:-1], unnamed[:-1]), (names[-1:], found[-1:], unnamed[-1:]),
+    ):  # fmt: skip
+        if ours != theirs and positional not in (ours, theirs):
+            raise ParameterError(
+                f"the summary of {summary.site!r} has the columns {found}, not {names}: it cannot "
+                "be joined"
+            )
