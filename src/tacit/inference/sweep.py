@@ -99,7 +99,8 @@ def _tensor_row(
         i = base[near] + cells[c, near]
         j = base[far] + cells[c, far]
         a, b = _ab(values[c], product_dot(own, row, bank, i, bank, j), power)
-        add_product(total, 0, bank, i, bank, j, a)
+        if a != 0.0:  # most listed cells may be zeros
+            add_product(total, 0, bank, i, bank, j, a)
         if with_denominator:
             add_product(total, 1, bank, i, bank, j, b)
 
@@ -112,7 +113,8 @@ def _matrix_row(
     for c in range(low, high):
         i = base[near] + cells[c, near]
         a, b = _ab(values[c], dot(own, row, bank, i), power)
-        add_row(total, 0, bank, i, a)
+        if a != 0.0:
+            add_row(total, 0, bank, i, a)
         if with_denominator:
             add_row(total, 1, bank, i, b)
 
@@ -132,7 +134,8 @@ def _any_row(
                 for r in range(width):
                     product[0, r] *= bank[i, r]
         a, b = _ab(values[c], dot(own, row, product, 0), power)
-        add_row(total, 0, product, 0, a)
+        if a != 0.0:
+            add_row(total, 0, product, 0, a)
         if with_denominator:
             add_row(total, 1, product, 0, b)
 

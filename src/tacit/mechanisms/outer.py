@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactSum", "OuterSum", "RowMap", "onto_grid"]
 
-PIECE = 1 << 12  # rows that BLAS adds up at once: they fit into cache
+PIECE = 1 << 13  # rows that BLAS adds up at once: they fit into cache
 # rounding to 2^-15 of the largest number adds a variance of n·h²/12 to a diagonal entry: 8e-4 for
 # ten million rows, where noise is of the order of B² > 1
 _BITS = 16
@@ -265,24 +265,25 @@ def _lattice_rows(
             out[i, j] = t
             squares += t * t
         factors[i] = squares
+    responses = np.empty(rows)
     for i in range(rows):
         t = (y[i] - middle[features]) * inverse[features]
         t = t if t == t else 0.0
-        t = min(max(t, -1.0), 1.0)
+        responses[i] = min(max(t, -1.0), 1.0)
+    # on plain arrays, so that roots and quotients are taken several at a time; no squares at all:
+    # a bound over 0 is ∞
+    for i in range(rows):
         squares = factors[i] + constant * constant
-        # no squares at all: a bound over 0 is ∞
         scale = min(inner / np.sqrt(squares), 1.0)
-        if joint:
-            scale = min(limit / np.sqrt(squares + t * t), scale)
-        factor = unit * scale
-        out[i, features] = np.floor(t * factor + 0.5)
-        if constant > 0.0:
-            out[i, features + 1] = np.floor(constant * factor + 0.5)
-        factors[i] = factor
+        far = limit / np.sqrt(squares + responses[i] * responses[i])
+        factors[i] = unit * (min(far, scale) if joint else scale)
     for i in range(rows):
         factor = factors[i]
         for j in range(features):
             out[i, j] = np.floor(out[i, j] * factor + 0.5)
+        out[i, features] = np.floor(responses[i] * factor + 0.5)
+        if constant > 0.0:
+            out[i, features + 1] = np.floor(constant * factor + 0.5)
 
 
 def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> NDArray[np.float64]:
