@@ -7,7 +7,6 @@ on the same array, in turns, medians of five. Bar: at least half the speed of th
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from benchmarks._regression_samplers import samplers
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.estimators.regression_release import Design, summarise
@@ -25,10 +25,7 @@ FEATURES = 20
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
     summarise_rows(outcome, quick)
-    if importlib.util.find_spec("benchmarks._regression_samplers") is not None:
-        from benchmarks._regression_samplers import samplers
-
-        samplers(outcome, quick)
+    samplers(outcome, quick)
     return outcome
 
 

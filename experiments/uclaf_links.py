@@ -78,20 +78,16 @@ def relations() -> dict[str, Relation]:
     arrays = uclaf(data_folder("uclaf"))
     features = arrays["poi"] / np.maximum(arrays["poi"].sum(axis=0), 1e-12)
     return {
-        "visits": _sparse(("user", "place", "activity"), arrays["visits"] > 0),
-        "gps": _sparse(("user", "place2"), arrays["gps"] > 0),
-        "poi": _sparse(("place", "feature"), features),
-        "friends": _sparse(("user", "user2"), arrays["friends"]),
-        "activities": _sparse(("activity", "activity2"), np.abs(arrays["activities"])),
+        "visits": Relation.from_dense(
+            ("user", "place", "activity"), arrays["visits"] > 0, zeros="observed"
+        ),
+        "gps": Relation.from_dense(("user", "place2"), arrays["gps"] > 0, zeros="observed"),
+        "poi": Relation.from_dense(("place", "feature"), features, zeros="observed"),
+        "friends": Relation.from_dense(("user", "user2"), arrays["friends"], zeros="observed"),
+        "activities": Relation.from_dense(
+            ("activity", "activity2"), np.abs(arrays["activities"]), zeros="observed"
+        ),
     }
-
-
-def _sparse(entities: tuple[str, ...], array: Any) -> Relation:
-    array = np.asarray(array, float)
-    cells = np.argwhere(array != 0)
-    return Relation.from_cells(
-        entities, cells, array[tuple(cells.T)], shape=array.shape, zeros="observed"
-    )
 
 
 def fit(
@@ -260,20 +256,10 @@ def _costs(outcome: Outcome, known: dict[str, Relation], runs: int) -> None:
         for seed in range(min(runs, 3)):
             split = hold_out_cells(known["visits"], 0.9, generator(seed, "holdout 0.9"))
             data = {"visits": split.train} | {n: known[n] for n in ("gps", "poi")}
-            data = {name: listed(found) for name, found in data.items()}
+            data = {name: found.listed() for name, found in data.items()}
             fitted = fit(CP, data, "map", power, seed)
             values.append(auc(split.values, fitted.predict("visits", split.cells)))
         outcome.rows.append(
             {"table": "Figure 6.5 (costs)", "model": f"coupled CP, p = {power:g}",
              "missing": 0.9, "AUC": float(np.mean(values))}
         )  # fmt: skip
-
-
-def listed(relation: Relation) -> Relation:
-    """Return the relation with its observed zeros as listed cells."""
-    dense = np.zeros(relation.shape)
-    dense[tuple(relation.indices.T)] = relation.values
-    if relation.zeros == "missing":
-        return relation
-    dense[tuple(relation.held_out.reshape(-1, relation.modes).T)] = np.nan
-    return Relation.from_dense(relation.entities, dense)

@@ -146,7 +146,7 @@ def test_observed_zeros_and_held_out_cells_go_through_every_constructor():
     matrix = sparse.csr_array((VALUES, tuple(WHERE.T)), shape=(2, 3))
     relations = [
         Relation.from_cells(("user", "item"), WHERE, VALUES, shape=(2, 3), **options),
-        Relation.from_dense(("user", "item"), DENSE, **options),
+        Relation.from_dense(("user", "item"), np.nan_to_num(DENSE), **options),
         Relation.from_scipy(("user", "item"), matrix, **options),
         Relation.from_frame(COLUMNS, NAMES, "much", **options),
     ]
@@ -448,3 +448,26 @@ def test_the_compact_form_has_the_same_observed_cells(held):
         assert short.cells <= relation.cells + held
     else:
         assert short is relation
+
+
+def test_a_dense_array_with_observed_zeros_keeps_its_missing_cells_missing():
+    array = [[0.0, 2.0, np.nan], [3.0, 0.0, 0.0]]
+    relation = Relation.from_dense(("a", "b"), array, zeros="observed", held_out=[[1, 0]])
+    assert relation.indices.tolist() == [[0, 1]]
+    assert sorted(relation.held_out.tolist()) == [[0, 2], [1, 0]]
+    assert relation.observed == 4
+    with pytest.raises(ParameterError, match="held_out"):
+        Relation.from_dense(("a", "b"), array, zeros="observed", held_out=[[5, 0]])
+
+
+def test_listing_observed_zeros_gives_the_dense_array_back():
+    array = np.array([[0.0, 2.0, np.nan], [3.0, 0.0, 0.0]])
+    sparse_form = Relation.from_dense(("a", "b"), array, zeros="observed")
+    dense_form = Relation.from_dense(("a", "b"), array)
+    listed = sparse_form.listed()
+    assert listed.zeros == "missing"
+    assert listed.indices.tolist() == dense_form.indices.tolist()
+    assert listed.values.tolist() == dense_form.values.tolist()
+    assert dense_form.listed() is dense_form
+    bare = Relation(("a", "b"), (2, 2), np.zeros((0, 2), np.int32), np.zeros(0), "observed")
+    assert bare.listed().cells == 4

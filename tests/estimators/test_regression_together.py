@@ -173,3 +173,12 @@ def test_bounds_may_be_an_array():
 def test_an_unfitted_model_says_so(use):
     with pytest.raises(ParameterError, match="fit first"):
         use(model())
+
+
+def test_published_noise_is_priced_by_what_it_gives_not_by_its_claim():
+    payer = Site("A", (X, Y), Ledger.memory(epsilon=1.2, delta=1e-2))
+    published = model(calibration="published", statistics="Sz",
+                      privacy=Privacy(1.0, 1e-3, trust="site")).fit((X, Y))  # fmt: skip
+    price = published.price([payer])
+    assert price.sites[0].epsilon > 1.2  # its claim of 1 would fit
+    assert not price.affordable

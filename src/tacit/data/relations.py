@@ -156,13 +156,28 @@ class Relation:
         )  # fmt: skip
 
     @classmethod
-    def from_dense(cls, entities: Sequence[str], array: Any, **options: Any) -> Relation:
-        """Build a relation from a dense array; NaN marks missing cells."""
+    def from_dense(
+        cls, entities: Sequence[str], array: Any, *, zeros: str = "missing", **options: Any
+    ) -> Relation:
+        """Build a relation from a dense array; NaN marks missing cells.
+
+        With ``zeros="observed"`` only what is not zero is listed; the cells are the same.
+        """
         dense = np.asarray(array, np.float64)
         if np.isinf(dense).any():
             raise ParameterError("array must not hold infinite values; NaN marks missing cells")
-        where = np.argwhere(~np.isnan(dense))
-        return cls.from_cells(entities, where, dense[tuple(where.T)], shape=dense.shape, **options)
+        missing = np.isnan(dense)
+        if zeros == "observed":
+            apart = _index_table("held_out", options.pop("held_out", np.empty((0, dense.ndim))),
+                                 dense.ndim)  # fmt: skip
+            _check_range("held_out", apart, dense.shape, tuple(entities))
+            missing[tuple(apart.T)] = True
+            options["held_out"] = np.argwhere(missing)
+            missing = missing | (dense == 0.0)
+        where = np.argwhere(~missing)
+        return cls.from_cells(
+            entities, where, dense[tuple(where.T)], shape=dense.shape, zeros=zeros, **options
+        )
 
     @classmethod
     def from_scipy(cls, entities: Sequence[str], matrix: Any, **options: Any) -> Relation:
@@ -275,23 +290,29 @@ class Relation:
         nothing = np.zeros(len(self.held_out))
         return tuple(_layout(self.held_out, nothing, m, n) for m, n in enumerate(self.shape))
 
+    def listed(self) -> Relation:
+        """Return the same cells with every observed zero listed; forms the dense array."""
+        if self.zeros == "missing":
+            return self
+        values = np.zeros(math.prod(self.shape))
+        listed = np.ravel_multi_index(tuple(self.indices.T), self.shape)
+        values[listed] = self.values
+        held = np.zeros(len(values), bool)
+        apart = self.held_out.reshape(-1, self.modes)
+        held[np.ravel_multi_index(tuple(apart.T), self.shape)] = True
+        codes = np.flatnonzero(~held)
+        indices = np.column_stack(np.unravel_index(codes, self.shape)).astype(np.int32)
+        return Relation(self.entities, self.shape, indices, values[codes], "missing",
+                        labels=self.labels)  # fmt: skip
+
     def compact(self) -> Relation:
         """Return the same cells in the shorter form.
 
         Where most cells are held out, listing every observed cell, zeros included, is shorter
         than listing all that are not observed.
         """
-        if self.zeros == "missing" or self.observed > self.cells + len(self.held_out):
-            return self
-        values = np.zeros(math.prod(self.shape))
-        listed = np.ravel_multi_index(tuple(self.indices.T), self.shape)
-        values[listed] = self.values
-        held = np.zeros(len(values), bool)
-        held[np.ravel_multi_index(tuple(self.held_out.T), self.shape)] = True
-        codes = np.flatnonzero(~held)
-        indices = np.column_stack(np.unravel_index(codes, self.shape)).astype(np.int32)
-        return Relation(self.entities, self.shape, indices, values[codes], "missing",
-                        labels=self.labels)  # fmt: skip
+        shorter = self.observed <= self.cells + len(self.held_out)
+        return self.listed() if shorter else self
 
     def subset(self, positions: Any) -> Relation:
         """Return the relation with only some of its listed cells, by position."""

@@ -81,6 +81,10 @@ class PrivateEstimator(Estimator):
         privacy: Privacy | None = self.get_params(deep=False)["privacy"]
         return privacy
 
+    def _charged(self) -> Privacy | None:
+        """Return what a ledger is charged: the request, unless the noise gives less than that."""
+        return self._request()
+
     def _check_row_privacy(self, what: str) -> None:
         """Raise unless the request is one for rows, held by a curator or by sites."""
         privacy = self._request()
@@ -100,7 +104,7 @@ class PrivateEstimator(Estimator):
             The sites; without them, the price for one holder.
         """
         self._check_parameters()
-        event, privacy = self.schedule(), self._request()
+        event, privacy = self.schedule(), self._charged()
         delta = privacy.delta if privacy is not None else 0.0
         asked = None if privacy is None or _is_free(event) else privacy.epsilon
         epsilon = epsilon_of(event, delta)
@@ -137,7 +141,7 @@ class PrivateEstimator(Estimator):
 
     def _reserve(self, sites: Sequence[Site], purpose: str) -> dict[str, Reservation | None]:
         """Reserve the whole schedule at every site; nobody is charged unless all can pay."""
-        event, privacy = self.schedule(), self._request()
+        event, privacy = self.schedule(), self._charged()
         if privacy is None or _is_free(event):
             return {site.name: None for site in sites}
         ledgers = {

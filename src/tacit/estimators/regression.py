@@ -20,7 +20,6 @@ from tacit._core.check import AnyOf, Bounds, Constraint, InstanceOf, Integer, On
 from tacit._core.rng import generator
 from tacit.data.sources import column_names, numeric_columns
 from tacit.errors import (
-    BudgetExceeded,
     MissingExtra,
     NotCertified,
     ParameterError,
@@ -531,32 +530,12 @@ class PrivateLinearRegression(PrivateEstimator):
             ledger=reservation.entry,
         )
 
-    def _reserve(self, sites: Sequence[Site], purpose: str) -> dict[str, Reservation | None]:
-        """Reserve as always; a published calibration costs more than its claim."""
-        if self.calibration == "certified":
-            return super()._reserve(sites, purpose)
-        assert self.privacy is not None
+    def _charged(self) -> Privacy | None:
+        """Return the request; a published calibration costs more than its claim."""
+        if self.calibration == "certified" or self.privacy is None:
+            return self.privacy
         real = mistyped_gaussian_noise(self.privacy.epsilon, self.privacy.delta).epsilon()
-        asked = self.privacy.with_epsilon(real * 1.001)
-        event = self.schedule()
-        ledgers = {
-            site.name: site.ledger or Ledger.memory(epsilon=asked.epsilon, delta=asked.delta)
-            for site in sites
-        }
-        refusing = [
-            name
-            for name, ledger in ledgers.items()
-            if not ledger.admits(event, delta=asked.delta, asked=asked.epsilon)
-        ]
-        if refusing:
-            raise BudgetExceeded(
-                f"the ledgers of {', '.join(refusing)} refuse this run, whose noise gives "
-                f"ε = {real:.4g}. No site was charged and nothing was released"
-            )
-        return {
-            name: ledger.reserve(event, purpose=purpose, delta=asked.delta, asked=asked.epsilon)
-            for name, ledger in ledgers.items()
-        }
+        return self.privacy.with_epsilon(real * 1.001)
 
     # -- inference ------------------------------------------------------------------------
 
