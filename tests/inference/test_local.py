@@ -347,9 +347,10 @@ def test_one_alpha_per_cell():
 
 def test_a_complete_relation_is_the_same_with_either_kind_of_zeros():
     z = np.random.default_rng(2).integers(-3, 5, (6, 5)).astype(float)
+    cells = np.argwhere(np.isfinite(z))  # all of them, zeros included
     results = []
     for zeros in ("missing", "observed"):
-        data = {"z": Relation.from_dense(("user", "item"), z, zeros=zeros)}
+        data = {"z": Relation.from_cells(("user", "item"), cells, z.ravel(), zeros=zeros)}
         bound = CoupledModel({"z": "user:k item:k"}, 2).bind(data)
         results.append(run(LocalGibbsSampler(bound, data, {"z": 0.4})))
     assert_same(results[0][0].factors, results[1][0].factors)
