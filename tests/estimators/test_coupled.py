@@ -706,6 +706,7 @@ def test_settings_that_contradict_each_other_are_refused_at_fit(options, message
 
 def test_all_parameters_but_the_model_are_constrained():
     free = {"model", "rank", "divergence", "dispersion"}  # checked by `CoupledModel`
+    free |= {"bounds", "shared", "checkpoint"}  # checked when the problem is stated
     assert set(CoupledFactorization().get_params()) - free == set(
         CoupledFactorization._constraints
     )

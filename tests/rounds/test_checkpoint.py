@@ -202,9 +202,39 @@ def test_an_outbox_returns_what_was_put(tmp_path):
     outbox, request = Outbox(tmp_path), Message(3, {"position": np.ones(2)})
     assert outbox.get(request) is None
     reply = Message(3, {"step": np.array([0.1, np.nan])})
-    outbox.put(request, reply)
-    assert Outbox(tmp_path).get(request).to_bytes() == reply.to_bytes()
+    outbox.put(request, reply, {"left": np.arange(3)})
+    found, state = Outbox(tmp_path).get(request)
+    assert found.to_bytes() == reply.to_bytes() and state["left"].tolist() == [0, 1, 2]
+    assert Outbox(tmp_path).state_before(3) is None
+    assert Outbox(tmp_path).state_before(4)["left"].tolist() == [0, 1, 2]
     assert Outbox(tmp_path).get(Message(4, {"position": np.ones(2)})) is None
+
+
+def test_a_participant_goes_on_from_its_own_state(tmp_path):
+    """A site that keeps something between rounds is the same after a restart."""
+
+    class Adds(Plain):
+        def respond(self, request):
+            self.pull = self.pull + 1.0
+            return super().respond(request)
+
+        def state(self):
+            return {"pull": np.array([self.pull])}
+
+        def restore(self, state):
+            self.pull = float(state["pull"][0])
+
+    whole = Walker()
+    run(whole, [Adds("a", 0.0)])
+    for dies in ({"dies_before": 3}, {"dies_after": 2}):
+        folder = tmp_path / str(dies)
+        with pytest.raises(Death):
+            run(Walker(**dies), [Remembering(Adds("a", 0.0), Outbox(folder / "a"))],
+                checkpoint=Checkpoint(folder))  # fmt: skip
+        resumed = Walker()
+        run(resumed, [Remembering(Adds("a", 0.0), Outbox(folder / "a"))],
+            checkpoint=Checkpoint(folder))  # fmt: skip
+        np.testing.assert_array_equal(resumed.position, whole.position)
 
 
 def test_another_request_for_an_answered_round_is_refused(tmp_path):
@@ -230,7 +260,7 @@ def test_another_request_for_an_answered_round_is_refused(tmp_path):
 
 def test_a_damaged_reply_is_refused_and_not_drawn_again(tmp_path):
     request = Message(3, {"position": np.ones(2)})
-    Outbox(tmp_path).put(request, Message(3, {"step": np.zeros(2)}))
+    Outbox(tmp_path).put(request, Message(3, {"step": np.zeros(2)}), {})
     (path,) = tmp_path.iterdir()
     for content in damaged(path.read_bytes()):
         path.write_bytes(content)
@@ -241,7 +271,7 @@ def test_a_damaged_reply_is_refused_and_not_drawn_again(tmp_path):
 def test_a_reply_is_kept_before_it_is_sent(tmp_path, monkeypatch):
     outbox = Outbox(tmp_path)
 
-    def power_cut(request, reply):
+    def power_cut(request, reply, state):
         raise Death
 
     monkeypatch.setattr(outbox, "put", power_cut)

@@ -139,8 +139,13 @@ class PrivateEstimator(Estimator):
         check_sites(sites)
         return sites
 
-    def _reserve(self, sites: Sequence[Site], purpose: str) -> dict[str, Reservation | None]:
-        """Reserve the whole schedule at every site; nobody is charged unless all can pay."""
+    def _reserve(
+        self, sites: Sequence[Site], purpose: str, run: str | None = None
+    ) -> dict[str, Reservation | None]:
+        """Reserve the whole schedule at every site; nobody is charged unless all can pay.
+
+        A run that was reserved under its name before goes on, and is not charged again.
+        """
         event, privacy = self.schedule(), self._charged()
         if privacy is None or _is_free(event):
             return {site.name: None for site in sites}
@@ -151,7 +156,8 @@ class PrivateEstimator(Estimator):
         refusing = [
             name
             for name, ledger in ledgers.items()
-            if not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
+            if not ledger.holds(run)
+            and not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
         ]
         if len(sites) > 1 and refusing:
             left = {n: f"{ledgers[n].remaining.epsilon:.4g}" for n in refusing}
@@ -159,7 +165,7 @@ class PrivateEstimator(Estimator):
                 f"the ledgers of {', '.join(refusing)} refuse this run (ε left: {left}). No site "
                 "was charged and nothing was released"
             )
-        run = uuid.uuid4().hex
+        run = run or uuid.uuid4().hex
         return {
             name: ledger.reserve(
                 event, purpose=purpose, delta=privacy.delta, asked=privacy.epsilon, run=run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +14,11 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Rea
 from tacit._core.rng import generator, streams
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-from tacit.estimators.base import Estimator
 from tacit.estimators.coupled_files import read_factorization, write_factorization
+from tacit.estimators.coupled_sites import OverSites
+from tacit.estimators.joint import JointMethod
+from tacit.estimators.joint_methods import METHODS
+from tacit.estimators.site import Site
 from tacit.inference.dispersion import estimate_dispersions
 from tacit.inference.engine import Engine, Expanded
 from tacit.inference.fold import fold_in_positive, fold_in_real
@@ -26,6 +29,8 @@ from tacit.inference.updates import AcceleratedUpdates, MultiplicativeUpdates
 from tacit.inference.variational import VariationalBayes
 from tacit.models.binding import as_relations
 from tacit.models.structure import BoundModel, CoupledModel
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger import Ledger
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +43,11 @@ _METHODS = ("map", "vb", "gibbs", "sgld")
 _LOOK = 10  # the objective is looked at every so many iterations
 
 
-class CoupledFactorization(Estimator):
+class CoupledFactorization(OverSites):
     """Factorize any collection of matrices and tensors that share entities.
+
+    Alone or over sites, with or without a guarantee: with ``privacy`` or a list of `Site` the fit
+    is a joint computation in rounds (`method`), otherwise one of the inferences below.
 
     Parameters
     ----------
@@ -47,7 +55,8 @@ class CoupledFactorization(Estimator):
         The forms in the model language, ``{"visits": "user:k place:k", …}`` or one string, or a
         `CoupledModel` (then the next three are taken from it).
     rank, divergence, dispersion
-        As in `CoupledModel`; a dispersion of ``"estimate"`` is estimated before the fit
+        As in `CoupledModel` (divergence None: Euclidean over sites, else KL); a dispersion of
+        ``"estimate"`` is estimated before the fit
         (`tacit.inference.dispersion`).
     inference
         ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
@@ -76,7 +85,28 @@ class CoupledFactorization(Estimator):
     progress
         Whether a progress bar is shown.
     random_state
-        The seed of the inference generators.
+        The seed of the inference generators; over sites also of the noise, for tests and tables
+        (a certificate then says so).
+    privacy
+        The guarantee that every site asks for; None runs the same rounds without noise.
+    method
+        Over sites: ``"auto"``, a name from `tacit.estimators.joint_methods.METHODS`, or one of
+        its classes with settings of its own.
+    bounds
+        Over sites: the public range (low, high) of the values, for all relations or one each.
+    protected
+        The entity whose members are protected; the first one of the first form unless given.
+    shared
+        The factors that sites learn together; all but the protected entity's unless given.
+    calibration, accountant
+        ``"certified"``, or ``"published"`` for a paper's own noise; and whose ε must meet the
+        request (``"pld"``, ``"rdp"``, ``"zcdp"``, ``"advanced"``).
+    ledger
+        The budget of a single holder; sites have their own.
+    on_failure
+        ``"stop"`` at a site's first failure, or ``"exclude"`` it.
+    checkpoint
+        A folder that records every round; a run that died goes on from there.
 
     Attributes
     ----------
@@ -88,6 +118,9 @@ class CoupledFactorization(Estimator):
         The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
     n_iter_, converged_
         Iterations done, and whether the tolerance was reached.
+    shared_factors_, certificates_, certificate_, budget_, record_, failures_
+        Over sites: what was learned together, the certificate of each site and the weakest of
+        them, how the budget was split, and what happened in the rounds.
 
     Examples
     --------
@@ -117,6 +150,13 @@ class CoupledFactorization(Estimator):
         "warm_start": OneOf(True, False),
         "progress": OneOf(True, False),
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
+        "privacy": AnyOf(InstanceOf(Privacy), None),
+        "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(JointMethod)),
+        "protected": AnyOf(InstanceOf(str), None),
+        "calibration": OneOf("certified", "published"),
+        "accountant": OneOf("pld", "rdp", "zcdp", "advanced"),
+        "ledger": AnyOf(InstanceOf(Ledger), None),
+        "on_failure": OneOf("stop", "exclude"),
     }
 
     def __init__(
@@ -124,7 +164,7 @@ class CoupledFactorization(Estimator):
         model: Any = "row:k column:k",
         *,
         rank: Any = 5,
-        divergence: Any = "kl",
+        divergence: Any = None,
         dispersion: Any = 1.0,
         inference: str = "map",
         prior_shape: float | None = None,
@@ -143,6 +183,16 @@ class CoupledFactorization(Estimator):
         warm_start: bool = False,
         progress: bool = False,
         random_state: Any = None,
+        privacy: Privacy | None = None,
+        method: Any = "auto",
+        bounds: Any = None,
+        protected: str | None = None,
+        shared: Sequence[str] | None = None,
+        calibration: str = "certified",
+        accountant: str = "pld",
+        ledger: Ledger | None = None,
+        on_failure: str = "stop",
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.model = model
         self.rank = rank
@@ -165,6 +215,16 @@ class CoupledFactorization(Estimator):
         self.warm_start = warm_start
         self.progress = progress
         self.random_state = random_state
+        self.privacy = privacy
+        self.method = method
+        self.bounds = bounds
+        self.protected = protected
+        self.shared = shared
+        self.calibration = calibration
+        self.accountant = accountant
+        self.ledger = ledger
+        self.on_failure = on_failure
+        self.checkpoint = checkpoint
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -172,21 +232,34 @@ class CoupledFactorization(Estimator):
         """Return the model that the parameters describe, with dispersions once estimated."""
         model = self.model
         if not isinstance(model, CoupledModel):
-            model = CoupledModel(model, self.rank, self.divergence, self.dispersion)
+            divergence = self.divergence
+            if divergence is None:
+                divergence = "kl" if self.privacy is None and not self._over_sites else "euclidean"
+            model = CoupledModel(model, self.rank, divergence, self.dispersion)
         return model.with_dispersions(getattr(self, "dispersion_", {}))
 
-    def fit(self, data: Any, y: None = None) -> CoupledFactorization:
+    def fit(
+        self, data: Any, y: None = None, *, public: Mapping[str, Relation] | None = None
+    ) -> CoupledFactorization:
         """Fit the factors.
 
         Parameters
         ----------
         data
             Relation name → `Relation` (or an array whose modes are in the order of the form,
-            NaN for missing); for a single relation, just that.
+            NaN for missing); for a single relation, just that. Or a `Site`, or a list of them,
+            that hold such data.
         y
             Ignored.
+        public
+            Over sites: relations that are no secret, which the coordinator holds.
         """
         self._check_parameters()
+        sites = data if isinstance(data, list | tuple) else [data]
+        self._over_sites = bool(sites) and all(isinstance(part, Site) for part in sites)
+        if self.privacy is not None or self._over_sites:
+            self._fit_sites(data, public or {})
+            return self
         fresh = not (self.warm_start and hasattr(self, "dispersion_"))
         if fresh:
             self.dispersion_: dict[str, float] = {}
@@ -337,19 +410,31 @@ class CoupledFactorization(Estimator):
 
     # -- using it -------------------------------------------------------------------------------
 
-    def predict(self, relation: str, cells: Any, *, return_variance: bool = False) -> Any:
+    def predict(
+        self,
+        where: str,
+        cells: Any,
+        *,
+        relation: str | None = None,
+        return_variance: bool = False,
+    ) -> Any:
         """Return the expected value of any cells of a relation.
 
         Parameters
         ----------
+        where
+            Which relation; after a fit over sites, at which site.
         relation
-            Which relation.
+            After a fit over sites with several relations: which one.
         cells
             (cells, modes) indices.
         return_variance
             Also return the posterior variance of the expected value (Bayesian methods); add
             the likelihood's own variance for that of a new observation.
         """
+        if hasattr(self, "parts_"):
+            return self._predict_at(where, cells, relation)
+        relation = where
         index = self._cells(relation, cells)
         if self.inference in ("gibbs", "sgld"):
             draws = np.array([self._estimate(relation, index, d) for d in self._draws()])
@@ -528,6 +613,8 @@ class CoupledFactorization(Estimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model: arrays and JSON, never pickle."""
+        if hasattr(self, "parts_"):
+            raise ParameterError("a fit over sites is kept by release(folder): what may leave")
         write_factorization(self, path)
 
     @classmethod

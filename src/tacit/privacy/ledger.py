@@ -398,6 +398,10 @@ class Ledger:
             raise LedgerError(f"run {run!r} was reserved with another schedule") from None
         return Reservation(self, run, purpose, self._entry(first), leaves(schedule), claim)
 
+    def holds(self, run: str | None) -> bool:
+        """Whether a run was reserved here under that name."""
+        return run is not None and bool(self._store.run_rows(run))
+
     def _claim(self, reservation: Reservation, wanted: Callable[[], DpEvent]) -> Row:
         """Record that steps of a reservation are used up; concurrent claims are counted.
 

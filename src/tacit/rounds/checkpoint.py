@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,8 +69,8 @@ class Outbox:
     def _path(self, round: int) -> Path:
         return self.folder / f"round-{round:06d}.tacit"
 
-    def get(self, request: Message) -> Message | None:
-        """Return the reply to a request that was answered before.
+    def get(self, request: Message) -> tuple[Message, dict[str, Any]] | None:
+        """Return the reply to a request that was answered before, and the state after it.
 
         A different request for an answered round is refused: it would need fresh noise.
         """
@@ -78,11 +80,29 @@ class Outbox:
         data = path.read_bytes()
         if data[:32] != _digest(request):
             raise SiteFailure(f"round {request.round} was answered already, to another request")
-        return Message.from_bytes(data[32:])
+        return _parts(data)
 
-    def put(self, request: Message, reply: Message) -> None:
-        """Keep a reply, durably, before it is sent."""
-        _write(self._path(request.round), _digest(request) + reply.to_bytes())
+    def state_before(self, round: int) -> dict[str, Any] | None:
+        """Return the state after the last answered round before a round."""
+        answered = sorted(path for path in self.folder.glob("round-*.tacit")
+                          if path < self._path(round))  # fmt: skip
+        return _parts(answered[-1].read_bytes())[1] if answered else None
+
+    def put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
+        """Keep a reply and the participant's state, durably and at once, before it is sent."""
+        body = reply.to_bytes()
+        kept = Message(request.round, state).to_bytes()
+        _write(
+            self._path(request.round),
+            _digest(request) + len(body).to_bytes(8, "little") + body + kept,
+        )
+
+
+def _parts(data: bytes) -> tuple[Message, dict[str, Any]]:
+    """Return the reply and the state of an outbox file."""
+    length = int.from_bytes(data[32:40], "little")
+    reply = Message.from_bytes(data[40 : 40 + length])
+    return reply, dict(Message.from_bytes(data[40 + length :]).arrays)
 
 
 def _digest(request: Message) -> bytes:
@@ -90,17 +110,27 @@ def _digest(request: Message) -> bytes:
 
 
 class Remembering(Participant):
-    """A participant that answers a repeated request with the reply it already paid for."""
+    """A participant that answers a repeated request with the reply it already paid for.
+
+    The participant's state is kept beside each reply, so that it goes on from there.
+    """
 
     def __init__(self, participant: Participant, outbox: Outbox) -> None:
         self.participant, self.outbox = participant, outbox
         self.name = participant.name
+        self._started = False
 
     def respond(self, request: Message) -> Message:
         """Answer from the outbox, or answer and keep the reply before it leaves."""
         known = self.outbox.get(request)
         if known is not None:
-            return known
+            reply, state = known
+            self.participant.restore(state)
+            self._started = True
+            return reply
+        if not self._started and (before := self.outbox.state_before(request.round)) is not None:
+            self.participant.restore(before)
+        self._started = True
         reply = self.participant.respond(request)
-        self.outbox.put(request, reply)
+        self.outbox.put(request, reply, self.participant.state())
         return reply

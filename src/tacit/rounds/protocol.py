@@ -48,6 +48,13 @@ class Participant(ABC):
     def respond(self, request: Message) -> Message:
         """Answer one request; the reply carries the request's round."""
 
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return what has to survive a restart, as named arrays; it never leaves."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state that `state` returned."""
+
 
 class Coordinator(ABC):
     """The party that asks, collects and combines."""

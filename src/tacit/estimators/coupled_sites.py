@@ -1,0 +1,225 @@
+"""`OverSites`: how `CoupledFactorization` fits over sites, with or without a guarantee.
+
+What is public is stated first (`tacit.estimators.joint`), every site's whole schedule is reserved
+before anything is drawn, and the rounds run until the coordinator is done. With a checkpoint
+folder a run that died is resumed: a site answers a repeated request with the bytes it paid for.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.rng import generator
+from tacit.data.relations import Relation
+from tacit.errors import NotCertified, ParameterError
+from tacit.estimators.base import Price, PrivateEstimator
+from tacit.estimators.joint import (
+    JointCoordinator,
+    JointMethod,
+    Problem,
+    SitePart,
+    site_relations,
+    state_problem,
+)
+from tacit.estimators.joint_methods import METHODS, choose_method
+from tacit.estimators.release import write_release
+from tacit.estimators.site import Site
+from tacit.models.structure import CoupledModel
+from tacit.privacy.events import DpEvent
+from tacit.privacy.guarantee import Certificate
+from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
+from tacit.rounds.inprocess import run
+from tacit.rounds.protocol import Participant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["OverSites"]
+
+
+class OverSites(PrivateEstimator):
+    """The part of `CoupledFactorization` that fits over sites; see there."""
+
+    privacy: Any
+    method: Any
+    bounds: Any
+    protected: str | None
+    shared: Sequence[str] | None
+    calibration: str
+    accountant: str
+    on_failure: str
+    checkpoint: str | os.PathLike[str] | None
+    random_state: Any
+    _over_sites = False
+
+    def coupled_model(self) -> CoupledModel:
+        """Return the model that the parameters describe."""
+        raise NotImplementedError
+
+    # -- what is public -------------------------------------------------------------------
+
+    def _stated(
+        self, sites: Sequence[Site], public: Mapping[str, Relation]
+    ) -> tuple[Problem, dict[str, dict[str, Relation]]]:
+        """Return the problem and every site's relations."""
+        model = self.coupled_model()
+        data = {site.name: site_relations(model, site.name, site.data) for site in sites}
+        problem = state_problem(
+            model, list(data.values()), bounds=self.bounds, privacy=self.privacy,
+            protected=self.protected, shared=self.shared, public=tuple(public),
+            calibration=self.calibration, accountant=self.accountant,
+        )  # fmt: skip
+        self._joint_method(problem).check(problem)
+        return problem, data
+
+    def _joint_method(self, problem: Problem) -> JointMethod:
+        if isinstance(self.method, JointMethod):
+            return self.method
+        if self.method == "auto":
+            return choose_method(problem)
+        return METHODS[self.method]()
+
+    def schedule(self) -> DpEvent:
+        """Return everything that one fit releases at one site."""
+        problem: Problem | None = getattr(self, "problem_", None)
+        if problem is None:
+            raise NotCertified("the price depends on the sites' public sizes: call price(sites)")
+        return self._joint_method(problem).schedule(problem)
+
+    def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
+        """Return what `fit` would cost each site; of the data only sizes are looked at.
+
+        Parameters
+        ----------
+        sites
+            The sites.
+        """
+        if sites is None:
+            raise ParameterError("pass the sites: the price depends on their public sizes")
+        self._check_parameters()
+        self._over_sites = True
+        holders = self._as_sites(sites)
+        self.problem_, _ = self._stated(holders, {})
+        return super().price(holders)
+
+    # -- fitting --------------------------------------------------------------------------
+
+    def _fit_sites(self, data: Any, public: Mapping[str, Relation]) -> None:
+        sites = self._as_sites(data)
+        problem, relations = self._stated(sites, public)
+        self.problem_ = problem
+        method = self._joint_method(problem)
+        folder = None if self.checkpoint is None else Path(self.checkpoint)
+        reservations = self._reserve(sites, "coupled factorization", _run_name(folder))
+        sources = {site.name: self._noise("grid", site.name) for site in sites}
+        parts = {
+            site.name: method.part(
+                problem, site.name, relations[site.name], reservations[site.name],
+                sources[site.name], generator(self.random_state, f"site {site.name}"),
+            )
+            for site in sites
+        }  # fmt: skip
+        coordinator = method.coordinator(
+            problem, public, generator(self.random_state, "coordinator")
+        )
+        participants: list[Participant] = list(parts.values())
+        if folder is not None:
+            participants = [
+                Remembering(part, Outbox(folder / "sites" / _file_name(name)))
+                for name, part in parts.items()
+            ]
+        self.record_ = run(
+            coordinator, participants, on_failure=self.on_failure,
+            checkpoint=None if folder is None else Checkpoint(folder / "coordinator"),
+        )  # fmt: skip
+        self._publish_joint(coordinator, {n: parts[n] for n in self.record_.sites})
+        self.failures_ = self.record_.failures
+        self.method_ = method
+        self.budget_ = method.budget(problem)
+        assumptions = _public_inputs(problem) + method.assumptions(problem)
+        self.certificates_: dict[str, Certificate] = {
+            site.name: self._certify(
+                site, reservations[site.name], sources[site.name], assumptions
+            )
+            for site in sites
+        }
+        self.certificate_: Certificate = max(
+            self.certificates_.values(), key=lambda certificate: certificate.epsilon
+        )
+
+    def _publish_joint(self, coordinator: JointCoordinator, parts: Mapping[str, SitePart]) -> None:
+        """Hand the shared factors to every site that is left; they finish on their own."""
+        self.shared_factors_ = coordinator.shared()
+        for part in parts.values():
+            part.finish(self.shared_factors_)
+        self.parts_ = dict(parts)
+
+    # -- using it -------------------------------------------------------------------------
+
+    def _predict_at(self, site: str, cells: Any, relation: str | None) -> NDArray[np.float64]:
+        """Return the expected values of cells of a site's relation."""
+        if site not in self.parts_:
+            raise ParameterError(f"there is no site {site!r}: the fit has {list(self.parts_)}")
+        held = list(self.problem_.model.forms)
+        if relation is None and len(held) > 1:
+            raise ParameterError(f"pass relation=…, one of {held}")
+        index = np.asarray(cells)
+        if index.ndim != 2 or (index.size and not (index == np.floor(index)).all()):
+            raise ParameterError("cells must be a table of whole numbers, one row per cell")
+        return self.parts_[site].predict(relation or held[0], index.astype(np.int32))
+
+    def release(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the shared factors with their certificates: arrays and JSON, never pickle.
+
+        Parameters
+        ----------
+        folder
+            Where to; created if need be.
+        """
+        if not hasattr(self, "shared_factors_"):
+            raise NotCertified("there is nothing to release: fit over sites, with privacy=…")
+        settings = {
+            "model": {
+                n: " ".join(f"{f}:{k}" for f, k in tokens)
+                for n, tokens in self.problem_.model.forms.items()
+            },
+            "method": repr(self.method_),
+            "bounds": {n: list(pair) for n, pair in self.problem_.bounds.items()},
+            "calibration": self.calibration,
+        }
+        return write_release(
+            folder, type(self).__name__, self.shared_factors_, self.certificates_, settings
+        )
+
+
+def _public_inputs(problem: Problem) -> tuple[str, ...]:
+    ranges = ", ".join(f"{n} in [{low:g}, {high:g}]" for n, (low, high) in problem.bounds.items())
+    sizes = ", ".join(f"{size} of {entity}" for entity, size in problem.sizes.items())
+    notes = [f"public bounds: {ranges} (values outside are clipped)", f"public sizes: {sizes}"]
+    if problem.unit == "entry":
+        notes.append("which cells are observed is public")
+    if problem.sites > 1:
+        notes.append(f"the sites hold different members of {problem.protected!r}")
+    return tuple(notes)
+
+
+def _run_name(folder: Path | None) -> str | None:
+    """Return the name of the run that a checkpoint folder holds, made at the first call."""
+    if folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "run"
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex, encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def _file_name(site: str) -> str:
+    """Return a folder name for a site, whatever its name holds."""
+    return site.encode().hex()
