@@ -61,6 +61,9 @@ class Problem:
         What every site asks for; None runs the same computation without noise.
     sites
         How many sites take part.
+    members
+        How many members of the protected entity all sites have; public for entries only, else
+        None.
     calibration, accountant
         ``"certified"`` or ``"published"``, and whose ε must meet the request.
     labels
@@ -74,6 +77,7 @@ class Problem:
     bounds: Mapping[str, tuple[float, float]]
     privacy: Privacy | None
     sites: int = 1
+    members: int | None = None
     calibration: str = "certified"
     accountant: str = "pld"
     labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -225,9 +229,16 @@ def state_problem(
             f"shared names {unknown[0]!r}: choose from {list(everything)}, all factors but that "
             f"of the protected entity {protected!r}"
         )
+    members = None
+    if privacy is not None and privacy.unit == "entry":  # who is observed is public then
+        members = sum(
+            max((f.shape[f.entities.index(protected)] for f in relations.values()
+                 if protected in f.entities), default=0)
+            for relations in data
+        )  # fmt: skip
     return Problem(
         model, protected, chosen, sizes, _bounds(bounds, model, public), privacy, len(data),
-        calibration, accountant, labels,
+        members, calibration, accountant, labels,
     )  # fmt: skip
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from tacit.errors import ParameterError
+from collections.abc import Callable
+from functools import partial
+
 from tacit.estimators.joint import JointMethod, Problem
+from tacit.estimators.joint_als import AlternatingLeastSquares
 
 __all__ = ["METHODS", "choose_method"]
 
-METHODS: dict[str, type[JointMethod]] = {}
+METHODS: dict[str, Callable[[], JointMethod]] = {
+    "als": AlternatingLeastSquares,
+    "offsets": partial(AlternatingLeastSquares, rounds=0, factors=False, pattern=False),
+}
 
 
 def choose_method(problem: Problem) -> JointMethod:
     """Return the method for a problem, from what is public about it."""
-    raise ParameterError("no method fits this problem yet")
+    return AlternatingLeastSquares()
