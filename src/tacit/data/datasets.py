@@ -12,7 +12,7 @@ import numpy as np
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 
-__all__ = ["bike_sharing", "lastfm_tags", "power_plant", "uclaf"]
+__all__ = ["bike_sharing", "filmtrust", "lastfm_tags", "movielens", "power_plant", "uclaf"]
 
 
 def _file(folder: str | os.PathLike[str], name: str) -> Path:
@@ -65,6 +65,35 @@ def lastfm_tags(folder: str | os.PathLike[str]) -> dict[str, Relation]:
             shape=(len(users), len(artists)),
         ),
     }  # fmt: skip
+
+
+def movielens(folder: str | os.PathLike[str]) -> Relation:
+    """Return MovieLens 100K: ratings 1–5 of 1,682 items by 943 users.
+
+    Source: Harper & Konstan (2015), ``u.data.gz``.
+    """
+    with gzip.open(_file(folder, "u.data.gz"), "rt") as file:
+        table = np.loadtxt(file, dtype=np.int64)
+    return Relation.from_cells(("user", "item"), table[:, :2] - 1, table[:, 2])
+
+
+def filmtrust(folder: str | os.PathLike[str]) -> Relation:
+    """Return the FilmTrust ratings, 0.5–4 in half steps; of a pair rated twice the last counts.
+
+    Source: Guo et al. (2013), ``ratings.txt``. Users and items are numbered in order of their ids.
+    """
+    path = next((p for p in sorted(Path(folder).glob("ratings*"))), None)
+    if path is None:
+        raise ParameterError(f"there is no ratings.txt in {folder}: pass the folder that holds it")
+    reader = gzip.open if path.suffix == ".gz" else open
+    with reader(path, "rt") as file:
+        table = np.loadtxt(file)
+    users = np.unique(table[:, 0], return_inverse=True)[1].ravel()
+    items = np.unique(table[:, 1], return_inverse=True)[1].ravel()
+    last = {pair: k for k, pair in enumerate(zip(users.tolist(), items.tolist(), strict=True))}
+    kept = np.array(sorted(last.values()))
+    cells = np.column_stack([users[kept], items[kept]])
+    return Relation.from_cells(("user", "item"), cells, table[kept, 2])
 
 
 def power_plant(folder: str | os.PathLike[str]) -> tuple[Any, Any, list[str]]:

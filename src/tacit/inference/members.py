@@ -50,16 +50,6 @@ class ByMember(NamedTuple):
         """The member of every cell."""
         return np.repeat(np.arange(self.members), np.diff(self.starts))
 
-    def halves(self) -> tuple[NDArray[np.int64], ByMember, ByMember]:
-        """Return the half (0 or 1) of every cell, in turns by item, and both halves."""
-        half = (np.arange(len(self.items)) - self.starts[self.owners]) % 2
-        parts = []
-        for k in (0, 1):
-            kept = half == k
-            starts = np.concatenate([[0], np.cumsum(kept)])[self.starts]
-            parts.append(ByMember(starts, self.items[kept], self.values[kept]))
-        return half, parts[0], parts[1]
-
     def sums(self, values: Floats) -> Floats:
         """Return the sum of one number per cell over each member's cells."""
         return np.bincount(self.owners, values, self.members).astype(np.float64)
