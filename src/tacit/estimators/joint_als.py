@@ -199,11 +199,7 @@ class AlternatingLeastSquares(JointMethod):
         they cost does not depend on which of them they turn out to be.
         """
         plan = self.plan(problem)
-        items, width, rank = (
-            problem.sizes[problem.shared[0]],
-            self.width(problem),
-            rank_of(problem),
-        )
+        items, width = problem.sizes[problem.shared[0]], self.width(problem)
         user = problem.unit == "user"
         bounds = self.sensitivities(problem)
         later = {"covariance": width * (width + 1) // 2, "factors": items * rank_of(problem)}
