@@ -18,6 +18,7 @@ from experiments.data import data_folder
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.datasets import filmtrust, movielens
+from tacit.data.split import members_of
 
 DELTA = 1e-6
 RANK = 10
@@ -42,18 +43,6 @@ def split(relation: tc.Relation, seed: int) -> tuple[tc.Relation, Any, Any]:
 def tenths(users: int) -> list[Any]:
     """Return ten fixed groups of users."""
     return np.array_split(generator(0, "tenths").permutation(users), 10)
-
-
-def of_users(relation: tc.Relation, users: Any) -> tc.Relation:
-    """Return some users' cells, users numbered anew."""
-    number = np.full(relation.shape[0], -1)
-    number[users] = np.arange(len(users))
-    kept = number[relation.indices[:, 0]] >= 0
-    indices = relation.indices[kept].copy()
-    indices[:, 0] = number[indices[:, 0]]
-    return tc.Relation.from_cells(
-        relation.entities, indices, relation.values[kept], shape=(len(users), relation.shape[1])
-    )
 
 
 def rmse(values: Any, predicted: Any) -> float:
@@ -116,7 +105,8 @@ def sweep(
                 for seed in seeds:
                     train, cells, values = split(relation, seed)
                     sites = [
-                        tc.Site(f"site {k}", of_users(train, groups[k])) for k in range(count)
+                        tc.Site(f"site {k}", members_of(train, "user", groups[k]))
+                        for k in range(count)
                     ]
                     fitted = fit(sites, privacy, BOUNDS[name], method=method, random_state=seed)
                     number = np.full(relation.shape[0], -1)

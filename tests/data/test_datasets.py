@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tacit.data.datasets import bike_sharing, lastfm_tags, power_plant, uclaf
+from tacit.data.datasets import (
+    bike_sharing,
+    filmtrust,
+    lastfm_tags,
+    movielens,
+    power_plant,
+    uclaf,
+)
 from tacit.errors import ParameterError
 
 DATA = Path(os.environ.get("TACIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -49,3 +56,13 @@ def test_the_bike_rentals_have_their_sizes():
     assert features.shape == (17_379, 14) and total.sum() == 3_292_679
     assert (features[:, names.index("casual")] + features[:, names.index("registered")]
             == total).all()  # fmt: skip
+
+
+@needs_data
+def test_ratings_have_their_sizes():
+    ratings = movielens(DATA / "ml-100k")
+    assert ratings.shape == (943, 1682) and ratings.cells == 100_000
+    assert ratings.values.var() == pytest.approx(1.2671, abs=1e-4)
+    trust = filmtrust(DATA / "filmtrust")
+    assert trust.shape == (1508, 2071) and trust.cells == 35_494  # three pairs were rated twice
+    assert trust.values.min() == 0.5 and trust.values.max() == 4.0

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from tacit.data.relations import Relation
-from tacit.data.split import hold_out_cells, hold_out_per_member, hold_out_slices
+from tacit.data.split import (
+    hold_out_cells,
+    hold_out_per_member,
+    hold_out_slices,
+    members_of,
+    split_members,
+)
 from tacit.errors import ParameterError
 
 
@@ -93,3 +99,27 @@ def test_held_out_cells_stay_apart_in_a_split_of_a_split(rng):
     assert len(second) == 5
     assert not first & second
     assert {tuple(c) for c in inner.train.held_out.tolist()} == first | second
+
+
+@pytest.mark.parametrize("zeros", ["missing", "observed"])
+def test_the_part_of_some_members_is_their_slice(zeros):
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 4, (6, 5)).astype(float)
+    table[rng.random(table.shape) < 0.3] = np.nan
+    labels = {"user": tuple("abcdef")}
+    whole = Relation.from_dense(("user", "item"), table, zeros=zeros, labels=labels)
+    part = members_of(whole, "user", [4, 1, 2])
+    found = np.full((3, 5), np.nan)
+    listed = part.listed()
+    found[tuple(listed.indices.T)] = listed.values
+    np.testing.assert_array_equal(found, table[[4, 1, 2]])
+    assert part.labels["user"] == ("e", "b", "c") and part.zeros == zeros
+
+
+def test_groups_of_members_are_a_partition():
+    relation = Relation.from_dense(("user", "item"), np.ones((10, 3)))
+    groups = split_members(relation, "user", 3, np.random.default_rng(0))
+    assert sorted(np.concatenate(groups)) == list(range(10))
+    assert {len(group) for group in groups} == {3, 4}
+    with pytest.raises(ParameterError, match="not 'place'"):
+        split_members(relation, "place", 2, np.random.default_rng(0))

@@ -14,7 +14,14 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Holdout", "hold_out_cells", "hold_out_per_member", "hold_out_slices"]
+__all__ = [
+    "Holdout",
+    "hold_out_cells",
+    "hold_out_per_member",
+    "hold_out_slices",
+    "members_of",
+    "split_members",
+]
 
 
 class Holdout(NamedTuple):
@@ -74,6 +81,46 @@ def hold_out_per_member(
     sizes = np.bincount(relation.indices[:, mode], minlength=relation.shape[mode])
     allowed = np.minimum(count, np.maximum(sizes - 1, 0))[sorted_owner]
     return _take_listed(relation, order[by_owner[rank < allowed]])
+
+
+def members_of(relation: Relation, entity: str, members: Any) -> Relation:
+    """Return the part of a relation about some members of an entity, numbered anew in order.
+
+    >>> whole = Relation.from_dense(("user", "item"), [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> members_of(whole, "user", [2, 0]).values.tolist()
+    [5.0, 6.0, 1.0, 2.0]
+    """
+    mode = _mode(relation, entity)
+    members = np.asarray(members, np.int64)
+    number = np.full(relation.shape[mode], -1, np.int64)
+    number[members] = np.arange(len(members))
+    shape = tuple(len(members) if m == mode else n for m, n in enumerate(relation.shape))
+
+    def renumbered(cells: Any) -> tuple[Any, Any]:
+        kept = number[cells[:, mode]] >= 0
+        found = cells[kept].astype(np.int64)
+        found[:, mode] = number[found[:, mode]]
+        order = np.lexsort(found.T[::-1])
+        return found[order], np.flatnonzero(kept)[order]
+
+    cells, positions = renumbered(relation.indices)
+    labels = dict(relation.labels)
+    if entity in labels:
+        labels[entity] = tuple(labels[entity][k] for k in members)
+    apart = renumbered(relation.held_out)[0] if len(relation.held_out) else None
+    return Relation.from_cells(
+        relation.entities, cells, relation.values[positions], shape=shape, zeros=relation.zeros,
+        held_out=apart, labels=labels,
+    )  # fmt: skip
+
+
+def split_members(
+    relation: Relation, entity: str, parts: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """Return the members of an entity in random groups of equal size, give or take one."""
+    check("parts", parts, Integer(1))
+    order = rng.permutation(relation.shape[_mode(relation, entity)])
+    return [np.sort(part) for part in np.array_split(order, parts)]
 
 
 def _mode(relation: Relation, entity: str) -> int:

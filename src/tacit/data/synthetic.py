@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit._core.check import Integer, check
+from tacit._core.check import Integer, Real, check
 from tacit._core.rng import generator
+from tacit.data.relations import Relation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HOSPITAL_BOUNDS", "hospital_tables"]
+__all__ = ["HOSPITAL_BOUNDS", "hospital_tables", "simulated_ratings"]
 
 # Public ranges of the columns below, as a laboratory handbook would state them.
 HOSPITAL_BOUNDS: dict[str, tuple[float, float]] = {
@@ -49,3 +50,57 @@ def hospital_tables(
         stay = np.minimum(rng.gamma(1.6, 2.0 + age / 60.0, size), 59.0)
         tables[hospital] = {"age": age, "systolic": systolic, "stay": stay}
     return tables
+
+
+def simulated_ratings(
+    users: int,
+    items: int,
+    *,
+    per_user: float = 40.0,
+    tastes: int = 4,
+    chosen: float = 0.5,
+    seed: int = 0,
+) -> Relation:
+    """Return ratings 1–5 with offsets, a few common tastes, popular items and busy users.
+
+    Defaults of methods over sites were chosen on such data.
+
+    Parameters
+    ----------
+    users, items
+        Sizes.
+    per_user
+        The median number of ratings of a user; log-normal, at least 5 and at most half of the
+        items.
+    tastes
+        How many latent directions users differ in.
+    chosen
+        How strongly users rate what they like; 0: what they rate says nothing about their taste.
+    seed
+        Seed of the generator.
+
+    Examples
+    --------
+    >>> simulated_ratings(100, 20, per_user=8).shape
+    (100, 20)
+    """
+    check("users", users, Integer(1))
+    check("items", items, Integer(10))
+    check("per_user", per_user, Real(1))
+    check("tastes", tastes, Integer(1))
+    check("chosen", chosen, Real(0))
+    rng = generator(seed, "ratings")
+    popularity = rng.permutation(-0.8 * np.log(np.arange(1, items + 1)))
+    taste, trait = rng.standard_normal((users, tastes)), rng.standard_normal((items, tastes))
+    user, item = 0.5 * rng.standard_normal(users), 0.5 * rng.standard_normal(items)
+    sizes = np.clip(rng.lognormal(np.log(per_user), 0.7, users), 5, items // 2).astype(int)
+    rows, columns = [], []
+    for i, size in enumerate(sizes):  # a draw without replacement, by the largest of noisy keys
+        keys = popularity + chosen * (trait @ taste[i]) + rng.gumbel(size=items)
+        columns.append(np.argpartition(-keys, size)[:size])
+        rows.append(np.full(size, i))
+    cells = np.column_stack([np.concatenate(rows), np.concatenate(columns)])
+    who, what = cells.T
+    liking = 3.5 + user[who] + item[what] + 0.35 * (taste[who] * trait[what]).sum(axis=1)
+    values = np.clip(np.round(liking + 0.8 * rng.standard_normal(len(cells))), 1.0, 5.0)
+    return Relation.from_cells(("user", "item"), cells, values, shape=(users, items))
