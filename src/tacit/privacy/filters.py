@@ -87,6 +87,7 @@ def _zcdp_cost(event: DpEvent) -> tuple[Fraction, Fraction]:
     return Fraction(rho * _UP), as_exact(math.fsum(n * d for n, _, d in parts))
 
 
+@lru_cache(maxsize=4096)
 def rule_epsilon(rule: str, amount: float, delta: float) -> float:
     """Return the ε that an amount stands for when ``delta`` of δ is left for the conversion."""
     if rule == "basic" or amount == 0.0:
