@@ -16,10 +16,15 @@ behind the perturbed ones are drawn along with the factors (`tacit.inference.loc
 ``views="perturbed"`` the coordinator does this for all sites (LDP1 of Ermiş 2020), with ``"own"`` each
 site does it with its own counts as they are and the others' perturbed (LDP2).
 
-**Prior.** Unless given, it follows from public bounds and from what was released. With m the mean of
+**Prior.** Unless given, it follows from public facts and from what was released. With m the mean of
 the perturbed numbers, F factors to a relation and R latent combinations, factor entries have the mean
-B with R·B^F = m, and the shape A with which the prior's mean plus two standard deviations reaches the
-upper bound: ((1 + 1/A)^F − 1)/R = c² with c = (Δ/m − 1)/2, kept within [0.1, 3].
+B with R·B^F = m. Their shape A has ((1 + 1/A)^F − 1)/R = c²·I/(1 + I):
+
+- c = (Δ/m − 1)/2, kept within [0.1, 3]: the prior's mean plus two standard deviations of a rate reaches
+  the upper bound;
+- I = n·(c·m)²/(v + m), what the n cells of one member say about such a spread through noise of variance
+  v. Differences that the noise hides cannot be learned; sampling them all the same would only leave
+  the sampler's own error in the predictions.
 """
 
 from __future__ import annotations
@@ -88,7 +93,7 @@ class LocalCounts(JointMethod):
     >>> counts = np.random.default_rng(0).poisson(3.0, (20, 10)).astype(float)
     >>> model = tc.CoupledFactorization(
     ...     "user:k item:k", rank=2, divergence="kl", bounds=(0, 10), random_state=0,
-    ...     method=LocalCounts(burn_in=10, draws=10),
+    ...     method=LocalCounts(burn_in=10, draws=10, thin=1),
     ...     privacy=tc.Privacy(1.0, unit="entry", trust="local"))
     >>> fitted = model.fit([tc.Site("north", counts[:12]), tc.Site("south", counts[12:])])
     >>> fitted.predict("south", [[0, 0], [7, 9]]).shape
@@ -104,7 +109,7 @@ class LocalCounts(JointMethod):
     mean: float | None = None
     burn_in: int = 100
     draws: int = 50
-    thin: int = 2
+    thin: int = 6
 
     def __post_init__(self) -> None:
         check("views", self.views, OneOf("perturbed", "own"))
@@ -270,7 +275,7 @@ def _view_relation(
     """Return a perturbed view as a relation."""
     modes = _modes(problem, name)
     cells = view[:, :-1].astype(np.int32)
-    shape = [members if e == problem.protected else problem.sizes[e] for e in modes]
+    shape = [max(members, 1) if e == problem.protected else problem.sizes[e] for e in modes]
     if problem.protected in modes and len(cells):
         at = modes.index(problem.protected)
         shape[at] = max(shape[at], int(cells[:, at].max()) + 1)
@@ -322,20 +327,21 @@ def _learn(
     """
     forms, data, alpha = {}, {}, {}
     ratio = method.mechanism(problem).alpha
-    for k, relations in enumerate(sites):
-        for name, found in relations.items():
-            joint = f"{name}@{k}"
-            tokens = problem.model.forms[name]
-            forms[joint] = " ".join(f"{_renamed(problem, f, k)}:{ks}" for f, ks in tokens)
-            entities = tuple(_renamed(problem, e, k) for e in found.entities)
-            data[joint] = Relation(entities, found.shape, found.indices, found.values)
-            if k != raw:
-                alpha[joint] = ratio
+    listed = [(k, name, found) for k, held in enumerate(sites) for name, found in held.items()]
+    # the first relation fixes the size of the factors that a chain starts from
+    for k, name, found in sorted(listed, key=lambda entry: -entry[2].cells):
+        joint = f"{name}@{k}"
+        tokens = problem.model.forms[name]
+        forms[joint] = " ".join(f"{_renamed(problem, f, k)}:{ks}" for f, ks in tokens)
+        entities = tuple(_renamed(problem, e, k) for e in found.entities)
+        data[joint] = Relation(entities, found.shape, found.indices, found.values)
+        if k != raw:
+            alpha[joint] = ratio
     for name, found in public.items():
         forms[name] = " ".join(f"{f}:{ks}" for f, ks in problem.model.forms[name])
         data[name] = found
     bound = CoupledModel(forms, problem.model.ranks).bind(data)
-    shape, mean = _prior(method, problem, level)
+    shape, mean = _prior(method, problem, level, sites, raw)
     sampler = LocalGibbsSampler(bound, data, alpha, shape, mean, mode=method.inference)
     draws: Arrays = {
         name: np.empty((method.draws, spec.rows, spec.columns))
@@ -370,9 +376,14 @@ def _levels(
 
 
 def _prior(
-    method: LocalCounts, problem: Problem, level: Mapping[str, tuple[float, int]]
+    method: LocalCounts,
+    problem: Problem,
+    level: Mapping[str, tuple[float, int]],
+    sites: Sequence[Mapping[str, Relation]],
+    raw: int | None,
 ) -> tuple[float, float]:
     """Return shape and mean of the prior; several relations are averaged on a log scale."""
+    noise = method.mechanism(problem).variance()
     weights, shapes, means = [], [], []
     for name, (mean, count) in level.items():
         tokens = problem.model.forms[name]
@@ -381,9 +392,21 @@ def _prior(
         )
         low, high = problem.bounds[name]
         spread = min(max(0.5 * ((high - low) / mean - 1.0), _SPREAD[0]), _SPREAD[1])
+        members, precision = 0, 0.0
+        for k, relations in enumerate(sites):
+            if name in relations:
+                found = relations[name]
+                precision += found.cells / (mean + (0.0 if k == raw else noise))
+                members += sum(
+                    n for e, n in zip(found.entities, found.shape, strict=True)
+                    if not (members and e in problem.shared)  # counted once
+                )  # fmt: skip
+        each = precision * len(tokens) / max(members, 1)
+        information = each * (spread * mean) ** 2
+        variance = spread**2 * max(information / (1.0 + information), 1e-6)
         weights.append(count + 1.0)
         means.append(math.log(mean / combinations) / len(tokens))
-        shapes.append(-math.log((1.0 + combinations * spread**2) ** (1.0 / len(tokens)) - 1.0))
+        shapes.append(-math.log((1.0 + combinations * variance) ** (1.0 / len(tokens)) - 1.0))
     shape = math.exp(float(np.average(shapes, weights=weights)))
     mean = math.exp(float(np.average(means, weights=weights)))
     return method.shape or shape, method.mean or mean
@@ -480,6 +503,14 @@ class _Part(SitePart):
             for name in self.counts for token, _ in self.problem.model.forms[name]
         }  # fmt: skip
 
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return the draws of the factors that the site predicts with."""
+        return dict(self._draws or {})
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up the draws."""
+        self._draws = dict(state) or None
+
     def finish(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
         """All that a site needs came with the last request."""
 
@@ -493,14 +524,13 @@ class _Part(SitePart):
         if cells.size and ((cells < 0) | (cells >= found.shape)).any():
             raise ParameterError(f"cells must lie within {found.shape}")
         form = " ".join(f"{f}:{ks}" for f, ks in self.problem.model.forms[relation])
-        order = [found.entities.index(e) for e in found.entities]
         empty = {relation: found.subset(slice(0, 0))}
         bound = CoupledModel({relation: form}, self.problem.model.ranks).bind(empty)
         total = np.zeros(len(cells))
         for k in range(self.method.draws):
             factors = {name: self._draws[name][k] for name in bound.factors}
             bank = Expanded(bound, factors).banks[relation]
-            total += estimate_cells(cells[:, order], bank)
+            total += estimate_cells(cells, bank)
         low, high = self.problem.bounds[relation]
         return np.clip(low + total / self.method.draws, low, high)
 
@@ -514,8 +544,7 @@ def _unpack(
         views = {name: request[f"view/{k}/{name}"] for name in problem.bounds}
         members = int(request[f"members/{k}"][0])
         sites.append({
-            name: _view_relation(problem, name, view, members)
-            for name, view in views.items() if len(view)
+            name: _view_relation(problem, name, view, members) for name, view in views.items()
         })  # fmt: skip
     public = {}
     for name in _names(request["public"]):
