@@ -71,7 +71,9 @@ def test_a_slightly_wrong_rate_is_noticed(wrong):
     assert fit(drawn, *law(30, 9.0, 0.9)) < LEAST
 
 
-@pytest.mark.parametrize(("z", "rate", "alpha"), [(5, 2.0, 0.5), (-3, 700.0, 0.9), (10, 1e-3, 0.2)])
+@pytest.mark.parametrize(
+    ("z", "rate", "alpha"), [(5, 2.0, 0.5), (-3, 700.0, 0.9), (10, 1e-3, 0.2)]
+)
 def test_log_weights_are_those_of_the_definition(z, rate, alpha):
     mode = mode_of(z, rate, alpha)
 

@@ -201,7 +201,5 @@ def latent_counts(
         raise ParameterError("alpha must hold numbers in [0, 1), and above 0 where z is negative")
     out = np.empty(z.size)
     # copies: one that may not be written to would be compiled for anew
-    kernels.compiled(_fill, unchecked=True)(
-        rng, z.flatten(), rate.flatten(), ratio.flatten(), out
-    )
+    kernels.compiled(_fill, unchecked=True)(rng, z.flatten(), rate.flatten(), ratio.flatten(), out)
     return out.reshape(z.shape)

@@ -131,7 +131,9 @@ class LocalCounts(JointMethod):
                     f"dispersion 1 for relation {name!r}"
                 )
             if low != math.floor(low) or high != math.floor(high):
-                raise ParameterError(f"bounds of {name!r} must be whole numbers: {low:g}, {high:g}")
+                raise ParameterError(
+                    f"bounds of {name!r} must be whole numbers: {low:g}, {high:g}"
+                )
             entities = [factor for factor, _ in model.forms[name]]
             if self.cells is not None and problem.protected not in entities:
                 raise ParameterError(
@@ -139,7 +141,9 @@ class LocalCounts(JointMethod):
                     "is split for: pass it as public, or cells=None for a guarantee per cell"
                 )
         if problem.calibration != "certified":
-            raise ParameterError("local counts have no published calibration but the certified one")
+            raise ParameterError(
+                "local counts have no published calibration but the certified one"
+            )
         self._check_privacy(problem)
 
     def _check_privacy(self, problem: Problem) -> None:
@@ -269,9 +273,7 @@ def _own_counts(problem: Problem, relations: Mapping[str, Relation]) -> dict[str
     return found
 
 
-def _view_relation(
-    problem: Problem, name: str, view: NDArray[np.int64], members: int
-) -> Relation:
+def _view_relation(problem: Problem, name: str, view: NDArray[np.int64], members: int) -> Relation:
     """Return a perturbed view as a relation."""
     modes = _modes(problem, name)
     cells = view[:, :-1].astype(np.int32)
@@ -300,9 +302,69 @@ class _Learned(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
 
 
-def _renamed(problem: Problem, factor: str, site: int) -> str:
-    """Return the name of a factor in the joint model: shared ones keep theirs."""
-    return factor if factor in problem.shared else f"{factor}@{site}"
+class _Layout:
+    """How the sites' relations become one coupled model.
+
+    Where sites share all factors but that of the protected entity, their relations are stacked:
+    one relation, in which each site has its own rows of the protected entity. Otherwise every
+    site's relations stand side by side, with names of their own for what is not shared.
+    """
+
+    def __init__(self, problem: Problem, members: Sequence[int]) -> None:
+        self.problem = problem
+        self.starts = np.concatenate([[0], np.cumsum(members)]).astype(np.int64)
+        private = {f for name in problem.bounds for f, _ in problem.model.forms[name]}
+        self.stacked = private - {problem.protected} <= set(problem.shared)
+
+    def factor(self, name: str, site: int) -> str:
+        """Return the name of a site's factor in the joint model."""
+        common = name in self.problem.shared or (self.stacked and name == self.problem.protected)
+        return name if common else f"{name}@{site}"
+
+    def rows(self, name: str, site: int) -> slice:
+        """Return which rows of a factor of the joint model are a site's."""
+        if not self.stacked or name != self.problem.protected:
+            return slice(None)
+        return slice(int(self.starts[site]), int(self.starts[site + 1]))
+
+    def parts(
+        self, sites: Sequence[Mapping[str, Relation]]
+    ) -> list[tuple[str, list[tuple[int, Relation]]]]:
+        """Return the relations of the joint model, each with the sites' parts that it holds."""
+        found: list[tuple[str, list[tuple[int, Relation]]]] = []
+        for name in self.problem.bounds:
+            held = [(k, part[name]) for k, part in enumerate(sites) if name in part]
+            if self.stacked and self.problem.protected in _modes(self.problem, name):
+                found += [(name, held)] if held else []
+            else:
+                found += [(name, [entry]) for entry in held]
+        # the first relation fixes the size of the factors that a chain starts from
+        return sorted(found, key=lambda entry: -sum(part.cells for _, part in entry[1]))
+
+    def joined(self, name: str, held: Sequence[tuple[int, Relation]]) -> Relation:
+        """Return the sites' parts as one relation of the joint model."""
+        first, part = held[0]
+        entities = tuple(self.factor(entity, first) for entity in part.entities)
+        values = np.concatenate([part.values for _, part in held])
+        cells = np.concatenate([part.indices for _, part in held])
+        shape = list(part.shape)
+        if self.stacked and self.problem.protected in part.entities:
+            at = part.entities.index(self.problem.protected)
+            cells[:, at] += np.repeat(
+                [self.starts[k] for k, _ in held], [part.cells for _, part in held]
+            ).astype(np.int32)
+            shape[at] = int(self.starts[-1])
+        return Relation(entities, tuple(shape), cells, values)
+
+
+def _members(problem: Problem, sites: Sequence[Mapping[str, Relation]]) -> list[int]:
+    """Return how many members of the protected entity each site has, at least one."""
+    return [
+        max([1, *(n for found in held.values()
+                  for e, n in zip(found.entities, found.shape, strict=True)
+                  if e == problem.protected)])
+        for held in sites
+    ]  # fmt: skip
 
 
 def _learn(
@@ -319,42 +381,46 @@ def _learn(
     Parameters
     ----------
     sites
-        Each site's relations: perturbed views, and raw counts for the site number ``raw``.
+        Each site's relations: perturbed views, and raw counts for the site number ``raw``, of
+        which alone the rows of the protected entity are kept then.
     public
         Relations that are no secret.
     level
         Relation → mean of all perturbed counts and their number, for the prior.
     """
-    forms, data, alpha = {}, {}, {}
+    layout = _Layout(problem, _members(problem, sites))
+    forms: dict[str, str] = {}
+    data: dict[str, Relation] = {}
+    alpha: dict[str, NDArray[np.float64]] = {}
     ratio = method.mechanism(problem).alpha
-    listed = [(k, name, found) for k, held in enumerate(sites) for name, found in held.items()]
-    # the first relation fixes the size of the factors that a chain starts from
-    for k, name, found in sorted(listed, key=lambda entry: -entry[2].cells):
-        joint = f"{name}@{k}"
-        tokens = problem.model.forms[name]
-        forms[joint] = " ".join(f"{_renamed(problem, f, k)}:{ks}" for f, ks in tokens)
-        entities = tuple(_renamed(problem, e, k) for e in found.entities)
-        data[joint] = Relation(entities, found.shape, found.indices, found.values)
-        if k != raw:
-            alpha[joint] = ratio
+    for name, held in layout.parts(sites):
+        k, joint = held[0][0], f"{name}@{held[0][0]}"
+        forms[joint] = " ".join(
+            f"{layout.factor(f, k)}:{ks}" for f, ks in problem.model.forms[name]
+        )
+        data[joint] = layout.joined(name, held)
+        alpha[joint] = np.concatenate(
+            [np.full(part.cells, 0.0 if site == raw else ratio) for site, part in held]
+        )
     for name, found in public.items():
         forms[name] = " ".join(f"{f}:{ks}" for f, ks in problem.model.forms[name])
         data[name] = found
     bound = CoupledModel(forms, problem.model.ranks).bind(data)
     shape, mean = _prior(method, problem, level, sites, raw)
     sampler = LocalGibbsSampler(bound, data, alpha, shape, mean, mode=method.inference)
+    kept = {name: slice(None) if raw is None else layout.rows(name, raw) for name in bound.factors}
     draws: Arrays = {
-        name: np.empty((method.draws, spec.rows, spec.columns))
+        name: np.empty((method.draws, len(range(spec.rows)[kept[name]]), spec.columns))
         for name, spec in bound.factors.items()
     }
     state = sampler.init(rng)
     for _ in range(method.burn_in):
         state, _info = sampler.step(rng, state)
-    for kept in range(method.draws):
+    for number in range(method.draws):
         for _ in range(method.thin):
             state, _info = sampler.step(rng, state)
         for name, values in state.factors.items():
-            draws[name][kept] = values
+            draws[name][number] = values[kept[name]]
     return _Learned(draws, {name: spec.shape for name, spec in bound.factors.items()})
 
 
@@ -435,7 +501,7 @@ class _Part(SitePart):
              if e == problem.protected), default=0,
         )  # fmt: skip
         self._reservation, self._noise, self._rng = reservation, noise, rng
-        self._draws: Arrays | None = None
+        self.draws: Arrays | None = None
 
     def respond(self, request: Message) -> Message:
         """Send the perturbed counts, or learn from what everybody sent."""
@@ -489,34 +555,36 @@ class _Part(SitePart):
             raise SiteFailure("the coordinator did not use what was sent")
         me = names.index(self.name)
         if self.method.views == "perturbed":
-            self._draws = {
-                token: request[f"draws/{_renamed(self.problem, token, me)}"]
-                for name in self.counts for token, _ in self.problem.model.forms[name]
-            }  # fmt: skip
+            layout = _Layout(self.problem, request["members"].tolist())
+            found = {n: request[f"draws/{layout.factor(n, me)}"] for n in self._factors()}
+            self.draws = {n: draws[:, layout.rows(n, me)] for n, draws in found.items()}
             return
         sites, public = _unpack(self.problem, request)
         level = _levels(self.problem, self.method.mechanism(self.problem), sites)
         sites[me] = self.counts
         learned = _learn(self.method, self.problem, sites, me, public, level, self._rng)
-        self._draws = {
-            token: learned.draws[_renamed(self.problem, token, me)]
-            for name in self.counts for token, _ in self.problem.model.forms[name]
-        }  # fmt: skip
+        layout = _Layout(self.problem, _members(self.problem, sites))
+        self.draws = {n: learned.draws[layout.factor(n, me)] for n in self._factors()}
+
+    def _factors(self) -> list[str]:
+        """Return the factors of the site's relations."""
+        forms = self.problem.model.forms
+        return list(dict.fromkeys(factor for name in self.counts for factor, _ in forms[name]))
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """Return the draws of the factors that the site predicts with."""
-        return dict(self._draws or {})
+        return dict(self.draws or {})
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take up the draws."""
-        self._draws = dict(state) or None
+        self.draws = dict(state) or None
 
     def finish(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
         """All that a site needs came with the last request."""
 
     def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the posterior mean of the rate at cells, within the bounds."""
-        if relation not in self.counts or self._draws is None:
+        if relation not in self.counts or self.draws is None:
             raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
         found = self.counts[relation]
         if cells.shape[1] != found.modes:
@@ -528,7 +596,7 @@ class _Part(SitePart):
         bound = CoupledModel({relation: form}, self.problem.model.ranks).bind(empty)
         total = np.zeros(len(cells))
         for k in range(self.method.draws):
-            factors = {name: self._draws[name][k] for name in bound.factors}
+            factors = {name: self.draws[name][k] for name in bound.factors}
             bank = Expanded(bound, factors).banks[relation]
             total += estimate_cells(cells, bank)
         low, high = self.problem.bounds[relation]
@@ -548,7 +616,10 @@ def _unpack(
         })  # fmt: skip
     public = {}
     for name in _names(request["public"]):
-        entities, zeros = _names(request[f"public/{name}/entities"]), request[f"public/{name}/zeros"]
+        entities, zeros = (
+            _names(request[f"public/{name}/entities"]),
+            request[f"public/{name}/zeros"],
+        )
         public[name] = Relation(
             tuple(entities), tuple(int(n) for n in request[f"public/{name}/shape"]),
             request[f"public/{name}/cells"], request[f"public/{name}/values"],
@@ -617,20 +688,17 @@ class _Coordinator(JointCoordinator):
                 f"public/{name}/zeros": np.array([found.zeros == "observed"]),
                 f"public/{name}/held_out": found.held_out,
             }
-        learned = self._learned(Message(round, tell))
+        sites, public = _unpack(self.problem, Message(round, tell))
+        level = _levels(self.problem, self.method.mechanism(self.problem), sites)
+        learned = _learn(self.method, self.problem, sites, None, public, level, self._rng)
         if self.method.views == "perturbed":
-            tell = {"sites": tell["sites"]}
+            tell = {"sites": tell["sites"], "members": np.array(_members(self.problem, sites))}
             tell |= {f"draws/{name}": draws for name, draws in learned.draws.items()}
         tell |= {
             f"shared/{name}": learned.draws[name].mean(axis=0).reshape(learned.shapes[name])
             for name in self.problem.shared if name in learned.draws
         }  # fmt: skip
         self._tell = tell
-
-    def _learned(self, views: Message) -> _Learned:
-        sites, public = _unpack(self.problem, views)
-        level = _levels(self.problem, self.method.mechanism(self.problem), sites)
-        return _learn(self.method, self.problem, sites, None, public, level, self._rng)
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """Return what is told."""
