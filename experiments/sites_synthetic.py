@@ -1,4 +1,4 @@
-"""Private factorization over sites on synthetic data (Ermiş 2020, 7.1.1): counts perturbed locally."""
+"""Factorization over sites on synthetic data (Ermiş 2020, 7.1.1): counts perturbed locally."""
 
 from __future__ import annotations
 

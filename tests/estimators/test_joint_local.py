@@ -219,7 +219,7 @@ def test_nothing_raw_leaves_a_site(views, monkeypatch):
     assert [(name, round) for name, round, _ in left] == [
         ("north", 0), ("south", 0), ("north", 1), ("south", 1)
     ]  # fmt: skip
-    for (name, _, reply), passed, array in zip(left[:2], released, arrays, strict=True):
+    for (_, _, reply), passed, array in zip(left[:2], released, arrays, strict=True):
         assert set(reply) == {"data", "members"}
         np.testing.assert_array_equal(reply["data"][:, -1], passed)
         np.testing.assert_array_equal(reply["data"][:, :-1], np.argwhere(np.isfinite(array)))
@@ -431,8 +431,8 @@ def test_a_private_result_beats_knowing_nothing(monkeypatch):
         everybody = np.clip(1 + view.mean(), 1, 5)
         items = np.array([view[known[:, 1] == j].mean() for j in range(60)])
         item_means = np.clip(1 + items, 1, 5)[cells[:, 1]]
-        errors = [np.sqrt(np.mean((found - ratings[test]) ** 2))
-                  for found in (fitted.predict("north", cells), everybody, item_means)]  # fmt: skip
+        guesses = fitted.predict("north", cells), everybody, item_means
+        errors = [np.sqrt(np.mean((found - ratings[test]) ** 2)) for found in guesses]
         assert errors[0] < margin * min(errors[1:])
 
 

@@ -1,30 +1,30 @@
 """`LocalCounts`: every site perturbs its counts once; factors are learned from what was sent.
 
 **Privacy.** A site's observed cells hold whole numbers, brought into public bounds one by one, and
-are sent once with two-sided geometric noise (Ghosh et al. 2009), P(τ) ∝ α^|τ| with α = exp(−ε/S).
+are sent once with two-sided geometric noise (Ghosh et al. 2009), P(τ) ∝ α^|τ|, α = exp(−ε/S).
 Everything after that, at the coordinator and at other sites, works on what was sent. S is the
 largest L1 change of the numbers that are sent, the cells themselves being public:
 
-- ``unit="entry"``: one value is replaced by another one within its bounds, S = max (high − low) over
-  the relations. ε is *per cell*: somebody with n cells has n·ε at worst.
+- ``unit="entry"``: one value is replaced by another one within its bounds, S = max (high − low)
+  over the relations. ε is *per cell*: somebody with n cells has n·ε at worst.
 - ``unit="user"``: all values of one user are replaced. At most c cells of a user are sent, drawn
   without a look at the values, so S = c·max (high − low). Which cells a user has is no secret here
   either, and a user who is added or removed would show: only replace-one is offered.
 
 **Inference.** Counts above the lower bound, x − low, are Poisson given gamma factors; the counts
 behind the perturbed ones are drawn along with the factors (`tacit.inference.local`). With
-``views="perturbed"`` the coordinator does this for all sites (LDP1 of Ermiş 2020), with ``"own"`` each
-site does it with its own counts as they are and the others' perturbed (LDP2).
+``views="perturbed"`` the coordinator does this for all sites (LDP1 of Ermiş 2020), with ``"own"``
+each site does it with its own counts as they are and the others' perturbed (LDP2).
 
-**Prior.** Unless given, it follows from public facts and from what was released. With m the mean of
-the perturbed numbers, F factors to a relation and R latent combinations, factor entries have the mean
-B with R·B^F = m. Their shape A has ((1 + 1/A)^F − 1)/R = c²·I/(1 + I):
+**Prior.** Unless given, it follows from public facts and from what was released. With m the mean
+of the perturbed numbers, F factors to a relation and R latent combinations, factor entries have
+the mean B with R·B^F = m. Their shape A has ((1 + 1/A)^F − 1)/R = c²·I/(1 + I):
 
-- c = (Δ/m − 1)/2, kept within [0.1, 3]: the prior's mean plus two standard deviations of a rate reaches
-  the upper bound;
-- I = n·(c·m)²/(v + m), what the n cells of one member say about such a spread through noise of variance
-  v. Differences that the noise hides cannot be learned; sampling them all the same would only leave
-  the sampler's own error in the predictions.
+- c = (Δ/m − 1)/2, kept within [0.1, 3]: the prior's mean plus two standard deviations of a rate
+  reaches the upper bound;
+- I = n·(c·m)²/(v + m), what the n cells of one member say about such a spread through noise of
+  variance v. Differences that the noise hides cannot be learned; sampling them all the same would
+  only leave the sampler's own error in the predictions.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class LocalCounts(JointMethod):
         ``"own"``: each site learns from its own counts and the others' perturbed ones (LDP2); what
         it learns stays there.
     inference
-        ``"exact"``: the counts are unknown, and drawn. ``"naive"``: the perturbed ones are taken for
-        counts, negative ones for zero.
+        ``"exact"``: the counts are unknown, and drawn. ``"naive"``: the perturbed ones are taken
+        for counts, negative ones for zero.
     cells
         For a guarantee per user: the most cells of a user that are sent. None: ε is per cell.
     shape, mean
@@ -156,8 +156,8 @@ class LocalCounts(JointMethod):
             )
         if (privacy.unit == "user") != (self.cells is not None):
             raise ParameterError(
-                "unit='user' and a bound on a user's cells go together: pass LocalCounts(cells=…), "
-                "the most cells of a user that are sent, or unit='entry' for ε per cell"
+                "unit='user' and a bound on a user's cells go together: pass "
+                "LocalCounts(cells=…), the most cells of a user that are sent, or unit='entry' for ε per cell"
             )
         if privacy.neighbours != REPLACE:
             raise ParameterError(
@@ -169,8 +169,8 @@ class LocalCounts(JointMethod):
         mechanism = self.mechanism(problem)
         if mechanism.sensitivity > 1e7 * mechanism.epsilon:
             raise ParameterError(
-                f"ε = {mechanism.epsilon:g} for a change of {mechanism.sensitivity} needs noise of "
-                "more than 1e7: nothing could be learned from it"
+                f"ε = {mechanism.epsilon:g} for a change of {mechanism.sensitivity} needs noise "
+                "of more than 1e7: nothing could be learned from it"
             )
 
     def mechanism(self, problem: Problem, cells: int = 0) -> TwoSidedGeometric:
@@ -688,17 +688,25 @@ class _Coordinator(JointCoordinator):
                 f"public/{name}/zeros": np.array([found.zeros == "observed"]),
                 f"public/{name}/held_out": found.held_out,
             }
-        sites, public = _unpack(self.problem, Message(round, tell))
+        self._tell = tell
+        if self.method.views == "perturbed":  # the sites need what was learned
+            learned, members = self._learned()
+            self._tell = {"sites": tell["sites"], "members": np.array(members)}
+            self._tell |= {f"draws/{name}": draws for name, draws in learned.draws.items()}
+            self._tell |= {f"shared/{name}": mean for name, mean in self._means(learned).items()}
+
+    def _learned(self) -> tuple[_Learned, list[int]]:
+        """Learn from the perturbed views alone; also return each site's members."""
+        sites, public = _unpack(self.problem, Message(0, self._tell))
         level = _levels(self.problem, self.method.mechanism(self.problem), sites)
         learned = _learn(self.method, self.problem, sites, None, public, level, self._rng)
-        if self.method.views == "perturbed":
-            tell = {"sites": tell["sites"], "members": np.array(_members(self.problem, sites))}
-            tell |= {f"draws/{name}": draws for name, draws in learned.draws.items()}
-        tell |= {
-            f"shared/{name}": learned.draws[name].mean(axis=0).reshape(learned.shapes[name])
+        return learned, _members(self.problem, sites)
+
+    def _means(self, learned: _Learned) -> Arrays:
+        return {
+            name: learned.draws[name].mean(axis=0).reshape(learned.shapes[name])
             for name in self.problem.shared if name in learned.draws
         }  # fmt: skip
-        self._tell = tell
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """Return what is told."""
@@ -710,6 +718,8 @@ class _Coordinator(JointCoordinator):
 
     def shared(self) -> Arrays:
         """Return the posterior means of the shared factors, given the perturbed views."""
+        if self.method.views == "own":  # nobody else needs them
+            return self._means(self._learned()[0])
         return {
             name.removeprefix("shared/"): array
             for name, array in self._tell.items() if name.startswith("shared/")
