@@ -543,7 +543,7 @@ def test_impossible_settings_are_refused(options, message):
     ("asked", "method", "options", "message"),
     [
         (tc.Privacy(1.0, unit="row", trust="site"), {}, {}, "must be 'entry'"),
-        (privacy(1.0, "user"), {}, {}, "pass LocalCounts\\(cells="),
+        (privacy(1.0, "user"), {}, {}, "LocalCounts\\(cells="),
         (privacy(1.0), {"cells": 3}, {}, "go together"),
         (privacy(1.0, trust="central"), {}, {}, "must be 'local' or 'site'"),
         (tc.Privacy(1.0, unit="user", trust="site"), {"cells": 3}, {}, "neighbours='replace-one'"),

@@ -10,8 +10,8 @@ no normalising constant is ever needed. It is the mixture of two truncated Poiss
 
 - Where it is narrow: weights relative to the mode are added up outwards, then inverted.
 - Where it is wide: rejection, as in `tacit._core.bessel`. With f(mode) = 1 and an anchor j on
-  either side, log-concavity gives f(x) ≤ f(j)·r^|x−j| for *every* x, r < 1 being the ratio at the anchor
-  away from the mode. The hat is the smallest of 1 and these two lines. Anchors stand where
+  either side, log-concavity gives f(x) ≤ f(j)·r^|x−j| for *every* x, r < 1 being the ratio at the
+  anchor away from the mode. The hat is the smallest of 1 and these two lines. Anchors stand where
   log f ≈ −1, which is best for normal and for exponential shapes alike.
 
 Kernels take the NumPy generator itself, so draws are reproducible from it.

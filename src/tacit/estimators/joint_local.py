@@ -157,7 +157,8 @@ class LocalCounts(JointMethod):
         if (privacy.unit == "user") != (self.cells is not None):
             raise ParameterError(
                 "unit='user' and a bound on a user's cells go together: pass "
-                "LocalCounts(cells=…), the most cells of a user that are sent, or unit='entry' for ε per cell"
+                "LocalCounts(cells=…), the most cells of a user that are sent, or unit='entry' "
+                "for ε per cell"
             )
         if privacy.neighbours != REPLACE:
             raise ParameterError(
