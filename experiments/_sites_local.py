@@ -108,11 +108,9 @@ def run_local(quick: bool, outcome: Outcome) -> None:
 
 def _way(name: str, quick: bool, **prior: float) -> LocalCounts:
     views, _, naive = name.partition(" ")
+    steps = {"burn_in": 40, "draws": 30, "thin": 2} if quick else {}
     return LocalCounts(
-        "own" if views == "LDP2" else "perturbed",
-        naive or "exact",
-        thin=2 if quick else 6,
-        **prior,
+        "own" if views == "LDP2" else "perturbed", naive or "exact", **steps, **prior
     )
 
 
@@ -150,7 +148,7 @@ def _against_epsilon(quick: bool, seeds: Sequence[int], outcome: Outcome) -> Non
 
 def _against_sites(quick: bool, seeds: Sequence[int], outcome: Outcome) -> None:
     """Figure 7.4 (b), (c): up to ten sites of 100 × 50 at ε = 0.1, and at ε = 1."""
-    numbers = (2, 5, 10) if quick else tuple(range(2, 11))
+    numbers = (2, 10) if quick else tuple(range(2, 11))
     for epsilon in (0.1,) if quick else (0.1, 1.0):
         for way in ("LDP1", "LDP2"):
             scores = np.zeros((len(seeds), len(numbers)))
