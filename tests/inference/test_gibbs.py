@@ -15,9 +15,11 @@ from dense_oracle import MASKS, MODELS, Oracle, engine_of, make
 from scipy import stats
 
 from tacit import CoupledModel, Relation
+from tacit._core import kernels
+from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.inference.engine import Engine, Expanded
-from tacit.inference.gibbs import GibbsSampler, GibbsState
+from tacit.inference.gibbs import GibbsSampler, GibbsState, _share_out
 
 SHAPE, MEAN = 2.0, 1.0  # of the prior
 # Bonferroni over at most 15 statistics: P(any |z| > 5.2) < 15 · 2e-7 < 1e-5
@@ -282,14 +284,13 @@ def test_every_model_and_mask_can_be_sampled(name, mask):
     assert all((theta > 0).all() for theta in state.factors.values())
 
 
-def test_every_count_is_allocated_once(monkeypatch):
+def test_every_count_is_allocated_once():
     model, data = make("coupled tucker")
     data = {v: r.scaled(0.0) for v, r in data.items()}
     data = {
         v: Relation(r.entities, r.shape, r.indices, np.arange(r.cells) + 1.0)
         for v, r in data.items()
     }
-    monkeypatch.setattr("tacit.inference.gibbs._CHUNK", 3)  # several chunks per relation
     engine = engine_of(model, data)
     sampler, rng = GibbsSampler(engine), np.random.default_rng(0)
     state = sampler.init(rng)
@@ -308,6 +309,27 @@ def test_every_count_is_allocated_once(monkeypatch):
                 )  # fmt: skip
                 expected += found.values[mine].sum()
             assert allocated[row].sum() == expected
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 100_000])
+def test_counts_are_shared_out_by_a_multinomial_law(count):
+    """Few and many counts go different ways; both have its means and covariances."""
+    cells, rates = 20_000, np.array([[0.1, 1.0, 3.0, 2.0], [2.0, 1.0, 0.5, 0.01]])
+    where = np.column_stack([np.arange(cells), np.zeros(cells)]).astype(np.int32)
+    bank = np.vstack([np.tile(rates[0], (cells, 1)), rates[1]])
+    rows, core = np.zeros((cells + 1, 4)), np.zeros((1, 4))
+    kernels.compiled(_share_out, unchecked=True)(
+        generator(count, "shares"), where, np.full(cells, float(count)), bank,
+        np.array([0, cells, cells + 1]), np.ones(4), rows, core,
+    )  # fmt: skip
+    drawn, shares = rows[:cells], rates.prod(axis=0) / rates.prod(axis=0).sum()
+    assert (drawn.sum(axis=1) == count).all()
+    np.testing.assert_array_equal(core[0], rows[cells])
+    expected = count * (np.diag(shares) - np.outer(shares, shares))
+    z = (drawn.mean(axis=0) - count * shares) / np.sqrt(np.diag(expected) / cells)
+    assert np.abs(z).max() < 5
+    spread = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    assert np.abs((np.cov(drawn.T) - expected) / spread).max() < 0.1
 
 
 @pytest.mark.parametrize("form", ["a:k b:k", "a:k b:l g:kl", "a:k b:l h:k g:l"])

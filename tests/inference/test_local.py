@@ -1,6 +1,6 @@
 """Counts that were perturbed locally: conditionals, joint law, exact posteriors, accuracy.
 
-The oracle knows nothing of Bessel laws: given the rate λ and the perturbed count z, the count has
+The oracle enumerates: given the rate λ and the perturbed count z, the count has
 P(x) ∝ λ^x/x!·α^|z−x|, and given both the noise is a difference of two geometric counts.
 """
 
@@ -14,6 +14,7 @@ from dense_oracle import Oracle, engine_of
 from scipy import stats
 
 from tacit import CoupledModel, Relation
+from tacit._core.latent import latent_counts
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.inference import local
@@ -128,17 +129,21 @@ def test_the_counts_forget_where_they_started():
 def test_the_noise_is_a_mixture_of_poisson_differences():
     """The exponential has mean α/(1−α): the law of τ = g₁ − g₂ is the two-sided geometric one."""
     alpha, count = 0.7, 400_000
-    seen = {"x": Relation.from_dense("a", np.zeros(count))}
-    sampler = LocalGibbsSampler(CoupledModel({"x": "a:k"}, 1).bind(seen), seen, {"x": alpha})
     rng = generator(3, "mixture")
-    state = sampler.prior(rng)
-    tau = rng.poisson(state.added["x"]) - rng.poisson(state.removed["x"])
+    mean = alpha / (1 - alpha)
+    tau = rng.poisson(rng.exponential(mean, count)) - rng.poisson(rng.exponential(mean, count))
     k = np.arange(-15, 16)
     expected = count * (1 - alpha) / (1 + alpha) * alpha ** np.abs(k)
     observed = np.array([(tau == value).sum() for value in k])
     rest = [count - observed.sum()], [count - expected.sum()]
     both = (np.concatenate(pair) for pair in zip((observed, expected), rest, strict=True))
     assert stats.chisquare(*both).pvalue > 1e-5
+
+
+@pytest.mark.parametrize(("z", "rate", "alpha"), CELLS)
+def test_counts_are_drawn_from_the_same_law_at_once(z, rate, alpha):
+    drawn = latent_counts(generator(4, "at once"), np.full(100_000, float(z)), rate, alpha)
+    assert count_p_value(drawn, posterior(z, rate, alpha)) > 1e-5
 
 
 # --- the joint distribution (Geweke 2004) --------------------------------------------------------
@@ -184,28 +189,28 @@ def geweke_scores(seed, steps=250, burn_in=30, own=True):
         for v in forms:
             (one, two), (i, j) = shapes[v][0], where[v].T
             values[v] = rng.poisson((f[one][i] * f[two][j]).sum(axis=1)).astype(float)
-        values["z"] += rng.poisson(state.added["z"]) - rng.poisson(state.removed["z"])
-        state, _ = sampler(values).step(rng, state)
+        x = values["z"].copy()
+        values["z"] += rng.geometric(1 - ALPHA, len(x)) - rng.geometric(1 - ALPHA, len(x))
+        old, (state, info) = state, sampler(values).step(rng, state)
         if step >= burn_in:
             a, b = (state.factors[n].reshape(COPIES, 4) for n in "ab")
-            t1, t2, z = (m.reshape(COPIES, 4)
-                         for m in (state.added["z"], state.removed["z"], values["z"]))  # fmt: skip
+            # (x, z) belong to the factors before the step
             i, j = where["z"].T
-            rates = (state.factors["a"][i] * state.factors["b"][j]).sum(axis=1)
-            rates = rates.reshape(COPIES, 4)
-            parts = [a, a**2, np.log(a), b, b**2, np.log(b), t1, t1**2, t2, t2**2, z, z**2,
-                     t1 * t2, a[:, :1] * t1, b[:, :1] * t2, a[:, :1] * a[:, 1:2],
-                     a[:, :1] * b[:, :1], z * t1, z * t2, z * rates]  # fmt: skip
+            rates = (old.factors["a"][i] * old.factors["b"][j]).sum(axis=1)
+            x, z, rates = (m.reshape(COPIES, 4) for m in (info.counts["z"], values["z"], rates))
+            parts = [a, a**2, np.log(a), b, b**2, np.log(b), z, z**2, x, x**2, x * z, x * rates,
+                     z * rates, (z - x) ** 2, np.abs(z - x), (z - x) * rates,
+                     a[:, :1] * a[:, 1:2], a[:, :1] * b[:, :1]]  # fmt: skip
             traces.append([part.mean(axis=1) for part in parts])
     second = MEAN**2 * (1 + 1 / SHAPE)
     log = stats.gamma(SHAPE, scale=MEAN / SHAPE).expect(np.log)
-    t = ALPHA / (1 - ALPHA)
     rate, rate_second = 2 * MEAN**2, 2 * second**2 + 2 * MEAN**4
     noise = 2 * ALPHA / (1 - ALPHA) ** 2
+    count_second = rate_second + rate
     expected = np.array([
-        MEAN, second, log, MEAN, second, log, t, 2 * t**2, t, 2 * t**2, rate,
-        rate_second + rate + noise, t**2, MEAN * t, MEAN * t, MEAN**2, MEAN**2,
-        rate * t + t**2, rate * t - t**2, rate_second,
+        MEAN, second, log, MEAN, second, log, rate, count_second + noise, rate, count_second,
+        count_second, rate_second, rate_second, noise, 2 * ALPHA / (1 - ALPHA**2), 0.0, MEAN**2,
+        MEAN**2,
     ])  # fmt: skip
     per_copy = np.mean(traces, axis=0)  # copies are independent: their spread is the error
     error = per_copy.std(axis=1, ddof=1) / math.sqrt(COPIES)
@@ -217,9 +222,29 @@ def test_the_chain_keeps_the_joint_distribution(own):
     assert np.abs(geweke_scores(1, own=own)).max() < THRESHOLD
 
 
-@pytest.mark.parametrize("broken", BROKEN)
+def smaller_noise(rng, z, rates, alpha):
+    """The noise is taken for a smaller one."""
+    return latent_counts(rng, z, rates, 0.9 * alpha)
+
+
+def other_rates(rng, z, rates, alpha):
+    """The counts are drawn for rates that are a tenth too large."""
+    return latent_counts(rng, z, 1.1 * rates, alpha)
+
+
+def one_sided(rng, z, rates, alpha):
+    """A count never exceeds what was seen, unless that is negative."""
+    return np.minimum(latent_counts(rng, z, rates, alpha), np.maximum(z, 0.0))
+
+
+def naive(rng, z, rates, alpha):
+    """What was seen is taken for the count."""
+    return np.maximum(z, 0.0)
+
+
+@pytest.mark.parametrize("broken", [smaller_noise, other_rates, one_sided, naive])
 def test_a_broken_chain_is_caught(broken, monkeypatch):
-    monkeypatch.setattr(local, "draw_latent", broken)
+    monkeypatch.setattr(local, "latent_counts", broken)
     assert np.abs(geweke_scores(1, steps=80)).max() > THRESHOLD
 
 
@@ -291,7 +316,6 @@ def test_without_noise_it_is_the_ordinary_sampler():
         state, info = run(LocalGibbsSampler(model.bind(data), data, alpha, SHAPE, MEAN))
         assert_same(state.factors, ordinary[0].factors)
         assert info.total == ordinary[1].total
-        assert not state.added
 
 
 def test_naive_is_the_ordinary_sampler_on_clipped_counts():

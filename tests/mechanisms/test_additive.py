@@ -121,6 +121,14 @@ def test_infinite_epsilon_returns_the_value_and_charges_nothing(mechanism):
     assert mechanism.variance() == 0.0
 
 
+def test_infinite_epsilon_leaves_counts_alone():
+    mechanism = TwoSidedGeometric(math.inf, 4, (3,))
+    assert mechanism.event == NonPrivateDpEvent()
+    released = privatize(mechanism, np.array([0, 4, -1]), ledger=None, rng=Noise("grid", seed=1))
+    assert released.tolist() == [0, 4, -1]
+    assert mechanism.alpha == mechanism.variance() == 0.0
+
+
 def test_a_ledger_is_refused_where_there_is_nothing_to_charge():
     ledger = Ledger.memory(epsilon=1.0)
     with pytest.raises(ParameterError, match="no price"):

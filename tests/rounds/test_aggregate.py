@@ -107,3 +107,16 @@ def test_the_order_of_arrival_does_not_change_a_single_bit(values, random):
     for aggregator in (PlainAggregator(), SumAggregator()):
         totals = [aggregator.collect(r).total["a"].tobytes() for r in (first, second)]
         assert totals[0] == totals[1]
+
+
+def test_arrays_of_different_shapes_have_no_sum():
+    replies = {
+        "a": Message(0, {"cells": np.zeros((3, 2)), "members": np.array([3])}),
+        "b": Message(0, {"cells": np.zeros((5, 2)), "members": np.array([4])}),
+    }
+    collected = PlainAggregator().collect(replies)
+    assert set(collected.total) == {"members"}
+    assert collected.by_site is not None
+    assert collected.by_site["b"]["cells"].shape == (5, 2)
+    with pytest.raises(SiteFailure, match="'cells' has another shape at another site"):
+        SumAggregator().collect(replies)

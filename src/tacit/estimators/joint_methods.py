@@ -7,11 +7,13 @@ from functools import partial
 
 from tacit.estimators.joint import JointMethod, Problem
 from tacit.estimators.joint_als import AlternatingLeastSquares
+from tacit.estimators.joint_local import LocalCounts
 
 __all__ = ["METHODS", "choose_method"]
 
 METHODS: dict[str, Callable[[], JointMethod]] = {
     "als": AlternatingLeastSquares,
+    "local": LocalCounts,
     "offsets": partial(AlternatingLeastSquares, rounds=0, factors=False, pattern=False),
 }
 

@@ -11,10 +11,11 @@ Each `step` draws the allocations once and then all factors, one after the other
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tacit._core import kernels
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.inference.engine import Engine, Expanded, fresh_factors
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GibbsInfo", "GibbsSampler", "GibbsState"]
 
-_CHUNK = 1 << 16  # cells whose allocations are held at once
+_FEW = 16.0  # counts up to which one uniform number each is cheaper than binomial draws
 
 
 class GibbsState(NamedTuple):
@@ -130,20 +131,59 @@ class GibbsSampler:
         """Draw the allocations of one relation and add them up per factor entry."""
         found = self.engine.data[relation.name]
         bank = expanded.banks[relation.name]
-        listed = np.flatnonzero(values > 0)
-        for start in range(0, len(listed), _CHUNK):
-            part = listed[start : start + _CHUNK]
-            cells = found.indices[part]
-            rates = np.tile(bank.weights, (len(part), 1))
-            for mode in range(relation.modes):
-                rates *= bank.mode(mode)[cells[:, mode]]
-            rates = np.maximum(rates, 1e-300)
-            shares = rates / rates.sum(axis=1, keepdims=True)
-            drawn = rng.multinomial(values[part].astype(np.int64), shares).astype(float)
-            for position, name in enumerate(relation.factors):
-                rows = (
-                    cells[:, position] if position < relation.modes else np.zeros(len(part), int)
-                )
-                expanded_counts = np.zeros((counts[name].shape[0], relation.combinations))
-                np.add.at(expanded_counts, rows, drawn)
-                counts[name] += self.engine.reduce(relation, position, expanded_counts)
+        rows = np.zeros((int(bank.offsets[-1]), relation.combinations))
+        core = np.zeros((1, relation.combinations))
+        kernels.compiled(_share_out, unchecked=True)(
+            rng, found.indices, values, bank.rows, bank.offsets, bank.weights, rows, core
+        )
+        for position, name in enumerate(relation.factors):
+            part = core
+            if position < relation.modes:
+                part = rows[bank.offsets[position] : bank.offsets[position + 1]]
+            counts[name] += self.engine.reduce(relation, position, part)
+
+
+def _share_out(
+    rng: Any, cells: Any, values: Any, bank: Any, offsets: Any, weights: Any, rows: Any, core: Any
+) -> None:
+    """Draw Multinomial(x, shares) at every cell; add up per row of every mode, and over all.
+
+    Few counts find their share one by one, many by one binomial draw per share.
+    """
+    combinations = weights.shape[0]
+    shares = np.empty(combinations)
+    drawn = np.empty(combinations)
+    for c in range(cells.shape[0]):
+        count = values[c]
+        if count <= 0.0:
+            continue
+        total = 0.0
+        for r in range(combinations):
+            rate = weights[r]
+            for m in range(cells.shape[1]):
+                rate *= bank[offsets[m] + cells[c, m], r]
+            shares[r] = max(rate, 1e-300)
+            total += shares[r]
+            drawn[r] = 0.0
+        if count <= _FEW:
+            for _ in range(int(count)):
+                left = rng.random() * total
+                r = 0
+                while r < combinations - 1 and left >= shares[r]:
+                    left -= shares[r]
+                    r += 1
+                drawn[r] += 1.0
+        else:
+            rest = count
+            for r in range(combinations - 1):
+                chance = min(shares[r] / total, 1.0) if total > 0.0 else 1.0
+                if rest > 0.0:
+                    drawn[r] = rng.binomial(int(rest), chance)
+                rest -= drawn[r]
+                total -= shares[r]
+            drawn[combinations - 1] = rest
+        for r in range(combinations):
+            if drawn[r] > 0.0:
+                core[0, r] += drawn[r]
+                for m in range(cells.shape[1]):
+                    rows[offsets[m] + cells[c, m], r] += drawn[r]

@@ -1,15 +1,22 @@
 """Gibbs sampling from counts that were perturbed locally with two-sided geometric noise.
 
 A relation is seen only through z = x + τ with P(τ) = (1−α)/(1+α)·α^|τ|, α = exp(−ε/Δ), while its
-counts x follow the Poisson–gamma model. The noise is a difference of two Poisson counts with
-exponential rates, τ = g₁ − g₂, g ~ Poisson(t), t ~ Exponential(mean α/(1−α)): each g is geometric
-with ratio α. Every conditional is then a known law (Schein et al. 2019; PRIVACY B1):
+counts x follow the Poisson–gamma model. Given the rate λ = x̂ of a cell, its count has
+
+    P(x | z, λ) ∝ λ^x/x!·α^|z−x|,
+
+which `tacit._core.latent` draws from exactly; given x, the factors are drawn as in
+`tacit.inference.gibbs`. Schein et al. (2019) reach the same law in three steps (`draw_latent`;
+PRIVACY B1): the noise is a difference of two Poisson counts with exponential rates, τ = g₁ − g₂,
+g ~ Poisson(t), t ~ Exponential(mean α/(1−α)), each g being geometric with ratio α, and
 
     min(y⁺, y⁻) | z, λ, t ~ Bessel(|z|, 2·√((λ + t₁)·t₂))    where y⁺ = x + g₁, y⁻ = g₂ = y⁺ − z,
     x | y⁺ ~ Binomial(y⁺, λ/(λ + t₁)),                       g₁ = y⁺ − x,
-    t | g ~ Gamma(1 + g, scale α)                            since 1/α = (1−α)/α + 1,
+    t | g ~ Gamma(1 + g, scale α)                            since 1/α = (1−α)/α + 1.
 
-with λ = x̂ the rate of the cell; given x, the factors are drawn as in `tacit.inference.gibbs`.
+The sampler draws x with t₁ and t₂ summed out: it has nothing to remember but the factors, and
+forgets its start sooner.
+
 Relations with raw counts may stand beside perturbed ones and share factors with them: with all
 relations perturbed this is the model LDP1 of Ermiş (2020), with a site's own counts raw LDP2.
 """
@@ -25,6 +32,7 @@ import numpy as np
 
 from tacit._core.bessel import bessel
 from tacit._core.check import OneOf, check
+from tacit._core.latent import latent_counts
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.inference.engine import Engine, Expanded
@@ -45,11 +53,9 @@ _LARGEST = 1e9  # of a perturbed count: rates and Bessel arguments stay far from
 
 
 class LocalState(NamedTuple):
-    """The factors, and the rates t₁ of added and t₂ of removed counts of perturbed relations."""
+    """The factors."""
 
     factors: Arrays
-    added: Arrays
-    removed: Arrays
 
 
 class LocalInfo(NamedTuple):
@@ -71,6 +77,8 @@ def draw_latent(
     removed: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Draw the counts x behind perturbed ones, then the rates t₁ and t₂; one of each per cell.
+
+    A step of the chain on (x, t₁, t₂) whose law of x is that of `tacit._core.latent`.
 
     Parameters
     ----------
@@ -166,38 +174,29 @@ class LocalGibbsSampler:
         self._gibbs = GibbsSampler(Engine(model, start), shape, mean)
 
     def init(self, rng: np.random.Generator) -> LocalState:
-        """Draw random factors of the data's size, and the noise's rates from their prior."""
-        return LocalState(self._gibbs.init(rng).factors, self._rates(rng), self._rates(rng))
+        """Draw random factors of the data's size."""
+        return LocalState(self._gibbs.init(rng).factors)
 
     def prior(self, rng: np.random.Generator) -> LocalState:
-        """Draw everything from its prior."""
-        return LocalState(self._gibbs.prior(rng).factors, self._rates(rng), self._rates(rng))
-
-    def _rates(self, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-        return {
-            name: np.maximum(rng.standard_exponential(len(a)) * a / (1.0 - a), _TINY)
-            for name, a in self._alpha.items()
-        }
+        """Draw the factors from their prior."""
+        return LocalState(self._gibbs.prior(rng).factors)
 
     def step(self, rng: np.random.Generator, state: LocalState) -> tuple[LocalState, LocalInfo]:
-        """Draw the counts behind perturbed ones and the noise's rates, then every factor."""
+        """Draw the counts behind perturbed ones, then every factor."""
         engine = self._gibbs.engine
         expanded = Expanded(engine.model, state.factors)
         values = {name: found.values for name, found in engine.data.items()}
-        added, removed = dict(state.added), dict(state.removed)
         for name, perturbed in self._perturbed.items():
             rates = estimate_cells(engine.data[name].indices, expanded.banks[name])
-            values[name], added[name], removed[name] = draw_latent(
-                rng, perturbed, np.maximum(rates, FLOOR), self._alpha[name], added[name],
-                removed[name],
-            )  # fmt: skip
+            rates = np.clip(rates, FLOOR, _LARGEST)
+            values[name] = latent_counts(rng, perturbed, rates, self._alpha[name])
         factors = self._gibbs.draw_factors(rng, expanded, values)
         total = sum(engine.total_estimate(expanded, r) for r in engine.model.relations)
         counts = {}
         for name, order in self._order.items():
             counts[name] = np.empty_like(values[name])
             counts[name][order] = values[name]
-        return LocalState(factors, added, removed), LocalInfo(float(total), counts)
+        return LocalState(factors), LocalInfo(float(total), counts)
 
 
 def _ratios(name: str, alpha: ArrayLike, cells: int) -> NDArray[np.float64]:

@@ -244,7 +244,7 @@ class TwoSidedGeometric(Mechanism):
     Parameters
     ----------
     epsilon
-        ε of one release.
+        ε of one release; infinity adds no noise.
     sensitivity
         The largest L1 change Δ of the counts, a whole number.
     shape
@@ -259,7 +259,7 @@ class TwoSidedGeometric(Mechanism):
     source: str = "grid"
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, Real(1e-9))
+        check("epsilon", self.epsilon, Real(1e-9, allow_inf=True))
         check("sensitivity", self.sensitivity, Integer(1, 10**6))
         check("source", self.source, OneOf(*RESOLUTION))
 
@@ -271,6 +271,8 @@ class TwoSidedGeometric(Mechanism):
     @property
     def event(self) -> DpEvent:
         """What one release costs."""
+        if math.isinf(self.epsilon):
+            return NonPrivateDpEvent()
         parameter = float_below(as_exact(self.epsilon) / self.sensitivity)
         return DiscreteLaplaceDpEvent(parameter, self.sensitivity)
 
@@ -286,6 +288,8 @@ class TwoSidedGeometric(Mechanism):
     def draw(self, value: Any, noise: Noise) -> NDArray[np.int64]:
         """Add two-sided geometric noise."""
         counts = np.asarray(value).astype(np.int64)
+        if math.isinf(self.epsilon):
+            return counts
         # one part in 2^40 covers the rounding of the scale
         scale = self.sensitivity / self.epsilon * (1.0 + 2.0**-40)
         return np.asarray(counts + noise.geometric(counts.size, scale).reshape(self.shape))

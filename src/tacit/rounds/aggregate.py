@@ -17,10 +17,19 @@ __all__ = ["Aggregator", "PlainAggregator", "SumAggregator"]
 
 
 def _total(replies: Mapping[str, Message]) -> dict[str, Any]:
-    """Add up the arrays of all replies in the order of the sites' names."""
+    """Add up the arrays of all replies in the order of the sites' names.
+
+    Arrays whose shapes differ between sites have no sum.
+    """
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    for message in replies.values():
+        for name, array in message.arrays.items():
+            shapes.setdefault(name, set()).add(array.shape)
     totals: dict[str, Any] = {}
     for site in sorted(replies):
         for name, array in replies[site].arrays.items():
+            if len(shapes[name]) > 1:
+                continue
             # int64 wraps around silently in NumPy, as sums modulo 2^64 should
             totals[name] = array.copy() if name not in totals else totals[name] + array
     return totals
@@ -68,4 +77,9 @@ class SumAggregator(Aggregator):
             for name, array in message.arrays.items():
                 if not np.issubdtype(array.dtype, np.number):
                     raise SiteFailure(f"array {name!r} cannot be summed")
-        return Collected(tuple(sorted(replies)), _total(replies), None)
+        total = _total(replies)
+        for message in replies.values():
+            for name in message.arrays:
+                if name not in total:
+                    raise SiteFailure(f"array {name!r} has another shape at another site")
+        return Collected(tuple(sorted(replies)), total, None)
