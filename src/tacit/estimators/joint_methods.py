@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tacit.errors import ParameterError
 from tacit.estimators.joint import JointMethod, Problem
+from tacit.estimators.joint_langevin import Langevin
 
 __all__ = ["METHODS", "choose_method"]
 
-METHODS: dict[str, type[JointMethod]] = {}
+METHODS: dict[str, type[JointMethod]] = {"sgld": Langevin}
 
 
 def choose_method(problem: Problem) -> JointMethod:
