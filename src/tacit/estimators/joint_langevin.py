@@ -11,10 +11,10 @@ part is sent. Everything the next round depends on is that release, or came from
 them, one entry contributes one gradient, scaled to a norm of at most G after all its factors are
 put together. ``unit="user"``: the protected entity's factor is not kept at all; a user's row is
 solved anew from its own cells and the gated factors, and the user's gradient over all other
-factors is scaled to G. Either way the sum, given earlier releases, is Σ f(unit; released) over the sample
-with ‖f‖ ≤ G: adding or removing a unit moves it by at most G (rounding included), and replacing a
-value swaps one f for another, which the accountant treats as the Poisson-sampled Gaussian under
-replacement. Every round is an adaptive Gaussian release, and rounds compose.
+factors is scaled to G. Either way the sum, given earlier releases, is Σ f(unit; released) over the
+sample with ‖f‖ ≤ G: adding or removing a unit moves it by at most G (rounding included), and
+replacing a value swaps one f for another, which the accountant treats as the Poisson-sampled
+Gaussian under replacement. Every round is an adaptive Gaussian release, and rounds compose.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Langevin(JointMethod):
     clip: float | None = None
     step: float | None = None
     decay: float = 0.51
-    reach: float = 0.3
+    reach: float = 0.5
     langevin: bool = True
     burn_in: float = 0.5
     precision: float = 1.0
@@ -208,11 +208,13 @@ class Langevin(JointMethod):
         return tuple(name for name in problem.shared if name in used)
 
     def default_clip(self, problem: Problem) -> float:
-        """Return G: ``clip``, or the typical gradient norm at factors of their public scale.
+        """Return G: ``clip``, or an eighth of the typical gradient at the factors' public scale.
 
-        A typical residual of 0.4 (values mapped to [−1, 1]; KL: a slope of one) times the norm of
-        the products of the other factors' rows, for the weight 1/φ. A user's cells add up; their
-        number is private, so it is taken to be √(cells that a user can have).
+        That gradient is a residual of 0.4 (values mapped to [−1, 1]; KL: a slope of one) times the
+        norm of the products of the other factors' rows, for the weight 1/φ. A user's cells add up;
+        their number is private, so it is taken to be √(cells that a user can have). Most gradients
+        are then clipped: steps adapt to the length of the sum, so that only directions count, and
+        the noise is as small as the clip.
         """
         if self.clip is not None:
             return self.clip
@@ -228,7 +230,7 @@ class Langevin(JointMethod):
                 cells = min(cells, (self.limit or cells) ** 2)
                 norm *= math.sqrt(math.sqrt(cells))
             norms.append(norm)
-        return max(norms)
+        return max(norms) / 8.0
 
     def published(self, problem: Problem) -> PublishedSteps | None:
         """Return a paper's steps and noise, where published."""
