@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 FLOOR = 1e-100  # positive estimates below this count as this
-_SMALL = 400_000  # below this many multiplications threads cost more than they bring
+_SMALL = 100_000  # below this many multiplications threads cost more than they bring
 
 
 class Layout:
@@ -100,6 +100,8 @@ class CellTable(NamedTuple):
         p and 1/φ of each relation.
     own
         Which factor of a relation is the owner's, −1 where none is.
+    plain
+        Whether combination r uses column r of every factor (CP).
     """
 
     values: NDArray[np.float64]
@@ -113,6 +115,7 @@ class CellTable(NamedTuple):
     powers: NDArray[np.float64]
     weights: NDArray[np.float64]
     own: NDArray[np.int32]
+    plain: NDArray[np.bool_]
 
 
 class OwnerRule(NamedTuple):
@@ -204,39 +207,66 @@ def cell_table(
         np.array([relation.power for relation in model.relations], np.float64),
         np.array([cells[relation.name][2] for relation in model.relations], np.float64),
         own,
+        np.array([
+            all(relation.is_plain(p, model.factors[name].columns)
+                for p, name in enumerate(relation.factors))
+            for relation in model.relations
+        ], bool),
     )  # fmt: skip
 
 
 # -- pieces of the kernels ------------------------------------------------------------------
 
 
+# They take arrays, not the table: taking an array out of a tuple is counted by atomics.
+
+
 def _gather_cell(
-    c: int, v: int, own_at: int, table: Any, theta: Any, own: Any, picked: Any
-) -> float:
+    c: int, v: int, own_at: int, starts: Any, columns: Any, depth: int, width: int, plain: bool,
+    theta: Any, own: Any, picked: Any,
+) -> float:  # fmt: skip
     """Load the factors of a cell at every combination; return its estimate."""
-    starts, columns = table.starts, table.columns
+    for p in range(depth):
+        start = starts[c, p]
+        if p == own_at:
+            for r in range(width):
+                picked[p, r] = own[columns[v, p, r]]
+        elif plain:
+            for r in range(width):
+                picked[p, r] = theta[start + r]
+        else:
+            for r in range(width):
+                picked[p, r] = theta[start + columns[v, p, r]]
     estimate = 0.0
-    for r in range(table.combinations[v]):
-        product = 1.0
-        for p in range(table.factors[v]):
-            k = columns[v, p, r]
-            value = own[k] if p == own_at else theta[starts[c, p] + k]
-            picked[p, r] = value
-            product *= value
-        estimate += product
+    if depth == 2:
+        for r in range(width):
+            estimate += picked[0, r] * picked[1, r]
+    else:
+        for r in range(width):
+            product = 1.0
+            for p in range(depth):
+                product *= picked[p, r]
+            estimate += product
     return estimate
 
 
-def _others(v: int, p: int, table: Any, picked: Any, out: Any) -> None:
+def _others(
+    v: int, p: int, columns: Any, depth: int, width: int, columns_of: int, plain: bool,
+    picked: Any, out: Any,
+) -> None:  # fmt: skip
     """Write q_p, the product of the other factors added up per column, to ``out``."""
-    for k in range(table.widths[v, p]):
+    if plain and depth == 2:
+        for r in range(width):
+            out[p, r] = picked[1 - p, r]
+        return
+    for k in range(columns_of):
         out[p, k] = 0.0
-    for r in range(table.combinations[v]):
+    for r in range(width):
         product = 1.0
-        for other in range(table.factors[v]):
+        for other in range(depth):
             if other != p:
                 product *= picked[other, r]
-        out[p, table.columns[v, p, r]] += product
+        out[p, columns[v, p, r]] += product
 
 
 def _slope(x: float, estimate: float, power: float, weight: float) -> float:
@@ -268,49 +298,57 @@ _gather, _q, _slope_of, _factor, _rounded = (
 
 
 def _entry_kernel(
-    picks: Any, table: Any, theta: Any, free: Any, counted: Any, clip: float, inverse_grid: float,
-    cuts: Any, totals: Any, plain: Any,
+    table: Any, theta: Any, free: Any, counted: Any, clip: float, inverse_grid: float,
+    cuts: Any, totals: Any, plain_totals: Any,
 ) -> None:  # fmt: skip
-    depth, width = table.starts.shape[1], table.columns.shape[2]
-    widest = max(1, table.widths.max())
+    values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
+    widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
+    powers, weights = table.powers, table.weights
+    widest = max(1, widths.max())
     nothing = np.zeros(1)
     for block in prange(cuts.shape[0] - 1):
-        picked = np.empty((depth, width))
-        gradient = np.empty((depth, widest))
+        picked = np.empty((starts.shape[1], columns.shape[2]))
+        gradient = np.empty((starts.shape[1], widest))
         for n in range(cuts[block], cuts[block + 1]):
-            c = picks[n]
-            v = table.kinds[c]
-            estimate = _gather(c, v, -1, table, theta, nothing, picked)
-            slope = _slope_of(table.values[c], estimate, table.powers[v], table.weights[v])
+            c, v = n, kinds[n]
+            depth, width, simple = depths[v], sizes[v], plain[v]
+            estimate = _gather(
+                c, v, -1, starts, columns, depth, width, simple, theta, nothing, picked
+            )
+            slope = _slope_of(values[c], estimate, powers[v], weights[v])
             square = 0.0
             numbers = 0
-            for p in range(table.factors[v]):
+            for p in range(depth):
                 if counted[v, p]:
-                    _q(v, p, table, picked, gradient)
-                    for k in range(table.widths[v, p]):
-                        value = gradient[p, k] * slope * free[table.starts[c, p] + k]
+                    span, start = widths[v, p], starts[c, p]
+                    _q(v, p, columns, depth, width, span, simple, picked, gradient)
+                    for k in range(span):
+                        value = gradient[p, k] * slope * free[start + k]
                         gradient[p, k] = value
                         square += value * value
-                    numbers += table.widths[v, p]
+                    numbers += span
             scale = _factor(square, numbers, clip)
             if scale == 0.0:
                 continue
-            for p in range(table.factors[v]):
-                if counted[v, p]:
-                    start = table.starts[c, p]
-                    if inverse_grid > 0.0:
-                        for k in range(table.widths[v, p]):
-                            totals[block, start + k] += _rounded(
-                                gradient[p, k] * scale * inverse_grid
-                            )
-                    else:
-                        for k in range(table.widths[v, p]):
-                            plain[block, start + k] += gradient[p, k] * scale
+            if inverse_grid > 0.0:
+                scale *= inverse_grid
+                for p in range(depth):
+                    if counted[v, p]:
+                        start = starts[c, p]
+                        for k in range(widths[v, p]):
+                            totals[block, start + k] += _rounded(gradient[p, k] * scale)
+            else:
+                for p in range(depth):
+                    if counted[v, p]:
+                        start = starts[c, p]
+                        for k in range(widths[v, p]):
+                            plain_totals[block, start + k] += gradient[p, k] * scale
 
 
 def _ridge_row(
-    low: int, high: int, table: Any, theta: Any, rule: Any, picked: Any, q: Any, normal: Any,
-    row: Any,
+    low: int, high: int, kinds: Any, values: Any, starts: Any, columns: Any, widths: Any,
+    depths: Any, sizes: Any, plain: Any, weights: Any, own: Any, theta: Any, free: Any, fixed: Any,
+    precision: float, picked: Any, q: Any, normal: Any, row: Any,
 ) -> None:  # fmt: skip
     """Solve an owner's row: (Σ q qᵀ/φ + λ)·row = Σ q·x/φ, fixed columns held."""
     width = row.shape[0]
@@ -319,27 +357,27 @@ def _ridge_row(
         for m in range(width):
             normal[k, m] = 0.0
     for c in range(low, high):
-        v = table.kinds[c]
-        at = table.own[v]
-        _gather(c, v, at, table, theta, rule.fixed, picked)
-        _q(v, at, table, picked, q)
-        weight = table.weights[v]
-        left = table.values[c]
+        v = kinds[c]
+        at = own[v]
+        _gather(
+            c, v, at, starts, columns, depths[v], sizes[v], plain[v], theta, fixed, picked
+        )  # fmt: skip
+        _q(v, at, columns, depths[v], sizes[v], widths[v, at], plain[v], picked, q)
+        left = values[c]
         for k in range(width):
-            if rule.free[k] == 0.0:
-                left -= q[at, k] * rule.fixed[k]
+            left -= (1.0 - free[k]) * q[at, k] * fixed[k]
         for k in range(width):
-            scaled = weight * q[at, k]
+            scaled = weights[v] * q[at, k]
             row[k] += scaled * left
             for m in range(k + 1):
                 normal[k, m] += scaled * q[at, m]
     for k in range(width):
-        if rule.free[k] == 0.0:
-            row[k] = rule.fixed[k]
+        if free[k] == 0.0:
+            row[k] = fixed[k]
         for m in range(k + 1):
-            if rule.free[k] == 0.0 or rule.free[m] == 0.0:
+            if free[k] == 0.0 or free[m] == 0.0:
                 normal[k, m] = 0.0
-        normal[k, k] = normal[k, k] + rule.precision if rule.free[k] != 0.0 else 1.0
+        normal[k, k] = normal[k, k] + precision if free[k] != 0.0 else 1.0
     # Cholesky, then the two triangular systems
     for k in range(width):
         for m in range(k + 1):
@@ -360,99 +398,121 @@ def _ridge_row(
 
 
 def _positive_row(
-    low: int, high: int, table: Any, theta: Any, rule: Any, picked: Any, q: Any, normal: Any,
+    low: int, high: int, kinds: Any, values: Any, starts: Any, columns: Any, widths: Any,
+    depths: Any, sizes: Any, plain: Any, weights: Any, own: Any, theta: Any, free: Any, fixed: Any,
+    shape: float, rate: float, steps: int, first: float, picked: Any, q: Any, normal: Any,
     row: Any,
 ) -> None:  # fmt: skip
     """Take multiplicative steps: row ← (row·Σ (x/x̂)·q/φ + shape − 1) / (Σ q/φ + rate)."""
     width = row.shape[0]
     for k in range(width):
-        row[k] = rule.start if rule.free[k] != 0.0 else rule.fixed[k]
-    for _ in range(rule.steps):
+        row[k] = first if free[k] != 0.0 else fixed[k]
+    for _ in range(steps):
         for k in range(width):
             normal[k, 0] = 0.0
-            normal[k, 1] = rule.rate
+            normal[k, 1] = rate
         for c in range(low, high):
-            v = table.kinds[c]
-            at = table.own[v]
-            estimate = _gather(c, v, at, table, theta, row, picked)
-            _q(v, at, table, picked, q)
-            ratio = table.values[c] / max(estimate, 1e-100)
+            v = kinds[c]
+            at = own[v]
+            estimate = _gather(
+                c, v, at, starts, columns, depths[v], sizes[v], plain[v], theta, row, picked
+            )
+            _q(v, at, columns, depths[v], sizes[v], widths[v, at], plain[v], picked, q)
+            ratio = values[c] / max(estimate, 1e-100)
             for k in range(width):
-                scaled = q[at, k] * table.weights[v]
+                scaled = q[at, k] * weights[v]
                 normal[k, 0] += ratio * scaled
                 normal[k, 1] += scaled
         for k in range(width):
-            if rule.free[k] != 0.0:
-                row[k] = (row[k] * normal[k, 0] + rule.shape - 1.0) / max(normal[k, 1], 1e-100)
+            if free[k] != 0.0:
+                row[k] = (row[k] * normal[k, 0] + shape - 1.0) / max(normal[k, 1], 1e-100)
 
 
 _ridge, _positive = register_jitable(_ridge_row), register_jitable(_positive_row)
 
 
 def _rows_kernel(picks: Any, table: Any, theta: Any, rule: Any, cuts: Any, out: Any) -> None:
-    depth, width = table.starts.shape[1], table.columns.shape[2]
-    widest = max(1, table.widths.max())
+    values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
+    widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
+    powers, weights = table.powers, table.weights
+    own, ends = table.own, table.owner_starts
+    own_free, fixed = rule.free, rule.fixed
+    widest = max(2, widths.max())
     for block in prange(cuts.shape[0] - 1):
-        picked = np.empty((depth, width))
-        q = np.empty((depth, widest))
-        normal = np.empty((widest, max(2, widest)))
-        row = np.empty(rule.free.shape[0])
+        picked = np.empty((starts.shape[1], columns.shape[2]))
+        q = np.empty((starts.shape[1], widest))
+        normal = np.empty((widest, widest))
+        row = np.empty(own_free.shape[0])
         for n in range(cuts[block], cuts[block + 1]):
-            low, high = table.owner_starts[picks[n]], table.owner_starts[picks[n] + 1]
-            if table.powers[0] == 0.0:
-                _ridge(low, high, table, theta, rule, picked, q, normal, row)
+            low, high = ends[picks[n]], ends[picks[n] + 1]
+            if powers[0] == 0.0:
+                _ridge(low, high, kinds, values, starts, columns, widths, depths, sizes, plain,
+                       weights, own, theta, own_free, fixed, rule.precision, picked, q, normal,
+                       row)  # fmt: skip
             else:
-                _positive(low, high, table, theta, rule, picked, q, normal, row)
+                _positive(low, high, kinds, values, starts, columns, widths, depths, sizes, plain,
+                          weights, own, theta, own_free, fixed, rule.shape, rule.rate, rule.steps,
+                          rule.start, picked, q, normal, row)  # fmt: skip
             for k in range(row.shape[0]):
                 out[n, k] = row[k]
 
 
 def _owner_kernel(
     picks: Any, table: Any, theta: Any, free: Any, rule: Any, clip: float, inverse_grid: float,
-    cuts: Any, totals: Any, plain: Any,
+    cuts: Any, totals: Any, plain_totals: Any,
 ) -> None:  # fmt: skip
-    depth, width = table.starts.shape[1], table.columns.shape[2]
-    widest = max(1, table.widths.max())
+    values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
+    widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
+    powers, weights = table.powers, table.weights
+    own, ends = table.own, table.owner_starts
+    own_free, fixed = rule.free, rule.fixed
+    widest = max(2, widths.max())
     size = theta.shape[0]
     for block in prange(cuts.shape[0] - 1):
-        picked = np.empty((depth, width))
-        q = np.empty((depth, widest))
-        normal = np.empty((widest, max(2, widest)))
-        row = np.empty(rule.free.shape[0])
+        picked = np.empty((starts.shape[1], columns.shape[2]))
+        q = np.empty((starts.shape[1], widest))
+        normal = np.empty((widest, widest))
+        row = np.empty(own_free.shape[0])
         gradient = np.empty(size)
         stamp = np.full(size, -1, np.int64)
         touched = np.empty(size + 1, np.int64)
         lengths = np.empty(size + 1, np.int64)
         for n in range(cuts[block], cuts[block + 1]):
-            low, high = table.owner_starts[picks[n]], table.owner_starts[picks[n] + 1]
+            low, high = ends[picks[n]], ends[picks[n] + 1]
             if low == high:
                 continue
-            if table.powers[0] == 0.0:
-                _ridge(low, high, table, theta, rule, picked, q, normal, row)
+            if powers[0] == 0.0:
+                _ridge(low, high, kinds, values, starts, columns, widths, depths, sizes, plain,
+                       weights, own, theta, own_free, fixed, rule.precision, picked, q, normal,
+                       row)  # fmt: skip
             else:
-                _positive(low, high, table, theta, rule, picked, q, normal, row)
+                _positive(low, high, kinds, values, starts, columns, widths, depths, sizes, plain,
+                          weights, own, theta, own_free, fixed, rule.shape, rule.rate, rule.steps,
+                          rule.start, picked, q, normal, row)  # fmt: skip
             rows = 0
             numbers = 0
             for c in range(low, high):
-                v = table.kinds[c]
-                at = table.own[v]
-                estimate = _gather(c, v, at, table, theta, row, picked)
-                slope = _slope_of(table.values[c], estimate, table.powers[v], table.weights[v])
-                for p in range(table.factors[v]):
-                    if p == at:
+                v = kinds[c]
+                depth, width, simple = depths[v], sizes[v], plain[v]
+                estimate = _gather(
+                    c, v, own[v], starts, columns, depth, width, simple, theta, row, picked
+                )
+                slope = _slope_of(values[c], estimate, powers[v], weights[v])
+                for p in range(depth):
+                    if p == own[v]:
                         continue
-                    start = table.starts[c, p]
-                    _q(v, p, table, picked, q)
+                    start, span = starts[c, p], widths[v, p]
+                    _q(v, p, columns, depth, width, span, simple, picked, q)
                     if stamp[start] != n:
                         stamp[start] = n
                         touched[rows] = start
-                        lengths[rows] = table.widths[v, p]
-                        numbers += table.widths[v, p]
+                        lengths[rows] = span
+                        numbers += span
                         rows += 1
-                        for k in range(table.widths[v, p]):
+                        for k in range(span):
                             gradient[start + k] = slope * q[p, k]
                     else:
-                        for k in range(table.widths[v, p]):
+                        for k in range(span):
                             gradient[start + k] += slope * q[p, k]
             square = 0.0
             for m in range(rows):
@@ -462,13 +522,15 @@ def _owner_kernel(
             scale = _factor(square, numbers, clip)
             if scale == 0.0:
                 continue
-            for m in range(rows):
-                if inverse_grid > 0.0:
+            if inverse_grid > 0.0:
+                scale *= inverse_grid
+                for m in range(rows):
                     for k in range(touched[m], touched[m] + lengths[m]):
-                        totals[block, k] += _rounded(gradient[k] * scale * inverse_grid)
-                else:
+                        totals[block, k] += _rounded(gradient[k] * scale)
+            else:
+                for m in range(rows):
                     for k in range(touched[m], touched[m] + lengths[m]):
-                        plain[block, k] += gradient[k] * scale
+                        plain_totals[block, k] += gradient[k] * scale
 
 
 # -- the kernels for use ----------------------------------------------------------------------
@@ -535,8 +597,12 @@ def entry_sums(
     parallel, cuts = _plan(work, len(picks))
     totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
     if len(picks):
+        # sampled cells lie far apart: fetching them together hides most of the waiting
+        table = table._replace(
+            values=table.values[picks], kinds=table.kinds[picks], starts=table.starts[picks]
+        )
         kernels.compiled(_entry_kernel, parallel=parallel, reassociate=True, unchecked=True)(
-            picks, table, theta, free, counted, float(clip), float(inverse_grid), cuts, totals,
+            table, theta, free, counted, float(clip), float(inverse_grid), cuts, totals,
             plain,
         )  # fmt: skip
     return _added(totals, plain)
