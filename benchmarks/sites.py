@@ -1,9 +1,9 @@
 """Private Langevin dynamics over sites: one pass over a million ratings, with and without noise.
 
 6,000 users × 4,000 items, a million ratings, rank 10, samples of one in a hundred, so that a
-hundred rounds are one pass. The private pass (samples, clipped sums on the grid, the gate, the walk, the
-messages) takes turns with the same pass without clipping, grid and noise, medians of five. Bars: a
-private pass takes less than a second, and at most twice the time of the bare one.
+hundred rounds are one pass. The private pass (samples, clipped sums on the grid, the gate, the
+walk, the messages) takes turns with the same pass without clipping, grid and noise, medians of
+five. Bars: a private pass takes less than a second, and at most twice as long as the bare one.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
 Source: Ermiş (2020), section 7.2.1. Ten sites with 100 × 50 matrices X = U·Vᵀ + noise, all normal
 with variance one, K = 5; a fifth of the cells of each site is held out, and a score is the log
-likelihood per held-out cell of site 1. The thesis sums log likelihoods over samples on a scale that
-it does not state, so its numbers stand beside ours and are not compared with them.
+likelihood per held-out cell of site 1. The thesis sums log likelihoods on a scale that it does not
+state, so its numbers stand beside ours and are not compared with them.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,7 @@ def notions(quick: bool, outcome: Outcome) -> None:
         )  # fmt: skip
     for unit in ("entry", "user"):
         at_ten = [found[f"certified, unit={unit}", e][-1] for e in epsilons]
-        ordered = all(a >= b for a, b in zip(at_ten, at_ten[1:], strict=False))
+        ordered = all(a >= b for a, b in pairwise(at_ten))
         outcome.check(
             f"unit={unit}: better with more ε (N=10)",
             "  ".join(f"{value:.3f}" for value in at_ten), "falls with ε", ordered,

@@ -1,7 +1,7 @@
 """Factorization over sites on simulated data: log likelihood against ε, N and the notion.
 
-Source: Ermiş (2020), section 7.2.1: Figures 7.7–7.10, Tables 7.4 and 7.5, with the noise that valid
-accountants ask for beside the printed one. The tables are in `experiments._sites_langevin`.
+Source: Ermiş (2020), section 7.2.1: Figures 7.7–7.10, Tables 7.4 and 7.5, with the noise that
+valid accountants ask for beside the printed one. The tables are in `experiments._sites_langevin`.
 """
 
 from __future__ import annotations
