@@ -3,9 +3,9 @@
 Source: Ermiş (2020), section 7.2.2, Figure 4.7. Visits (user × place × activity, the listed cells,
 values 1 to 5) of tenths of the users at ten sites; RMSE at a fifth of the cells of site 1, held
 out. Model 1 shares places, model 2 places and activities, model 3 also has the public
-place–feature matrix at the coordinator. One entry is protected (``unit="entry"``, certified by PLD,
-δ = 1e-3): what the thesis calls user-level. Beside it the private global mean of the sites' cells,
-which any model has to beat (PRIVACY A9).
+place–feature matrix at the coordinator. One entry is protected (``unit="entry"``, certified by
+PLD, δ = 1e-3): what the thesis calls user-level. Beside it the private global mean of the sites'
+cells, which any model has to beat (PRIVACY A9).
 """
 
 from __future__ import annotations
