@@ -82,3 +82,41 @@ def test_exact_gaussian_is_as_close_as_its_assumption_says():
 def test_bad_arguments_are_refused(arguments):
     with pytest.raises(ParameterError, match=next(iter(arguments))):
         Noise(**arguments)
+
+
+# -- Poisson samples --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.1, 0.5, 0.97])
+def test_samples_hold_each_unit_independently(rate):
+    """Counts per unit, sizes, and neighbours that are sampled together, at six standard errors."""
+    noise, units, draws = Noise("grid", seed=5), 40, 6000
+    table = np.zeros((draws, units), bool)
+    for row in table:
+        positions = noise.sample(units, rate)
+        assert (np.diff(positions) > 0).all()
+        row[positions] = True
+    spread = np.sqrt(rate * (1 - rate) / draws)
+    assert np.abs(table.mean(axis=0) - rate).max() < 6 * spread
+    sizes = table.sum(axis=1)
+    assert abs(sizes.mean() - units * rate) < 6 * np.sqrt(units) * spread
+    assert sizes.var() == pytest.approx(units * rate * (1 - rate), rel=0.15)
+    together = (table[:, 1:] & table[:, :-1]).mean(axis=0)
+    pair = rate * rate
+    assert np.abs(together - pair).max() < 6 * np.sqrt(pair * (1 - pair) / draws) + 1 / draws
+
+
+def test_a_sample_of_everything_or_of_nothing():
+    noise = Noise("grid", seed=1)
+    assert noise.sample(4, 1.0).tolist() == [0, 1, 2, 3]
+    assert noise.sample(0, 0.5).size == 0
+    assert noise.sample(3, 2.0**-40).size == 0
+    for count, rate in ((-1, 0.5), (3, 0.0), (3, 1.1), (3, float("nan"))):
+        with pytest.raises(ParameterError):
+            noise.sample(count, rate)
+
+
+def test_samples_come_from_the_secret_stream():
+    one, two = Noise("grid", seed=1), Noise("grid", seed=2)
+    assert one.sample(1000, 0.2).tolist() != two.sample(1000, 0.2).tolist()
+    assert Noise().sample(1000, 0.2).tolist() != Noise().sample(1000, 0.2).tolist()

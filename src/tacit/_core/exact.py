@@ -41,7 +41,7 @@ _BITS = 256  # fractional bits of fixed-point numbers
 _ONE = 1 << _BITS
 _TOLERANCE = 1 << (_BITS - 200)  # the table is exact to better than 2^-200
 _GUIDE_BITS = 13
-_CHUNK = 1 << 13
+_CHUNK = 1 << 16
 
 
 def _exp_minus(x: Fraction) -> int:
@@ -146,14 +146,18 @@ class HalfLaw:
                 scale, offset, signed, part, unsure,
             )  # fmt: skip
             for position in unsure[:pending]:
-                word = int(words[position])
-                part[position] = self._settle(stream, word, scale, offset, signed)
+                word, hint = int(words[position]), int(part[position])
+                part[position] = self._settle(stream, word, scale, offset, signed, hint)
         return out
 
     def _settle(
-        self, stream: WordStream, word: int, scale: float, offset: float, signed: bool
-    ) -> int:
-        """Finish one draw in integer arithmetic, extending U by fresh words as needed."""
+        self, stream: WordStream, word: int, scale: float, offset: float, signed: bool,
+        hint: int = kernels.NO_HINT,
+    ) -> int:  # fmt: skip
+        """Finish one draw in integer arithmetic, extending U by fresh words as needed.
+
+        The result does not depend on ``hint``, a guess of it: it says where to look first.
+        """
         negative = signed and bool(word & 1)
         uniform, bits = word >> 1, 63
         # Z lies between the first edge of U's lowest bin and the last edge of its highest: one
@@ -165,8 +169,12 @@ class HalfLaw:
         sign = -1 if negative else 1
         ends = [sign * slope * edge * k + shift for k in (lowest, highest + 1)]
         low, high = math.floor(min(ends)) - 1, math.floor(max(ends)) + 1
+        guesses = [hint, hint + 1]
         while low < high:
             middle = (low + high + 1) // 2  # is the result at least `middle`?
+            if guesses and low < guesses[-1] <= high:
+                middle = guesses[-1]
+            guesses = guesses[:-1]
             boundary = (middle - shift) / slope
             target = self.cdf(-boundary if negative else boundary)
             while True:

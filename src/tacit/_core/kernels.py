@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "NO_HINT",
     "compiled",
     "in_forked_child",
     "invert_words",
@@ -27,7 +28,10 @@ __all__ = [
     "sum_on_grid_reference",
 ]
 
+NO_HINT = -(1 << 62)  # marks a draw of which nothing is known yet
+
 _FIRST_PID = os.getpid()
+_MANY_WORDS = 1 << 14  # below, threads cost more than they bring
 
 
 def in_forked_child() -> bool:
@@ -100,12 +104,14 @@ def _invert_words(
 ) -> int:
     """Map 64-bit words to integers floor(±scale·Z + offset); see `tacit._core.exact`.
 
-    Returns how many draws need exact arithmetic; their positions are in ``unsure``.
+    Returns how many draws need exact arithmetic; their positions are in ``unsure``, and ``out``
+    holds a first guess of them, or `NO_HINT`.
     """
     shift = np.uint64(64 - 13)
     one = np.uint64(1)
     unresolved = 0
-    # |error of x| ≤ 5e-11 (series 3e-11, 40-bit residual 2e-12, rounding); 1e-9 is generous
+    # |error of x| ≤ 5e-11 (series 3e-11, rounding) plus 3 units of the bin's 63-bit mass: half a
+    # unit of the word and the floors of the edges; 1e-9 and 8 units are generous
     slack = scale * width * 1e-9 + 1e-9
     b = curvature
     for i in range(words.shape[0]):
@@ -115,7 +121,8 @@ def _invert_words(
         while high[k + 1] <= u:
             k += 1
         mass = high[k + 1] - high[k]
-        if mass < np.uint64(1 << 40) or u == high[k]:
+        if mass < np.uint64(1 << 20) or u == high[k]:
+            out[i] = -(1 << 62)
             unsure[unresolved] = i
             unresolved += 1
             continue
@@ -137,18 +144,21 @@ def _invert_words(
         t += offset
         n = np.floor(t)
         fraction = t - n
-        margin = slack + abs(t) * 1e-15
+        margin = slack + abs(t) * 1e-15 + 8.0 * scale * width / float(mass)
+        out[i] = np.int64(n)
         if fraction < margin or fraction > 1.0 - margin:
             unsure[unresolved] = i
             unresolved += 1
-        else:
-            out[i] = np.int64(n)
     return unresolved
 
 
 def invert_words(*args: Any) -> int:
-    """Run the compiled `_invert_words`."""
-    return int(compiled(_invert_words)(*args))
+    """Run the compiled `_invert_words`, on all cores where there are many words."""
+    if len(args[0]) < _MANY_WORDS or in_forked_child():
+        return int(compiled(_invert_words)(*args))
+    from tacit._core.parallel import invert_words_parallel
+
+    return invert_words_parallel(*args)
 
 
 def invert_words_reference(

@@ -187,8 +187,9 @@ class PrivateEstimator(Estimator):
         reservation: Reservation | None,
         noise: Noise,
         assumptions: tuple[str, ...],
+        claim: tuple[float, str] | None = None,
     ) -> Certificate:
-        """Return the certificate of one site's releases."""
+        """Return the certificate of one site's releases; ``claim`` is a paper's own ε."""
         privacy = self._request()
         if reservation is None or privacy is None:
             open_request = privacy or Privacy(epsilon=float("inf"))
@@ -202,6 +203,8 @@ class PrivateEstimator(Estimator):
             privacy,
             self.schedule(),
             assumptions=assumptions + noise.assumptions,
+            claimed_epsilon=None if claim is None else claim[0],
+            claim=None if claim is None else claim[1],
             holder=site.name,
             ledger=reservation.entry,
         )

@@ -31,8 +31,9 @@ from tacit.estimators.joint_methods import METHODS, choose_method
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.models.structure import CoupledModel
+from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.events import DpEvent
-from tacit.privacy.guarantee import Certificate
+from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
 from tacit.rounds.inprocess import run
 from tacit.rounds.protocol import Participant
@@ -92,6 +93,13 @@ class OverSites(PrivateEstimator):
             raise NotCertified("the price depends on the sites' public sizes: call price(sites)")
         return self._joint_method(problem).schedule(problem)
 
+    def _charged(self) -> Privacy | None:
+        """Return the request; a published calibration costs what it really gives."""
+        privacy: Privacy | None = self.privacy
+        if self.calibration == "certified" or privacy is None:
+            return privacy
+        return privacy.with_epsilon(epsilon_of(self.schedule(), privacy.delta) * 1.001)
+
     def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
         """Return what `fit` would cost each site; of the data only sizes are looked at.
 
@@ -145,7 +153,11 @@ class OverSites(PrivateEstimator):
         assumptions = _public_inputs(problem) + method.assumptions(problem)
         self.certificates_: dict[str, Certificate] = {
             site.name: self._certify(
-                site, reservations[site.name], sources[site.name], assumptions
+                site,
+                reservations[site.name],
+                sources[site.name],
+                assumptions,
+                method.claim(problem),
             )
             for site in sites
         }

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._core import exact
-from tacit._core.check import AnyOf, Integer, OneOf, check
+from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.rng import WordStream
 from tacit.errors import ParameterError
 
@@ -101,6 +101,35 @@ class Noise:
             self.stream, 2 * count, scale, offset=0.0, signed=False
         )
         return np.asarray(pair[:count] - pair[count:])
+
+    def sample(self, count: int, rate: float) -> NDArray[np.int64]:
+        """Return a Poisson sample of 0 … count − 1: each number independently with ``rate``.
+
+        The gaps between sampled numbers are geometric: floors of exponential numbers of scale
+        −1/ln(1 − rate), so that a sample costs as much as it holds. The scale is rounded up, the
+        rate that is really used is therefore never above the stated one.
+
+        >>> Noise("grid", seed=1).sample(5, 1.0).tolist()
+        [0, 1, 2, 3, 4]
+        """
+        check("count", count, Integer(0))
+        check("rate", rate, Real(2.0**-40, 1))
+        if rate == 1.0:
+            return np.arange(count, dtype=np.int64)
+        # two units in the last place cover log1p and the division
+        scale = float(np.nextafter(np.nextafter(-1.0 / np.log1p(-rate), np.inf), np.inf))
+        law, parts, last = exact.exponential(), [np.empty(0, np.int64)], -1
+        while last < count - 1:
+            left = rate * (count - 1 - last)
+            gaps = law.integers(
+                self.stream, int(left + 4.0 * left**0.5) + 8, scale, offset=0.0, signed=False,
+            )  # fmt: skip
+            # no gap beyond the end matters, and cut gaps do not overflow
+            found = last + np.cumsum(np.minimum(gaps, count) + 1)
+            parts.append(found)
+            last = int(found[-1])
+        positions = np.concatenate(parts)
+        return positions[: int(np.searchsorted(positions, count))]
 
 
 def _opendp(law: str, count: int, scale: float) -> NDArray[np.int64]:
