@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 import tacit as tc
+from experiments._sites_local import rating_scores
 from experiments.data import data_folder
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.datasets import filmtrust, movielens
 from tacit.data.split import members_of
+from tacit.estimators.joint_langevin import Langevin
 
 DELTA = 1e-6
 RANK = 10
@@ -30,6 +32,16 @@ THESIS_77 = {
     "CTF-zCDP (user-level)": {10: (1.05, 0.96, 0.87, 0.81), 1: (1.39, 1.27, 1.15, 1.08),
                               0.1: (1.87, 1.72, 1.57, 1.49)},
 }  # fmt: skip
+
+
+# Table 7.6, MovieLens 1M, whole data in one place; "user-level" protects one entry there
+THESIS_76 = {("ermis-zcdp", 10.0): 1.05, ("ermis-zcdp", 1.0): 1.39, ("ermis-zcdp", 0.1): 1.87,
+             ("liu2015", 10.0): 1.18, ("liu2015", 1.0): 1.46, ("liu2015", 0.1): 2.05}  # fmt: skip
+PUBLISHED = (("ermis-zcdp", "entry"), ("ermis-zcdp", "site"), ("ermis-ac", "entry"),
+             ("wang2015", "entry"), ("li2019", "entry"), ("liu2015", "entry"))  # fmt: skip
+# Table 7.2, MovieLens 1M, the first of two sites
+THESIS_72 = {("perturbed", 1.0): 1.032, ("perturbed", 0.1): 1.826,
+             ("own", 1.0): 1.026, ("own", 0.1): 1.695}  # fmt: skip
 
 
 def split(relation: tc.Relation, seed: int) -> tuple[tc.Relation, Any, Any]:
@@ -126,6 +138,54 @@ def sweep(
     return found
 
 
+def others(
+    outcome: Outcome, relation: tc.Relation, seeds: range, epsilons: tuple[float, ...]
+) -> None:
+    """The other methods at one site: Langevin dynamics, local counts, and published rules.
+
+    Tables 7.2 and 7.6 of the thesis, and what its noise really costs. Local counts are slow: they
+    run on the first seed only.
+    """
+    for epsilon in epsilons:
+        for unit in ("entry", "user"):
+            privacy = tc.Privacy(epsilon, DELTA, unit=unit, trust="site")
+            errors = []
+            for seed in seeds:
+                train, cells, values = split(relation, seed)
+                fitted = fit([tc.Site("A", train)], privacy, (1.0, 5.0), method="sgld", rank=5,
+                             random_state=seed)  # fmt: skip
+                errors.append(rmse(values, fitted.predict("A", cells)))
+            _show(outcome, {"method": "sgld", "unit": unit, "epsilon": epsilon,
+                            "certified epsilon": fitted.certificate_.epsilon,
+                            "rmse": float(np.mean(errors)), "runs": len(errors)})  # fmt: skip
+        train, cells, values = split(relation, 0)
+        for rule, level in PUBLISHED:
+            privacy = tc.Privacy(epsilon, 1e-4, unit="entry", trust="site")
+            method = Langevin(rounds=120, rate=0.1, rule=rule, level=level)
+            fitted = fit([tc.Site("A", train)], privacy, (1.0, 5.0), method=method, rank=5,
+                         calibration="published", random_state=0)  # fmt: skip
+            _show(outcome, {
+                "method": f"published {rule} ({level} level)", "unit": "entry", "epsilon": epsilon,
+                "certified epsilon": fitted.certificate_.epsilon,
+                "rmse": rmse(values, fitted.predict("A", cells)), "runs": 1,
+                "thesis": THESIS_76.get((rule, epsilon), ""),
+            })  # fmt: skip
+        for views in ("perturbed", "own"):
+            held = tc.Relation.from_cells(relation.entities, cells, values, shape=relation.shape)
+            found = rating_scores(train, held, epsilon, 0, views=views,
+                                  sites=2 if views == "own" else 1)  # fmt: skip
+            _show(outcome, {
+                "method": "LDP1" if views == "perturbed" else "LDP2, two sites", "unit": "entry",
+                "epsilon": epsilon, "rmse": found["rmse"], "runs": 1,
+                "thesis": THESIS_72.get((views, epsilon), ""),
+            })  # fmt: skip
+
+
+def _show(outcome: Outcome, row: dict[str, Any]) -> None:
+    outcome.rows.append(row)
+    print(row, file=sys.stderr, flush=True)
+
+
 def run(quick: bool) -> Outcome:
     """Run the tables."""
     outcome = Outcome()
@@ -154,6 +214,7 @@ def run(quick: bool) -> Outcome:
             " / ".join(f"{v:.4f}" for v in line), "falls", all(np.diff(line) < 0),
         )  # fmt: skip
     if not quick:
+        others(outcome, ratings, seeds, (0.1, 1.0, 10.0))
         other = whole(outcome, "filmtrust", filmtrust(data_folder("filmtrust")), seeds,
                       epsilons)  # fmt: skip
         for unit in ("entry", "user"):

@@ -85,7 +85,9 @@ def naive(data, unit, start, rounds, clip, step, decay, rank, weight, precision,
 @pytest.mark.parametrize("clip", [0.3, 50.0])
 def test_without_noise_it_equals_a_naive_twin(unit, clip, monkeypatch):
     """ε = ∞ keeps the clipping; the grid is 2^-40 of the clip, far below this tolerance."""
-    method = Langevin(rounds=6, rate=1.0, clip=clip, step=0.02, langevin=False, burn_in=0.9)
+    method = Langevin(
+        rounds=6, rate=1.0, clip=clip, step=0.02, langevin=False, offsets=False, burn_in=0.9
+    )
     holders = sites(2)
     fitted = estimator(method, privacy(math.inf, unit), dispersion=2.0)
     starts = {}
@@ -108,7 +110,7 @@ def test_without_noise_it_equals_a_naive_twin(unit, clip, monkeypatch):
 
 
 def test_no_privacy_and_infinite_epsilon_are_the_same_computation():
-    method = Langevin(rounds=5, rate=0.5)
+    method = Langevin(rounds=5, rate=0.5, offsets=False)
     one = estimator(method, None).fit(sites())
     two = estimator(method, privacy(math.inf)).fit(sites())
     assert (one.shared_factors_["item"] == two.shared_factors_["item"]).all()
@@ -116,7 +118,8 @@ def test_no_privacy_and_infinite_epsilon_are_the_same_computation():
 
 
 def test_at_the_end_users_are_solved_from_raw_data_at_the_site():
-    fitted = estimator(Langevin(rounds=4), privacy(2.0, "entry"), dispersion=2.0).fit(sites())
+    method = Langevin(rounds=4, offsets=False)
+    fitted = estimator(method, privacy(2.0, "entry"), dispersion=2.0).fit(sites())
     part, items = fitted.parts_["s0"], fitted.shared_factors_["item"]
     row = ratings(seed=0)[3]
     seen = np.flatnonzero(~np.isnan(row))
@@ -213,7 +216,8 @@ def test_offsets_have_columns_of_their_own():
 
 def test_factors_can_start_from_given_arrays():
     start = {"item": np.full((6, 3), 0.25)}
-    method = Langevin(rounds=1, rate=1.0, step=1e-12, langevin=False, start=start)
+    method = Langevin(rounds=1, rate=1.0, step=1e-12, langevin=False, start=start,
+                      offsets=False)  # fmt: skip
     fitted = estimator(method, privacy(math.inf)).fit(sites())
     np.testing.assert_allclose(fitted.shared_factors_["item"], 0.25, atol=1e-8)
     with pytest.raises(ParameterError, match="start names"):
@@ -231,14 +235,15 @@ def test_langevin_noise_fills_up_to_twice_the_step():
     """Without privacy noise, the walk of one round has variance 2κ around its drift."""
     moves = []
     for langevin in (True, False):
-        method = Langevin(rounds=1, step=0.01, decay=0.0, langevin=langevin, burn_in=0.0)
+        method = Langevin(rounds=1, step=0.01, decay=0.0, langevin=langevin, burn_in=0.0,
+                          offsets=False)  # fmt: skip
         fitted = estimator(method, privacy(math.inf), rank=8).fit(
             [tc.Site("s", ratings(items=60))]
         )
         moves.append(fitted.shared_factors_["item"])
     noise = moves[0] - moves[1]
     assert noise.std() == pytest.approx(math.sqrt(0.02), rel=0.1)
-    method = Langevin(rounds=1, step=5.0, decay=0.0, burn_in=0.0)
+    method = Langevin(rounds=1, step=5.0, decay=0.0, burn_in=0.0, offsets=False)
     noisy = [
         estimator(dataclasses.replace(method, langevin=langevin), privacy(0.1)).fit(sites())
         for langevin in (True, False)

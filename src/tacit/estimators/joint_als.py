@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from tacit.mechanisms.noise import Noise
     from tacit.privacy.ledger import Reservation
 
-__all__ = ["AlternatingLeastSquares"]
+__all__ = ["AlternatingLeastSquares", "is_matrix"]
 
 HALF = 2.0  # values are mapped to [−2, 2]
 PATTERN_ROUNDS = 6
@@ -122,9 +122,7 @@ class AlternatingLeastSquares(JointMethod):
 
     def check(self, problem: Problem) -> None:
         """Raise unless there is one matrix with one shared factor."""
-        forms = problem.model.forms
-        tokens = next(iter(forms.values()))
-        if len(forms) != 1 or len(tokens) != 2 or tokens[0][1] != tokens[1][1]:
+        if not is_matrix(problem):
             raise ParameterError(
                 "this method factorizes one matrix, such as 'user:k item:k': use method='sgld'"
             )
@@ -134,8 +132,6 @@ class AlternatingLeastSquares(JointMethod):
             )
         if problem.unit == "entry" and problem.noisy and neighbours_of(problem) != REPLACE:
             raise ParameterError("entries are replaced: pass neighbours='replace-one'")
-        if len(problem.shared) != 1:
-            raise ParameterError("this method shares the items' factor: pass shared=None")
         if problem.noisy and problem.privacy is not None and problem.privacy.delta == 0.0:
             raise ParameterError("this method adds Gaussian noise: pass Privacy(…, delta=1e-6)")
         if problem.calibration != "certified":
@@ -286,6 +282,14 @@ class AlternatingLeastSquares(JointMethod):
         elif problem.unit == "entry":
             stages = ["counts", *stages]
         return stages
+
+
+def is_matrix(problem: Problem) -> bool:
+    """Return whether there is one matrix whose other factor is shared."""
+    forms = problem.model.forms
+    tokens = next(iter(forms.values()))
+    plain = len(forms) == 1 and len(tokens) == 2 and tokens[0][1] == tokens[1][1]
+    return plain and len(problem.shared) == 1
 
 
 def rank_of(problem: Problem) -> int:

@@ -29,6 +29,7 @@ from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.joint import JointMethod, Problem
+from tacit.estimators.joint_als import is_matrix
 from tacit.estimators.joint_rules import RULES, PublishedSteps, published_steps
 from tacit.estimators.joint_sides import LangevinCoordinator, LangevinPart
 from tacit.estimators.joint_walk import TYPICAL, combinations_of, relation_scale, relation_weight
@@ -81,7 +82,8 @@ class Langevin(JointMethod):
         The most cells of one user that count towards its gradient (``unit="user"``).
     offsets
         Whether two columns are held constant, so that the others' offsets and the user's offset
-        have columns of their own (Euclidean, plain CP, rank of at least 3).
+        have columns of their own (Euclidean, plain CP, rank of at least 3); ``"auto"``: for a
+        matrix where that is possible.
     start
         Shared factors to start from, by name.
     rule, level
@@ -107,7 +109,7 @@ class Langevin(JointMethod):
     mean: float = 2.0
     inner: int = 10
     limit: int | None = None
-    offsets: bool = False
+    offsets: bool | str = "auto"
     start: Mapping[str, Any] | None = None
     rule: str | None = None
     level: str = "entry"
@@ -127,7 +129,7 @@ class Langevin(JointMethod):
         check("mean", self.mean, positive)
         check("inner", self.inner, Integer(1))
         check("limit", self.limit, AnyOf(Integer(1), None))
-        check("offsets", self.offsets, OneOf(True, False))
+        check("offsets", self.offsets, OneOf("auto", True, False))
         check("rule", self.rule, AnyOf(OneOf(*RULES), None))
         check("level", self.level, OneOf("entry", "site"))
 
@@ -191,16 +193,25 @@ class Langevin(JointMethod):
                 )
 
     def _check_offsets(self, problem: Problem) -> None:
-        if not self.offsets:
-            return
-        model = problem.model
-        letters = {latents for tokens in model.forms.values() for _, latents in tokens}
-        plain = len(letters) == 1 and len(next(iter(letters))) == 1
-        if not plain or min(model.ranks.values()) < 3 or 1.0 in model.powers.values():
+        if self.offsets is True and not self._can_offset(problem):
             raise ParameterError(
                 "offsets=True needs divergence='euclidean', forms that share one latent index, "
                 "and a rank of at least 3"
             )
+
+    @staticmethod
+    def _can_offset(problem: Problem) -> bool:
+        model = problem.model
+        letters = {latents for tokens in model.forms.values() for _, latents in tokens}
+        plain = len(letters) == 1 and len(next(iter(letters))) == 1
+        return plain and min(model.ranks.values()) >= 3 and 1.0 not in model.powers.values()
+
+    def has_offsets(self, problem: Problem) -> bool:
+        """Return whether columns are held constant for offsets."""
+        if self.offsets == "auto":
+            one = len(problem.model.forms) == 1 and self.rule is None
+            return one and is_matrix(problem) and self._can_offset(problem)
+        return bool(self.offsets)
 
     def sent(self, problem: Problem) -> tuple[str, ...]:
         """Return the shared factors that private relations use: those that sites send."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tacit.errors import ParameterError
 from tacit.estimators.joint import JointMethod, Problem
-from tacit.estimators.joint_als import AlternatingLeastSquares
+from tacit.estimators.joint_als import AlternatingLeastSquares, is_matrix
 from tacit.estimators.joint_langevin import Langevin
 from tacit.estimators.joint_local import LocalCounts
 
@@ -29,11 +28,7 @@ def choose_method(problem: Problem) -> JointMethod:
     """
     if problem.privacy is not None and problem.privacy.trust == "local":
         return LocalCounts()
-    matrix = AlternatingLeastSquares()
-    if set(problem.model.powers.values()) == {0.0} and problem.calibration == "certified":
-        try:
-            matrix.check(problem)
-        except ParameterError:
-            return Langevin()
-        return matrix
+    euclidean = set(problem.model.powers.values()) == {0.0}
+    if euclidean and problem.calibration == "certified" and is_matrix(problem):
+        return AlternatingLeastSquares()
     return Langevin()

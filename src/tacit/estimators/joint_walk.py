@@ -83,7 +83,7 @@ def fixed_columns(method: Langevin, problem: Problem, factor: str) -> dict[int, 
     Column 0 of the protected entity and column 1 of every factor beside it are ones: column 0 of
     the others then holds their offsets, and column 1 of the protected entity its own.
     """
-    if not method.offsets:
+    if not method.has_offsets(problem):
         return {}
     if factor == problem.protected:
         return {0: 1.0}
