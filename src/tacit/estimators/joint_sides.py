@@ -18,15 +18,8 @@ from tacit.estimators.joint_walk import (
     fresh_values,
     relation_weight,
 )
-from tacit.inference.clipped import (
-    CellTable,
-    Layout,
-    OwnerRule,
-    cell_table,
-    entry_sums,
-    owner_rows,
-    owner_sums,
-)
+from tacit.inference.clipped import entry_sums, owner_rows, owner_sums
+from tacit.inference.clipped_cells import CellTable, Layout, OwnerRule, cell_table
 from tacit.inference.engine import Expanded
 from tacit.inference.sweep import estimate_cells
 from tacit.mechanisms.additive import PoissonSampled
