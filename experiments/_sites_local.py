@@ -191,17 +191,17 @@ def rating_scores(
     Users are dealt out to the sites in turn. Beside it the trivial predictors from the very
     numbers that were sent: their mean, and the means of items (PRIVACY A9).
     """
-    from tacit.estimators import joint_local
+    from tacit.estimators import joint_local_sides
 
     held, wanted = _dealt(train, sites), _dealt(test, sites)
     released: list[Any] = []
-    gate = joint_local.privatize
+    gate = joint_local_sides.privatize
 
     def recorded(*args: Any, **options: Any) -> Any:
         released.append(gate(*args, **options))
         return released[-1]
 
-    joint_local.privatize = recorded  # type: ignore[assignment]
+    joint_local_sides.privatize = recorded  # type: ignore[assignment]
     try:
         fitted = CoupledFactorization(
             "user:k item:k", rank=rank, divergence="kl", bounds=bounds, random_state=seed,
@@ -209,7 +209,7 @@ def rating_scores(
             privacy=Privacy(epsilon, unit="entry", trust="local"),
         ).fit([Site(f"site {k:02d}", part) for k, part in enumerate(held)])  # fmt: skip
     finally:
-        joint_local.privatize = gate
+        joint_local_sides.privatize = gate
     low, high = bounds
     seen = np.concatenate(released) + low
     items = np.concatenate([part.indices[np.lexsort(part.indices.T[::-1]), 1] for part in held])

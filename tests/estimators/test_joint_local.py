@@ -12,7 +12,7 @@ import tacit as tc
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import BudgetExceeded, ParameterError, SiteFailure
-from tacit.estimators import joint_local
+from tacit.estimators import joint_local_learn, joint_local_sides, joint_local_views
 from tacit.estimators.joint import state_problem
 from tacit.estimators.joint_local import LocalCounts
 from tacit.inference.engine import Engine
@@ -112,7 +112,7 @@ def test_too_little_noise_is_caught():
 
 
 def test_values_without_clipping_would_be_caught(monkeypatch):
-    monkeypatch.setattr(joint_local, "clip_values", lambda x, low, high: np.asarray(x))
+    monkeypatch.setattr(joint_local_views, "clip_values", lambda x, low, high: np.asarray(x))
     assert excess(privacy(1.0), LocalCounts(), 9, -2) > THRESHOLD
 
 
@@ -201,10 +201,10 @@ def test_observed_zeros_are_perturbed_too():
 def test_nothing_raw_leaves_a_site(views, monkeypatch):
     """Every array that leaves is recorded; noise so large that no raw count survives it."""
     arrays, _ = counts()
-    left, gate = [], joint_local.privatize
+    left, gate = [], joint_local_sides.privatize
     released = []
 
-    def respond(part, request, original=joint_local._Part.respond):
+    def respond(part, request, original=joint_local_sides.LocalPart.respond):
         reply = original(part, request)
         left.append((part.name, request.round, dict(reply.arrays)))
         return reply
@@ -213,8 +213,8 @@ def test_nothing_raw_leaves_a_site(views, monkeypatch):
         released.append(gate(*args, **options))
         return released[-1]
 
-    monkeypatch.setattr(joint_local._Part, "respond", respond)
-    monkeypatch.setattr(joint_local, "privatize", recorded)
+    monkeypatch.setattr(joint_local_sides.LocalPart, "respond", respond)
+    monkeypatch.setattr(joint_local_sides, "privatize", recorded)
     model(privacy(1e-3), LocalCounts(views, **SHORT)).fit(sites(arrays))
     assert [(name, round) for name, round, _ in left] == [
         ("north", 0), ("south", 0), ("north", 1), ("south", 1)
@@ -341,11 +341,11 @@ def test_a_wrong_likelihood_is_noticed(wrong, monkeypatch):
             bound, data, {name: 0.5 * a for name, a in alpha.items()}, *prior, mode=mode
         )
 
-    monkeypatch.setattr(joint_local, "LocalGibbsSampler", sampler)
+    monkeypatch.setattr(joint_local_learn, "LocalGibbsSampler", sampler)
     assert calibration_p_value() < 1e-8
 
 
-SAMPLER = joint_local.LocalGibbsSampler
+SAMPLER = joint_local_learn.LocalGibbsSampler
 
 
 # --- several relations, tensors, public data -----------------------------------------------------
@@ -421,9 +421,11 @@ def test_a_private_result_beats_knowing_nothing(monkeypatch):
     test = rng.random(ratings.shape) < 0.2
     train = np.where(test, np.nan, ratings)
     cells, known = np.argwhere(test), np.argwhere(~test)
-    gate, released = joint_local.privatize, []
+    gate, released = joint_local_sides.privatize, []
     monkeypatch.setattr(
-        joint_local, "privatize", lambda *a, **o: released.append(gate(*a, **o)) or released[-1]
+        joint_local_sides,
+        "privatize",
+        lambda *a, **o: released.append(gate(*a, **o)) or released[-1],
     )
     for epsilon, margin in ((0.1, 1.01), (2.0, 1.0), (20.0, 0.97)):
         fitted = model(privacy(epsilon), LocalCounts(), bounds=(1, 5)).fit(sites([train]))
@@ -445,7 +447,7 @@ class Killed(BaseException):
 
 def dying(monkeypatch, name, round, broken=None):
     """Let a site die, or answer as ``broken`` says, in a round."""
-    original = joint_local._Part.respond
+    original = joint_local_sides.LocalPart.respond
 
     def respond(part, request):
         if part.name == name and request.round == round:
@@ -454,8 +456,8 @@ def dying(monkeypatch, name, round, broken=None):
             return broken(original(part, request))
         return original(part, request)
 
-    monkeypatch.setattr(joint_local._Part, "respond", respond)
-    return lambda: monkeypatch.setattr(joint_local._Part, "respond", original)
+    monkeypatch.setattr(joint_local_sides.LocalPart, "respond", respond)
+    return lambda: monkeypatch.setattr(joint_local_sides.LocalPart, "respond", original)
 
 
 @pytest.mark.parametrize("views", ["perturbed", "own"])
