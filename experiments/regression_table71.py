@@ -177,8 +177,8 @@ def run(quick: bool) -> Outcome:
             "OLS", bounds=list(data.bounds.values()), y_bounds=data.y_bounds
         ).fit(data.sites(1))
         for name, value in (("OLS", data.error(exact.predict)), ("zero", data.zero)):
-            outcome.rows.append({"data": data.name, "calibration": "not private", "method": name,
-                                 "MSE": value})  # fmt: skip
+            outcome.add({"data": data.name, "calibration": "not private", "method": name,
+                         "MSE": value})  # fmt: skip
         _published(outcome, data, runs, draws)
         _certified(outcome, data, runs, draws, quick)
         _sweep(outcome, data, 1 if quick else 10, draws, quick)
@@ -189,10 +189,9 @@ def run(quick: bool) -> Outcome:
 def _row(outcome: Outcome, data: Data, values: Any, **facts: Any) -> dict[str, Any]:
     half = 1.645 * values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     mean = float(values.mean())
-    row = {"data": data.name, **facts, "MSE": mean, "90 % low": mean - half,
-           "90 % high": mean + half}  # fmt: skip
-    outcome.rows.append(row)
-    return row
+    row = {"data": data.name, **facts, "runs": len(values), "MSE": mean,
+           "90 % low": mean - half, "90 % high": mean + half}  # fmt: skip
+    return outcome.add(row)
 
 
 def _published(outcome: Outcome, data: Data, runs: int, draws: int) -> None:
@@ -273,7 +272,7 @@ def _diffprivlib(outcome: Outcome, data: Data, runs: int) -> None:
     facts = {"calibration": "diffprivlib (pure ε)", "method": "LinearRegression", "J": 1}
     python = ROOT / ".venv-diffprivlib" / "bin" / "python"
     if not python.exists():
-        outcome.rows.append({"data": data.name, **facts, "MSE": "not installed: make peers"})
+        outcome.add({"data": data.name, **facts, "MSE": "not installed: make peers"})
         return
     low, high = np.array(list(data.bounds.values()), float).T
     mapped = np.clip((data.x - (low + high) / 2.0) / ((high - low) / 2.0), -1.0, 1.0)

@@ -187,7 +187,7 @@ def posterior(
     warmup
         Draws thrown away first, during which proposals adapt; None is as many as ``draws``.
     thin
-        Iterations per draw. None grows with d and the number of sites.
+        Iterations per draw. None is 1, or grows with d and the number of sites for random walks.
     noise_variance
         σ² of ``Bayes-fixedS-fast``; None takes the mean squared response where it was released
         (an upper bound of σ²), else the prior's mode.
@@ -260,19 +260,23 @@ def _infer(
     kernel = _kernel(method, moments, prior)
     given = thin is not None
     if thin is None:
-        thin = 1 if method == "MCMC-fixedS" else max(3, round(d * math.sqrt(len(moments)) / 5))
+        walks = method in ("MCMC-normalX", "MCMC-B&S")
+        thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
     warmup = draws if warmup is None else warmup
     return _run(method, kernel, chains, draws, warmup, thin, rng, extend=not given and chains > 1)
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
-    # imported here: both need Numba, which takes half a second
+    # imported here: they need Numba, which takes half a second
     from tacit.inference.regression_clt import MomentSampler
     from tacit.inference.regression_gibbs import SiteGramSampler
+    from tacit.inference.regression_tied import TiedGramSampler
 
     if method == "MCMC-B&S":
         return MomentSampler(moments, prior)
-    return SiteGramSampler(moments, prior, learn=method == "auto", fixed=method == "MCMC-fixedS")
+    if method == "auto":
+        return TiedGramSampler(moments, prior)
+    return SiteGramSampler(moments, prior, fixed=method == "MCMC-fixedS")
 
 
 def _run(
