@@ -25,6 +25,7 @@ from tacit.errors import (
     TacitError,
 )
 from tacit.estimators.regression_fitted import FittedRegression
+from tacit.estimators.regression_published import read_design, sampling_options
 from tacit.estimators.regression_release import STATISTICS, Design, SiteSum, summarise
 from tacit.estimators.regression_rounds import Collector, Holder, check_rank
 from tacit.estimators.regression_scale import back_matrix, mean_weight, residual_variance
@@ -317,10 +318,11 @@ class PrivateLinearRegression(FittedRegression):
     def _check_together(self, summaries: list[SiteSummary], sites: list[Site]) -> None:
         """Settle on one design for all, and raise where something public does not fit."""
         if self.calibration == "published":
-            from tacit.estimators.regression_published import read_design
-
             if sites:
-                design = read_design([site.data for site in sites], self.statistics)
+                design = read_design(
+                    [site.data for site in sites], self.statistics,
+                    eigenvalue=self.method == "adaSSP",
+                )  # fmt: skip
             else:
                 design = self.design_ or summaries[0].design
         else:
@@ -396,9 +398,11 @@ class PrivateLinearRegression(FittedRegression):
             if (reply := collector.replies_by_site.get(site.name)) is None:
                 continue
             rows = float(reply["rows"][0]) if "rows" in reply.arrays else None
+            smallest = float(reply["vector"][-1]) if design.eigenvalue else None
             self.summaries_[site.name] = SiteSummary(
                 site.name, names, design, design.unpack(reply["vector"], sd, rows),
                 self._certificate(site, reservations[site.name], sources[site.name], assumptions),
+                smallest,
             )  # fmt: skip
         return self.record_.failures
 
@@ -478,9 +482,10 @@ class PrivateLinearRegression(FittedRegression):
         moments = [summary.moments for summary in self.summaries_.values()]
         options: dict[str, Any] = {"prior": self.prior}
         if self.calibration == "published":
-            from tacit.estimators.regression_published import sampling_options
-
-            options = sampling_options(self.method, self.prior)
+            assert self.privacy is not None
+            options = sampling_options(
+                self.method, self.privacy, list(self.summaries_.values()), self.prior
+            )
         self.posterior_ = posterior(
             moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
             rng=generator(self.random_state, "regression"), **options,
