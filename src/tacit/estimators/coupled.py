@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
 from tacit.estimators.coupled_files import read_factorization, write_factorization
+from tacit.estimators.progress import progress_bar
 from tacit.inference.dispersion import estimate_dispersions
 from tacit.inference.engine import Engine, Expanded
 from tacit.inference.fold import fold_in_positive, fold_in_real
@@ -251,7 +251,7 @@ class CoupledFactorization(Estimator):
             for rng in streams(self.random_state, *(f"start {k}" for k in range(self.restarts)))
         ]  # fmt: skip
         best = None
-        with _progress(self.progress, self.iterations * len(starts)) as advance:
+        with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
             for start in starts:
                 *run, interrupted = self._descend(kernel, start, advance)
                 if best is None or sign * run[1][-1] < sign * best[1][-1]:
@@ -299,7 +299,7 @@ class CoupledFactorization(Estimator):
         kernel = self._kernel(engine)
         rng_start, rng = streams(self.random_state, "start 0", f"chain {self.n_iter_}")
         state = self._state if self._state is not None else kernel.init(rng_start)
-        with _progress(self.progress, self.iterations) as advance:
+        with progress_bar(self.progress, self.iterations, "factorizing") as advance:
             try:
                 for _ in range(self.iterations):
                     state, _ = kernel.step(rng, state)
@@ -540,16 +540,3 @@ class CoupledFactorization(Estimator):
 def _texts(names: tuple[Any, ...]) -> list[str]:
     """Return labels as text: a saved model keeps those that JSON cannot hold that way."""
     return [str(name) for name in names]
-
-
-@contextmanager
-def _progress(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar, or does nothing."""
-    if not shown:
-        yield lambda done: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("factorizing", total=total)
-        yield lambda done: bar.advance(task, done)

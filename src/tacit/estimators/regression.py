@@ -24,6 +24,7 @@ from tacit.errors import (
     SiteFailure,
     TacitError,
 )
+from tacit.estimators.progress import progress_bar
 from tacit.estimators.regression_fitted import FittedRegression
 from tacit.estimators.regression_published import read_design, sampling_options
 from tacit.estimators.regression_release import STATISTICS, Design, SiteSum, summarise
@@ -96,6 +97,8 @@ class PrivateLinearRegression(FittedRegression):
         the data, to reproduce its tables; the certificate says what that gives.
     on_failure
         ``"stop"`` at the first site that fails, or ``"exclude"`` it and go on.
+    progress
+        Whether a progress bar is shown. The first fit of a sampler on a machine compiles it first.
     random_state
         A seed for noise and sampling, for tests only: certificates then say so.
 
@@ -143,6 +146,7 @@ class PrivateLinearRegression(FittedRegression):
         "noise": OneOf("exact", "grid"),
         "calibration": OneOf("certified", "published"),
         "on_failure": OneOf("stop", "exclude"),
+        "progress": InstanceOf(bool),
         "random_state": AnyOf(Integer(0), None),
     }
 
@@ -167,6 +171,7 @@ class PrivateLinearRegression(FittedRegression):
         noise: str = "exact",
         calibration: str = "certified",
         on_failure: str = "stop",
+        progress: bool = False,
         random_state: int | None = None,
     ) -> None:  # fmt: skip
         self.method = method
@@ -186,6 +191,7 @@ class PrivateLinearRegression(FittedRegression):
         self.noise = noise
         self.calibration = calibration
         self.on_failure = on_failure
+        self.progress = progress
         self.random_state = random_state
 
     # -- what is public -------------------------------------------------------------------
@@ -486,10 +492,11 @@ class PrivateLinearRegression(FittedRegression):
             options = sampling_options(
                 self.method, self.privacy, list(self.summaries_.values()), self.prior
             )
-        self.posterior_ = posterior(
-            moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
-            rng=generator(self.random_state, "regression"), **options,
-        )  # fmt: skip
+        with progress_bar(self.progress, 2 * self.chains, "sampling") as advance:
+            self.posterior_ = posterior(
+                moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
+                rng=generator(self.random_state, "regression"), progress=advance, **options,
+            )  # fmt: skip
         back = back_matrix(design)
         mean = back @ self.posterior_.mean
         self._covariance = back @ self.posterior_.covariance @ back.T

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +171,7 @@ def posterior(
     noise_variance: float | None = None,
     ridges: Sequence[float] | None = None,
     rng: np.random.Generator | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Posterior:
     """Return the posterior of the coefficients given the sites' moments.
 
@@ -196,6 +197,8 @@ def posterior(
         max(0, √(d·ln(2d²/0.05))·gram_sd − λ_min(Ŝ_j)) from the released Ŝ_j.
     rng
         A generator for inference; None makes one.
+    progress
+        Called with 1 after the warm-up and after the draws of each chain.
 
     >>> rng = generator(1)
     >>> x = rng.standard_normal((1000, 2))
@@ -221,8 +224,9 @@ def posterior(
     ]
     try:
         return _infer(
-            moments, method, prior, chains, draws, warmup, thin, noise_variance, ridges, rng
-        )
+            moments, method, prior, chains, draws, warmup, thin, noise_variance, ridges, rng,
+            progress or (lambda done: None),
+        )  # fmt: skip
     except (np.linalg.LinAlgError, ArithmeticError):
         raise _contradiction(method) from None
 
@@ -245,6 +249,7 @@ def _infer(
     noise_variance: float | None,
     ridges: Sequence[float] | None,
     rng: np.random.Generator,
+    progress: Callable[[int], None],
 ) -> Posterior:
     """Return the posterior from arguments that were checked."""
     d = moments[0].dimension
@@ -263,7 +268,10 @@ def _infer(
         walks = method in ("MCMC-normalX", "MCMC-B&S")
         thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
     warmup = draws if warmup is None else warmup
-    return _run(method, kernel, chains, draws, warmup, thin, rng, extend=not given and chains > 1)
+    return _run(
+        method, kernel, chains, draws, warmup, thin, rng, progress,
+        extend=not given and chains > 1,
+    )  # fmt: skip
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
@@ -287,6 +295,7 @@ def _run(
     warmup: int,
     thin: int,
     rng: np.random.Generator,
+    progress: Callable[[int], None],
     *,
     extend: bool,
 ) -> Posterior:
@@ -301,9 +310,13 @@ def _run(
         if warmup:
             state, _ = kernel.run(rng, state, warmup, adapt=True, thin=thin)
         states.append(state)
+        progress(1)
     for extension in range(_EXTENSIONS + 1 if extend else 1):
         thin = 2 * thin if extension else thin
-        runs = [kernel.run(rng, state, draws, thin=thin) for state in states]
+        runs = []
+        for state in states:
+            runs.append(kernel.run(rng, state, draws, thin=thin))
+            progress(0 if extension else 1)
         states, infos = [run[0] for run in runs], [run[1] for run in runs]
         found = np.array([info.coefficients for info in infos])
         agreed = max(r_hat(found[:, :, k]) for k in range(found.shape[2])) <= _AGREED
