@@ -17,6 +17,7 @@ from tacit._core.rng import generator
 from tacit.inference.diagnostics import effective_samples
 from tacit.inference.regression_clt import MomentSampler
 from tacit.inference.regression_gibbs import SiteGramSampler
+from tacit.inference.regression_tied import TiedGramSampler
 from tacit.models.regression import Moments, Prior
 
 # (d, J), as in Figure 7.2
@@ -51,9 +52,9 @@ def sampler(kind: str, moments: list[Moments]) -> Any:
     """Return the kernel of a method."""
     if kind == "MCMC-B&S":
         return MomentSampler(moments, Prior(sd=1.0))
-    return SiteGramSampler(
-        moments, Prior(sd=1.0), learn=kind == "auto", fixed=kind == "MCMC-fixedS"
-    )
+    if kind == "auto":
+        return TiedGramSampler(moments, Prior(sd=1.0))
+    return SiteGramSampler(moments, Prior(sd=1.0), fixed=kind == "MCMC-fixedS")
 
 
 def measure(kind: str, d: int, sites: int, iterations: int) -> dict[str, Any]:
@@ -70,12 +71,15 @@ def measure(kind: str, d: int, sites: int, iterations: int) -> dict[str, Any]:
         rates.append(info.acceptance)
     chain = np.concatenate(parts)
     effective = min(effective_samples(chain[None, :, k]) for k in range(d))
-    wishart = np.mean([rate.get("S, Wishart", np.nan) for rate in rates])
-    gaussian = np.mean([rate.get("S, Gaussian", np.nan) for rate in rates])
+    wishart, gaussian, own = (
+        float(np.mean([rate.get(kind, np.nan) for rate in rates]))
+        for kind in ("S, Wishart", "S, Gaussian", "own")
+    )
     return {
         "what": kind, "d": d, "J": sites,
         "µs/iteration": float(np.median(times)) / iterations * 1e6,
-        "acceptance, Wishart": float(wishart), "acceptance, Gaussian": float(gaussian),
+        "acceptance, Wishart": wishart, "acceptance, Gaussian": gaussian,
+        "acceptance, trajectories": own,
         "effective samples/s": effective / sum(times),
     }  # fmt: skip
 
@@ -86,7 +90,7 @@ def samplers(outcome: Outcome, quick: bool) -> None:
     for d, sites in shapes if (10, 5) in shapes else [*shapes, (10, 5)]:
         for kind in KINDS:
             row = measure(kind, d, sites, 400 if quick else 2000)
-            outcome.rows.append(row)
+            outcome.add(row)
             if kind == "MCMC-normalX" and (d, sites) == (10, 5):
                 outcome.check(
                     "MCMC-normalX at d = 10, J = 5, µs an iteration "

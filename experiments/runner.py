@@ -35,6 +35,15 @@ class Outcome:
 
     checks: list[Check] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def add(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Record one row of the table, and print it: long runs show how far they are."""
+        self.rows.append(row)
+        seconds = time.perf_counter() - self.started
+        facts = ", ".join(f"{key} {_text(value)}" for key, value in row.items())
+        print(f"[{seconds:7.1f} s] {facts}", file=sys.stderr, flush=True)
+        return row
 
     def check(self, what: str, value: float | str, bar: str, ok: bool) -> None:
         """Record one bar."""

@@ -1,5 +1,7 @@
 """`PrivateLinearRegression`: scales, sites, files, bad input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -214,6 +216,32 @@ def test_published_says_what_it_gives():
         PrivateLinearRegression(
             calibration="published", statistics="Sz", privacy=Privacy(2.0, 1e-4), **SMALL
         ).fit(X, Y)
+
+
+def test_published_adassp_spends_three_parts(tmp_path):
+    privacy = Privacy(1.0, 1 / 7654, trust="site")
+    fitted = PrivateLinearRegression(
+        "adaSSP", calibration="published", statistics="Sz", privacy=privacy, **SMALL
+    ).fit(sites())
+    assert 2.3 < fitted.certificate_.verify().epsilon < 2.4
+    summary = fitted.summaries_["S0"]
+    smallest = np.linalg.eigvalsh(summary.moments.gram)[0] / summary.design.published**2
+    # noise of 1.487·√3 on each part, on the scale on which a row has norm one
+    assert summary.moments.gram_sd == pytest.approx(
+        1.487 * 3**0.5 * summary.design.published**2, rel=1e-3
+    )
+    assert abs(summary.eigenvalue - smallest) < 12 * 1.487 * 3**0.5
+    loaded = SiteSummary.load(summary.save(tmp_path / "S0.json"))
+    assert loaded.eigenvalue == summary.eigenvalue
+    with pytest.raises(ParameterError, match="eigenvalue"):
+        replace(summary, eigenvalue=None)
+
+
+def test_the_progress_bar_changes_nothing(capsys):
+    settings = {"privacy": PRIVACY, "random_state": 3}
+    quiet, shown = (model(progress=on, **settings).fit(X, Y) for on in (False, True))
+    assert np.array_equal(quiet.coef_, shown.coef_)
+    assert "sampling" in capsys.readouterr().out
 
 
 # -- bad input --------------------------------------------------------------------------------

@@ -181,8 +181,10 @@ def test_the_event_accounts_for_what_a_neighbour_can_do(privacy, source, statist
     assert attack.mechanism.scale / found >= attack.mechanism.event.noise_multiplier * (1 - 1e-12)
 
 
-def test_the_published_noise_covers_adding_and_removing():
-    design = Design((0.0,) * 4, (1.0,) * 4, False, ADD_REMOVE, "Szu", 1.0, published=3.0)
+@pytest.mark.parametrize(("statistics", "eigenvalue"), [("Szu", False), ("Sz", True)])
+def test_the_published_noise_covers_adding_and_removing(statistics, eigenvalue):
+    design = Design((0.0,) * 4, (1.0,) * 4, False, ADD_REMOVE, statistics, 1.0, published=3.0,
+                    eigenvalue=eigenvalue)  # fmt: skip
     attack = Attack(design)
     assert attack.search(steps=100) <= attack.declared * (1 + 1e-12)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from tacit.estimators.coupled_files import read_factorization, write_factorizati
 from tacit.estimators.coupled_sites import OverSites
 from tacit.estimators.joint import JointMethod
 from tacit.estimators.joint_methods import METHODS
+from tacit.estimators.progress import progress_bar
 from tacit.estimators.site import Site
 from tacit.inference.dispersion import estimate_dispersions
 from tacit.inference.engine import Engine, Expanded
@@ -324,7 +324,7 @@ class CoupledFactorization(OverSites):
             for rng in streams(self.random_state, *(f"start {k}" for k in range(self.restarts)))
         ]  # fmt: skip
         best = None
-        with _progress(self.progress, self.iterations * len(starts)) as advance:
+        with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
             for start in starts:
                 *run, interrupted = self._descend(kernel, start, advance)
                 if best is None or sign * run[1][-1] < sign * best[1][-1]:
@@ -372,7 +372,7 @@ class CoupledFactorization(OverSites):
         kernel = self._kernel(engine)
         rng_start, rng = streams(self.random_state, "start 0", f"chain {self.n_iter_}")
         state = self._state if self._state is not None else kernel.init(rng_start)
-        with _progress(self.progress, self.iterations) as advance:
+        with progress_bar(self.progress, self.iterations, "factorizing") as advance:
             try:
                 for _ in range(self.iterations):
                     state, _ = kernel.step(rng, state)
@@ -627,16 +627,3 @@ class CoupledFactorization(OverSites):
 def _texts(names: tuple[Any, ...]) -> list[str]:
     """Return labels as text: a saved model keeps those that JSON cannot hold that way."""
     return [str(name) for name in names]
-
-
-@contextmanager
-def _progress(shown: bool, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar, or does nothing."""
-    if not shown:
-        yield lambda done: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        task = bar.add_task("factorizing", total=total)
-        yield lambda done: bar.advance(task, done)

@@ -10,29 +10,27 @@ coef_k·m_k.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Bounds, Constraint, InstanceOf, Integer, OneOf, Real, check
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.rng import generator
-from tacit.data.sources import column_names, numeric_columns
+from tacit.data.sources import column_names
 from tacit.errors import (
-    MissingExtra,
     NotCertified,
     ParameterError,
     SiteFailure,
     TacitError,
-    UnboundedData,
 )
-from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.regression_release import CONSTANT, STATISTICS, Design, SiteSum, summarise
+from tacit.estimators.progress import progress_bar
+from tacit.estimators.regression_fitted import FittedRegression
+from tacit.estimators.regression_published import read_design, sampling_options
+from tacit.estimators.regression_release import STATISTICS, Design, SiteSum, summarise
 from tacit.estimators.regression_rounds import Collector, Holder, check_rank
 from tacit.estimators.regression_scale import back_matrix, mean_weight, residual_variance
 from tacit.estimators.regression_summary import SiteSummary, check_belongs
-from tacit.estimators.release import write_release
 from tacit.estimators.site import Site, check_sites
 from tacit.inference.regression import METHODS, posterior
 from tacit.mechanisms.additive import Gaussian
@@ -54,7 +52,7 @@ EXACT_METHODS = ("OLS", "conjugate")
 SQUARE_METHODS = ("conjugate", "MCMC-B&S")  # that need yᵀy
 
 
-class PrivateLinearRegression(PrivateEstimator):
+class PrivateLinearRegression(FittedRegression):
     """Bayesian linear regression over one holder or many sites, each with one noisy release.
 
     Every site adds up its rows, releases the sums once with noise from its own ledger, and is not
@@ -99,6 +97,8 @@ class PrivateLinearRegression(PrivateEstimator):
         the data, to reproduce its tables; the certificate says what that gives.
     on_failure
         ``"stop"`` at the first site that fails, or ``"exclude"`` it and go on.
+    progress
+        Whether a progress bar is shown. The first fit of a sampler on a machine compiles it first.
     random_state
         A seed for noise and sampling, for tests only: certificates then say so.
 
@@ -146,6 +146,7 @@ class PrivateLinearRegression(PrivateEstimator):
         "noise": OneOf("exact", "grid"),
         "calibration": OneOf("certified", "published"),
         "on_failure": OneOf("stop", "exclude"),
+        "progress": InstanceOf(bool),
         "random_state": AnyOf(Integer(0), None),
     }
 
@@ -170,6 +171,7 @@ class PrivateLinearRegression(PrivateEstimator):
         noise: str = "exact",
         calibration: str = "certified",
         on_failure: str = "stop",
+        progress: bool = False,
         random_state: int | None = None,
     ) -> None:  # fmt: skip
         self.method = method
@@ -189,6 +191,7 @@ class PrivateLinearRegression(PrivateEstimator):
         self.noise = noise
         self.calibration = calibration
         self.on_failure = on_failure
+        self.progress = progress
         self.random_state = random_state
 
     # -- what is public -------------------------------------------------------------------
@@ -210,80 +213,19 @@ class PrivateLinearRegression(PrivateEstimator):
             if not noisy or privacy is None or privacy.neighbours != ADD_REMOVE:
                 raise ParameterError("published noise needs Privacy(1.0, delta) under add-remove")
             return
-        bounds, response = self._public
-        if bounds is None or (isinstance(bounds, Mapping | Sequence) and not bounds):
-            raise UnboundedData(
-                "bounds must be given: pass bounds={feature: (low, high)} or a list of pairs, the "
-                "public range of each feature, or a number, the public norm of a row"
-            )
-        if not isinstance(bounds, Mapping | Sequence | int | float):
-            raise ParameterError(
-                "bounds must be a mapping of feature to (low, high), a list of pairs or a number, "
-                f"got {type(bounds).__name__}"
-            )
-        if response is None:
-            raise UnboundedData(
-                "y_bounds must be given: pass y_bounds=(low, high), the public range of the "
-                "response"
-            )
-        if not isinstance(response, int | float):
-            check("y_bounds", response, Bounds())
-
-    @property
-    def _public(self) -> tuple[Any, Any]:
-        """``bounds`` and ``y_bounds``; arrays and NumPy's numbers as lists and Python's."""
-        given = (self.bounds, self.y_bounds)
-        bounds, response = (
-            part.tolist() if isinstance(part, np.ndarray | np.generic) else part for part in given
-        )
-        return bounds, response
-
-    def _pairs(self) -> dict[str, tuple[float, float]]:
-        """Return the public range of every feature by name, checked."""
-        bounds, _ = self._public
-        if isinstance(bounds, Mapping):
-            named = {str(name): pair for name, pair in bounds.items()}
-        else:
-            named = {f"x{k}": pair for k, pair in enumerate(bounds)}
-        for name, pair in named.items():
-            check(f"bounds[{name!r}]", pair, Bounds())
-        return {name: (float(low), float(high)) for name, (low, high) in named.items()}
-
-    def _scale(self, low: float, high: float) -> tuple[float, float]:
-        """Return middle and half-range; without an intercept zero stays zero."""
-        if self.intercept:
-            return (low + high) / 2.0, (high - low) / 2.0
-        return 0.0, max(abs(low), abs(high))
+        self._public.check()
 
     def _design(self, features: int | None = None) -> Design:
         """Return everything public about a release."""
-        clip = self.clip
-        neighbours = ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
-        constant = CONSTANT if self.intercept or neighbours == ADD_REMOVE else 0.0
-        bounds, response = self._public
-        if isinstance(bounds, int | float):
-            check("bounds", bounds, Real(0, open_low=True))
-            if features is None:
-                raise ParameterError(
-                    "a public norm alone does not say how many features there are"
-                )
-            scales = [(0.0, float(bounds))] * features
-            if clip is None:  # ‖x‖ ≤ 1 after the map
-                clip = math.sqrt(constant**2 + 1.0 + (self.statistics == "moments") / 3.0)
-        else:
-            scales = [self._scale(*pair) for pair in self._pairs().values()]
-        if isinstance(response, int | float):
-            check("y_bounds", response, Real(0, open_low=True))
-            scales.append((0.0, float(response)))
-        else:
-            assert response is not None
-            scales.append(self._scale(float(response[0]), float(response[1])))
-        if self.method in EXACT_METHODS and clip is None:  # nothing to protect: no row is scaled
-            clip = math.sqrt(constant**2 + len(scales)) * 1.01
-        return Design(
-            tuple(middle for middle, _ in scales), tuple(half for _, half in scales),
-            self.intercept, neighbours, self.statistics, clip, self.average,
-        )  # fmt: skip
+        return self._public.design(
+            self.intercept,
+            ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours),
+            self.statistics,
+            self.clip,
+            self.average,
+            features,
+            scaled=self.method not in EXACT_METHODS,
+        )
 
     def _mechanism(self, design: Design) -> Gaussian:
         if self.calibration == "published":
@@ -294,7 +236,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def schedule(self) -> DpEvent:
         """Return the event of the one release that a fit makes at each site."""
-        if self.calibration == "certified" and not isinstance(self._public[0], int | float):
+        if self.calibration == "certified" and not self._public.is_norm:
             return self._mechanism(self._design()).event
         design: Design | None = getattr(self, "design_", None)
         if design is None:
@@ -382,16 +324,17 @@ class PrivateLinearRegression(PrivateEstimator):
     def _check_together(self, summaries: list[SiteSummary], sites: list[Site]) -> None:
         """Settle on one design for all, and raise where something public does not fit."""
         if self.calibration == "published":
-            from tacit.estimators.regression_published import read_design
-
             if sites:
-                design = read_design([site.data for site in sites], self.statistics)
+                design = read_design(
+                    [site.data for site in sites], self.statistics,
+                    eigenvalue=self.method == "adaSSP",
+                )  # fmt: skip
             else:
                 design = self.design_ or summaries[0].design
         else:
             design = self._design(self._width(sites, summaries))
         check_prior(self.prior or Prior(), design.coefficients)
-        names = self._names(design)
+        names = self._public.names(design, self.target)
         everything = [*self.summaries_.values(), *summaries]
         for summary in everything:
             check_belongs(summary, design, names)
@@ -411,12 +354,6 @@ class PrivateLinearRegression(PrivateEstimator):
             )
         self.design_ = design
 
-    def _names(self, design: Design) -> tuple[str, ...]:
-        listed = isinstance(self._public[0], Mapping | Sequence)
-        named = list(self._pairs()) if listed else []
-        named = named or [f"x{k}" for k in range(design.features)]
-        return (*named, self.target or "y")
-
     def _release_sites(self, sites: list[Site], alone: bool) -> list[Failure]:
         """Add up every site's rows, reserve, release through the gate; return who failed there.
 
@@ -424,8 +361,8 @@ class PrivateLinearRegression(PrivateEstimator):
         """
         design = self.design_
         assert design is not None
-        names, mechanism = self._names(design), self._mechanism(design)
-        if not isinstance(self._public[0], Mapping):
+        names, mechanism = self._public.names(design, self.target), self._mechanism(design)
+        if not self._public.by_name:
             self._check_labels(sites)
         loaded: dict[str, SiteSum] = {}
         for site in sites:  # the holder's own business, before anything is paid for
@@ -467,15 +404,17 @@ class PrivateLinearRegression(PrivateEstimator):
             if (reply := collector.replies_by_site.get(site.name)) is None:
                 continue
             rows = float(reply["rows"][0]) if "rows" in reply.arrays else None
+            smallest = float(reply["vector"][-1]) if design.eigenvalue else None
             self.summaries_[site.name] = SiteSummary(
                 site.name, names, design, design.unpack(reply["vector"], sd, rows),
                 self._certificate(site, reservations[site.name], sources[site.name], assumptions),
+                smallest,
             )  # fmt: skip
         return self.record_.failures
 
     def _width(self, sites: list[Site], summaries: list[SiteSummary]) -> int | None:
         """Return how many features the sites have, where only a norm is public."""
-        if not isinstance(self._public[0], int | float):
+        if not self._public.is_norm:
             return None
         if not sites:
             return summaries[0].design.features
@@ -501,7 +440,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def _load(self, site: Site, design: Design, names: tuple[str, ...]) -> SiteSum:
         """Add up a site's rows; what cannot be used is refused, to the holder."""
-        columns = names[:-1] if isinstance(self._public[0], Mapping) else None
+        columns = names[:-1] if self._public.by_name else None
         total = summarise(site.data, design, columns, self.target)
         rows = total.count // design.average
         if rows < design.coefficients:
@@ -549,13 +488,15 @@ class PrivateLinearRegression(PrivateEstimator):
         moments = [summary.moments for summary in self.summaries_.values()]
         options: dict[str, Any] = {"prior": self.prior}
         if self.calibration == "published":
-            from tacit.estimators.regression_published import sampling_options
-
-            options = sampling_options(self.method, self.prior)
-        self.posterior_ = posterior(
-            moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
-            rng=generator(self.random_state, "regression"), **options,
-        )  # fmt: skip
+            assert self.privacy is not None
+            options = sampling_options(
+                self.method, self.privacy, list(self.summaries_.values()), self.prior
+            )
+        with progress_bar(self.progress, 2 * self.chains, "sampling") as advance:
+            self.posterior_ = posterior(
+                moments, self.method, chains=self.chains, draws=self.draws, warmup=self.warmup,
+                rng=generator(self.random_state, "regression"), progress=advance, **options,
+            )  # fmt: skip
         back = back_matrix(design)
         mean = back @ self.posterior_.mean
         self._covariance = back @ self.posterior_.covariance @ back.T
@@ -570,108 +511,3 @@ class PrivateLinearRegression(PrivateEstimator):
         self._noise_unit = design.half[-1] / math.sqrt(weight)
         self.noise_sd_ = self._noise_unit * math.sqrt(variance) if variance >= 0.0 else math.nan
         self.n_features_in_ = design.features
-
-    # -- using the result -----------------------------------------------------------------
-
-    def _matrix(self, X: Any) -> NDArray[np.float64]:
-        assert self.design_ is not None
-        width = self.design_.features
-        mapped = isinstance(self._public[0], Mapping)
-        columns = list(self._pairs()) if mapped else self.feature_names_in_
-        if columns and (column_names(X) or isinstance(X, Mapping)):
-            table = numeric_columns(X, columns)
-            return np.column_stack([table[name] for name in columns])
-        matrix = np.asarray(X, np.float64)
-        if matrix.ndim != 2 or matrix.shape[1] != width:
-            raise ParameterError(f"X must have {width} columns, got shape {matrix.shape}")
-        return matrix
-
-    def _needs_fit(self) -> None:
-        if not hasattr(self, "coef_"):
-            raise ParameterError("there is no model yet: call fit first")
-
-    def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
-        """Return the posterior predictive mean of the response, and how sure it is.
-
-        Parameters
-        ----------
-        X
-            Features on the caller's own scale.
-        return_sd
-            Also return the standard deviation, of coefficients and residual together.
-        interval
-            Also return the bounds (low, high) between which a new response lies with this
-            probability.
-        """
-        self._needs_fit()
-        matrix = self._matrix(X)
-        mean = matrix @ self.coef_ + self.intercept_
-        if not return_sd and interval is None:
-            return mean
-        if not np.isfinite(self._covariance).all():
-            raise ParameterError(
-                f"method {self.method!r} is a point estimate without intervals: use method='auto'"
-            )
-        whole = np.column_stack([np.ones(len(matrix)), matrix])
-        # the offset is known; the rest of the intercept is uncertain as the covariance says
-        spread = np.einsum("ij,jk,ik->i", whole, self._covariance, whole)
-        residual = self.noise_sd_ if math.isfinite(self.noise_sd_) else 0.0
-        sd = np.sqrt(np.maximum(spread, 0.0) + residual**2)
-        out: list[Any] = [mean]
-        if return_sd:
-            out.append(sd)
-        if interval is not None:
-            check("interval", interval, Real(0, 1, open_low=True, open_high=True))
-            from scipy.special import ndtri
-
-            reach = float(ndtri(0.5 + interval / 2.0)) * sd
-            out.append((mean - reach, mean + reach))
-        return tuple(out)
-
-    def score(self, X: Any, y: Any) -> float:
-        """Return R² on given rows, such as public ones: this is not private."""
-        y = np.asarray(y, np.float64)
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if y.shape != (len(found := self.predict(X)),):
-            raise ParameterError(f"y must have one value for each row of X, got shape {y.shape}")
-        residual = np.sum(np.square(y - found))
-        return float(1.0 - residual / np.sum(np.square(y - y.mean())))
-
-    def to_arviz(self) -> Any:
-        """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
-        self._needs_fit()
-        try:
-            import arviz  # type: ignore[import-not-found, unused-ignore]
-        except ImportError:
-            raise MissingExtra("to_arviz", "diagnostics") from None
-        assert self.design_ is not None
-        draws = np.asarray(self.posterior_.draws) @ back_matrix(self.design_).T
-        variance = np.asarray(self.posterior_.noise_variance)
-        values = {
-            "coef": draws[..., 1:],
-            "intercept": draws[..., 0] + self.design_.middle[-1],
-            "noise_sd": self._noise_unit * np.sqrt(variance.reshape(draws.shape[:2])),
-        }
-        names = list(self._names(self.design_)[:-1])
-        return arviz.from_dict(
-            posterior=values, coords={"feature": names}, dims={"coef": ["feature"]}
-        )
-
-    def release(self, folder: str | os.PathLike[str]) -> None:
-        """Write coefficients, summaries and certificates to a folder, without pickle."""
-        self._needs_fit()
-        assert self.design_ is not None
-        arrays: dict[str, Any] = {
-            "coef": self.coef_, "coef_sd": self.coef_sd_, "covariance": self._covariance,
-            "intercept": np.array(self.intercept_), "noise_sd": np.array(self.noise_sd_),
-        }  # fmt: skip
-        for name, summary in self.summaries_.items():
-            for part, value in vars(summary.moments).items():
-                if value is not None:
-                    arrays[f"summary/{name}/{part}"] = np.asarray(value)
-        settings = {
-            "method": self.method, "statistics": self.statistics, "intercept": self.intercept,
-            "middle": list(self.design_.middle), "half": list(self.design_.half),
-            "norm": self.design_.rows.norm, "columns": list(self._names(self.design_)),
-        }  # fmt: skip
-        write_release(folder, "PrivateLinearRegression", arrays, self.certificates_, settings)

@@ -69,6 +69,7 @@ from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
 from tacit.data.rows import check_piece, row_pieces
 from tacit.errors import ParameterError
 from tacit.mechanisms.additive import Gaussian
+from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.outer import ExactSum, OuterSum, RowMap, onto_grid
 from tacit.models.regression import Moments
 from tacit.privacy.events import ADD_REMOVE, REPLACE
@@ -106,6 +107,9 @@ class Design:
         For published tables only: R, the norm by which the thesis's features exceed the mapped
         ones. Noise is then that of the thesis, equal on z, u and the upper triangle of S on the
         thesis's own scale, and so are the moments.
+    eigenvalue
+        For published tables only: whether the smallest eigenvalue of S is a third part, with the
+        same noise on S, z and on it, on the mapped scale (adaSSP).
 
     Examples
     --------
@@ -122,6 +126,7 @@ class Design:
     clip: float | None = None
     average: int = 1
     published: float | None = None
+    eigenvalue: bool = False
 
     def __post_init__(self) -> None:
         check("statistics", self.statistics, OneOf(*STATISTICS))
@@ -142,6 +147,9 @@ class Design:
             self.neighbours != ADD_REMOVE or self.statistics == "moments" or self.intercept
         ):
             raise ParameterError("published noise is that of (S, z) or (S, z, u) under add-remove")
+        check("eigenvalue", self.eigenvalue, InstanceOf(bool))
+        if self.eigenvalue and (self.published is None or self.statistics != "Sz"):
+            raise ParameterError("an eigenvalue is released by published (S, z) only")
         if self.average > 1 and (self.neighbours != REPLACE or self.statistics != "moments"):
             raise ParameterError(
                 "averaged rows need neighbours='replace-one' and statistics='moments': a row more "
@@ -203,7 +211,7 @@ class Design:
         if self.statistics == "moments":
             return 2.0
         if self.published is not None:
-            return self.published**-2
+            return 1.0 if self.eigenvalue else self.published**-2
         if self.statistics == "Szu":
             return 1.0
         d = self.coefficients
@@ -224,7 +232,9 @@ class Design:
         square = self.rows.norm**2
         if self.neighbours == ADD_REMOVE:
             squares = self.square_weight if self.statistics == "Szu" else 0.0
-            return square**2 + weight * square + squares
+            # by Weyl's inequality λ_min moves by at most ‖x‖²
+            smallest = square**2 if self.eigenvalue else 0.0
+            return square**2 + weight * square + squares + smallest
         both = (
             2.0 * square**2 + 2.0 * square * weight + weight**2 / 2.0
             if weight <= 2.0 * square
@@ -248,7 +258,7 @@ class Design:
     @property
     def size(self) -> int:
         """How many numbers are released."""
-        return len(self.pairs)
+        return len(self.pairs) + self.eigenvalue
 
     def mechanism(self, privacy: Privacy | None, source: str = "exact") -> Gaussian:
         """Return the least noise for a request; none at all without one.
@@ -294,7 +304,8 @@ class Design:
         """
         size = self.rows.size
         whole = np.zeros((size, size))
-        for (i, j), weight, number in zip(self.pairs, self.weights, vector, strict=True):
+        entries = vector[: len(self.pairs)]
+        for (i, j), weight, number in zip(self.pairs, self.weights, entries, strict=True):
             whole[i, j] = whole[j, i] = number / math.sqrt(weight)
         model = slice(size - 1 - self.coefficients, size - 1)
         square = None if self.statistics == "Sz" else float(whole[-1, -1])
@@ -366,4 +377,10 @@ def summarise(
 
 def release_vector(total: SiteSum, design: Design, mechanism: Gaussian) -> Any:
     """Return a site's exact sum on the mechanism's grid, ready for the gate."""
-    return onto_grid(total.total, design.pairs, design.weights, mechanism.grid)
+    entries = onto_grid(total.total, design.pairs, design.weights, mechanism.grid)
+    if not design.eigenvalue:
+        return entries
+    first = design.rows.size - 1 - design.coefficients
+    smallest = float(np.linalg.eigvalsh(total.total.value()[first:-1, first:-1])[0])
+    step = math.floor(max(smallest, 0.0) / mechanism.grid.step + 0.5)
+    return GridSum(np.append(entries.integers, np.int64(step)), entries.grid)

@@ -40,6 +40,8 @@ class SiteSummary:
         The names of the features and, last, of the response.
     design, moments, certificate
         What was released, how, and under which guarantee.
+    eigenvalue
+        The noisy smallest eigenvalue of S, where the design releases one.
     """
 
     site: str
@@ -47,8 +49,16 @@ class SiteSummary:
     design: Design
     moments: Moments
     certificate: Certificate
+    eigenvalue: float | None = None
 
     def __post_init__(self) -> None:
+        if (self.eigenvalue is not None) != self.design.eigenvalue or not math.isfinite(
+            self.eigenvalue or 0.0
+        ):
+            raise ParameterError(
+                f"the summary of {self.site!r} has the eigenvalue {self.eigenvalue!r}, which its "
+                "design does not give"
+            )
         columns = set(self.columns)
         if len(columns) != len(self.design.half) or len(columns) != len(self.columns):
             raise ParameterError(
@@ -75,6 +85,8 @@ class SiteSummary:
             },
             "certificate": json.loads(self.certificate.to_json()),
         }
+        if self.eigenvalue is not None:
+            content["eigenvalue"] = self.eigenvalue
         body = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
         seal = hashlib.sha256(body.encode()).hexdigest()
         target = Path(path)
@@ -115,7 +127,7 @@ class SiteSummary:
         certificate = Certificate.from_json(json.dumps(data["certificate"], ensure_ascii=False))
         summary = cls(
             str(data["site"]), tuple(data["columns"]), Design(**public), Moments(**numbers),
-            certificate.verify(),
+            certificate.verify(), data.get("eigenvalue"),
         )  # fmt: skip
         summary._check_noise()
         summary._check_certificate()
@@ -198,7 +210,7 @@ def check_moments(site: str, design: Design, moments: Moments) -> None:
 
 def check_belongs(summary: SiteSummary, design: Design, names: tuple[str, ...]) -> None:
     """Raise unless a summary was made for a design and for these columns, in this order."""
-    for part in ("middle", "half", "intercept", "published"):
+    for part in ("middle", "half", "intercept", "published", "eigenvalue"):
         if getattr(design, part) != getattr(summary.design, part):
             raise ParameterError(
                 f"the summary of {summary.site!r} has another {part}: it was made with other "

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +171,7 @@ def posterior(
     noise_variance: float | None = None,
     ridges: Sequence[float] | None = None,
     rng: np.random.Generator | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Posterior:
     """Return the posterior of the coefficients given the sites' moments.
 
@@ -187,7 +188,7 @@ def posterior(
     warmup
         Draws thrown away first, during which proposals adapt; None is as many as ``draws``.
     thin
-        Iterations per draw. None grows with d and the number of sites.
+        Iterations per draw. None is 1, or grows with d and the number of sites for random walks.
     noise_variance
         σ² of ``Bayes-fixedS-fast``; None takes the mean squared response where it was released
         (an upper bound of σ²), else the prior's mode.
@@ -196,6 +197,8 @@ def posterior(
         max(0, √(d·ln(2d²/0.05))·gram_sd − λ_min(Ŝ_j)) from the released Ŝ_j.
     rng
         A generator for inference; None makes one.
+    progress
+        Called with 1 after the warm-up and after the draws of each chain.
 
     >>> rng = generator(1)
     >>> x = rng.standard_normal((1000, 2))
@@ -221,8 +224,9 @@ def posterior(
     ]
     try:
         return _infer(
-            moments, method, prior, chains, draws, warmup, thin, noise_variance, ridges, rng
-        )
+            moments, method, prior, chains, draws, warmup, thin, noise_variance, ridges, rng,
+            progress or (lambda done: None),
+        )  # fmt: skip
     except (np.linalg.LinAlgError, ArithmeticError):
         raise _contradiction(method) from None
 
@@ -245,6 +249,7 @@ def _infer(
     noise_variance: float | None,
     ridges: Sequence[float] | None,
     rng: np.random.Generator,
+    progress: Callable[[int], None],
 ) -> Posterior:
     """Return the posterior from arguments that were checked."""
     d = moments[0].dimension
@@ -260,19 +265,26 @@ def _infer(
     kernel = _kernel(method, moments, prior)
     given = thin is not None
     if thin is None:
-        thin = 1 if method == "MCMC-fixedS" else max(3, round(d * math.sqrt(len(moments)) / 5))
+        walks = method in ("MCMC-normalX", "MCMC-B&S")
+        thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
     warmup = draws if warmup is None else warmup
-    return _run(method, kernel, chains, draws, warmup, thin, rng, extend=not given and chains > 1)
+    return _run(
+        method, kernel, chains, draws, warmup, thin, rng, progress,
+        extend=not given and chains > 1,
+    )  # fmt: skip
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
-    # imported here: both need Numba, which takes half a second
+    # imported here: they need Numba, which takes half a second
     from tacit.inference.regression_clt import MomentSampler
     from tacit.inference.regression_gibbs import SiteGramSampler
+    from tacit.inference.regression_tied import TiedGramSampler
 
     if method == "MCMC-B&S":
         return MomentSampler(moments, prior)
-    return SiteGramSampler(moments, prior, learn=method == "auto", fixed=method == "MCMC-fixedS")
+    if method == "auto":
+        return TiedGramSampler(moments, prior)
+    return SiteGramSampler(moments, prior, fixed=method == "MCMC-fixedS")
 
 
 def _run(
@@ -283,6 +295,7 @@ def _run(
     warmup: int,
     thin: int,
     rng: np.random.Generator,
+    progress: Callable[[int], None],
     *,
     extend: bool,
 ) -> Posterior:
@@ -297,9 +310,13 @@ def _run(
         if warmup:
             state, _ = kernel.run(rng, state, warmup, adapt=True, thin=thin)
         states.append(state)
+        progress(1)
     for extension in range(_EXTENSIONS + 1 if extend else 1):
         thin = 2 * thin if extension else thin
-        runs = [kernel.run(rng, state, draws, thin=thin) for state in states]
+        runs = []
+        for state in states:
+            runs.append(kernel.run(rng, state, draws, thin=thin))
+            progress(0 if extension else 1)
         states, infos = [run[0] for run in runs], [run[1] for run in runs]
         found = np.array([info.coefficients for info in infos])
         agreed = max(r_hat(found[:, :, k]) for k in range(found.shape[2])) <= _AGREED

@@ -1,0 +1,31 @@
+"""A progress bar for long fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar(shown: bool, total: int, what: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances a progress bar, or does nothing.
+
+    Parameters
+    ----------
+    shown
+        Whether there is a bar.
+    total
+        How many steps it has.
+    what
+        The words before it.
+    """
+    if not shown:
+        yield lambda done: None
+        return
+    from rich.progress import Progress
+
+    with Progress() as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
