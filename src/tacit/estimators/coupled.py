@@ -26,7 +26,7 @@ from tacit.inference.gibbs import GibbsSampler
 from tacit.inference.langevin import LangevinSampler
 from tacit.inference.sweep import estimate_cells
 from tacit.inference.updates import AcceleratedUpdates, MultiplicativeUpdates
-from tacit.inference.variational import VariationalBayes
+from tacit.inference.variational import VariationalBayes, variance_of_estimates
 from tacit.models.binding import as_relations
 from tacit.models.structure import BoundModel, CoupledModel
 from tacit.privacy.guarantee import Privacy
@@ -447,7 +447,7 @@ class CoupledFactorization(OverSites):
             raise ParameterError(
                 "a point estimate has no posterior variance: use inference='vb', 'gibbs' or 'sgld'"
             )
-        return mean, self._variational_variance(relation, index)
+        return mean, variance_of_estimates(self._state, self._relation(relation), index)
 
     def _cells(self, relation: str, cells: Any) -> NDArray[np.int32]:
         bound = self._relation(relation)
@@ -477,35 +477,6 @@ class CoupledFactorization(OverSites):
         only = BoundModel(self._bound.factors, (self._relation(relation),))
         needed = {name: factors[name] for name in self._relation(relation).factors}
         return estimate_cells(cells, Expanded(only, needed).banks[relation])
-
-    def _variational_variance(
-        self, relation: str, cells: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
-        """Return Var Σ_r Π_f θ under independent gammas.
-
-        E[x̂²] = Σ_{r,s} Π_f E[θ_f(r)·θ_f(s)], where the expectation is E[θ²] if both combinations
-        use the same entry of a factor and E·E otherwise.
-        """
-        bound, state = self._relation(relation), self._state
-        means = state.means
-        variances = {n: means[n] * state.scales[n] for n in means}
-        combinations = bound.combinations
-        out = np.empty(len(cells))
-        chunk = max(1, (1 << 20) // combinations**2)
-        for start in range(0, len(cells), chunk):
-            part = cells[start : start + chunk]
-            second = np.ones((len(part), combinations, combinations))
-            first = np.ones((len(part), combinations))
-            for position, name in enumerate(bound.factors):
-                rows = part[:, position] if position < bound.modes else np.zeros(len(part), int)
-                columns = bound.columns[position]
-                mean = means[name][rows][:, columns]
-                same = columns[:, None] == columns[None, :]
-                spread = variances[name][rows][:, columns]
-                second *= mean[:, :, None] * mean[:, None, :] + same * spread[:, :, None]
-                first *= mean
-            out[start : start + chunk] = second.sum(axis=(1, 2)) - first.sum(axis=1) ** 2
-        return np.maximum(out, 0.0)
 
     def top(
         self, relation: str, entity: str, given: Mapping[str, int], n: int = 10, skip: Any = ()

@@ -28,6 +28,7 @@ from tacit.estimators.joint import (
     state_problem,
 )
 from tacit.estimators.joint_methods import METHODS, choose_method
+from tacit.estimators.progress import progress_bar
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.models.structure import CoupledModel
@@ -56,6 +57,7 @@ class OverSites(PrivateEstimator):
     accountant: str
     on_failure: str
     checkpoint: str | os.PathLike[str] | None
+    progress: bool
     random_state: Any
     _over_sites = False
 
@@ -142,10 +144,12 @@ class OverSites(PrivateEstimator):
                 Remembering(part, Outbox(folder / "sites" / _file_name(name)))
                 for name, part in parts.items()
             ]
-        self.record_ = run(
-            coordinator, participants, on_failure=self.on_failure,
-            checkpoint=None if folder is None else Checkpoint(folder / "coordinator"),
-        )  # fmt: skip
+        with progress_bar(self.progress, method.length(problem), "rounds") as advance:
+            self.record_ = run(
+                coordinator, participants, on_failure=self.on_failure,
+                checkpoint=None if folder is None else Checkpoint(folder / "coordinator"),
+                progress=lambda _: advance(1),
+            )  # fmt: skip
         self._publish_joint(coordinator, {n: parts[n] for n in self.record_.sites})
         self.failures_ = self.record_.failures
         self.method_ = method

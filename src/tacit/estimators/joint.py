@@ -136,6 +136,10 @@ class JointMethod(ABC):
         """Return everything that one site releases in a fit."""
 
     @abstractmethod
+    def length(self, problem: Problem) -> int:
+        """Return how many rounds a fit has."""
+
+    @abstractmethod
     def coordinator(
         self, problem: Problem, public: Mapping[str, Relation], rng: np.random.Generator
     ) -> JointCoordinator:

@@ -252,6 +252,10 @@ class AlternatingLeastSquares(JointMethod):
 
     # -- the two sides --------------------------------------------------------------------
 
+    def length(self, problem: Problem) -> int:
+        """Return how many rounds a fit has, public ones included."""
+        return len(self.stages(problem))
+
     def coordinator(
         self, problem: Problem, public: Mapping[str, Relation], rng: np.random.Generator
     ) -> JointCoordinator:

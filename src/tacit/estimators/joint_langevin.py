@@ -348,6 +348,10 @@ class Langevin(JointMethod):
 
     # -- the two sides ------------------------------------------------------------------------
 
+    def length(self, problem: Problem) -> int:
+        """Return how many rounds a fit has."""
+        return self.rounds
+
     def coordinator(
         self, problem: Problem, public: Mapping[str, Relation], rng: np.random.Generator
     ) -> LangevinCoordinator:

@@ -175,6 +175,10 @@ class LocalCounts(JointMethod):
         """Return the one release of a site: all its cells at once, in parallel."""
         return self.mechanism(problem).event
 
+    def length(self, problem: Problem) -> int:
+        """Return how many rounds a fit has: views are sent, then what was learned."""
+        return 2
+
     def coordinator(
         self, problem: Problem, public: Mapping[str, Relation], rng: np.random.Generator
     ) -> JointCoordinator:

@@ -26,9 +26,16 @@ from tacit.inference.sweep import estimate_cells
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tacit.models.structure import BoundRelation
+
     Arrays = Mapping[str, NDArray[np.float64]]
 
-__all__ = ["VariationalBayes", "VariationalInfo", "VariationalState"]
+__all__ = [
+    "VariationalBayes",
+    "VariationalInfo",
+    "VariationalState",
+    "variance_of_estimates",
+]
 
 
 class VariationalState(NamedTuple):
@@ -177,3 +184,32 @@ def _adapt(c: NDArray[np.float64], d: NDArray[np.float64]) -> tuple[float, float
         if abs(step) < 1e-12:
             break
     return shape, mean
+
+
+def variance_of_estimates(
+    state: VariationalState, relation: BoundRelation, cells: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Return Var Σ_r Π_f θ at cells, under independent gammas.
+
+    E[x̂²] = Σ_{r,s} Π_f E[θ_f(r)·θ_f(s)], where the expectation is E[θ²] if both combinations use
+    the same entry of a factor and E·E otherwise.
+    """
+    means = state.means
+    variances = {name: means[name] * state.scales[name] for name in means}
+    combinations = relation.combinations
+    out = np.empty(len(cells))
+    chunk = max(1, (1 << 20) // combinations**2)
+    for start in range(0, len(cells), chunk):
+        part = cells[start : start + chunk]
+        second = np.ones((len(part), combinations, combinations))
+        first = np.ones((len(part), combinations))
+        for position, name in enumerate(relation.factors):
+            rows = part[:, position] if position < relation.modes else np.zeros(len(part), int)
+            columns = relation.columns[position]
+            mean = means[name][rows][:, columns]
+            same = columns[:, None] == columns[None, :]
+            spread = variances[name][rows][:, columns]
+            second *= mean[:, :, None] * mean[:, None, :] + same * spread[:, :, None]
+            first *= mean
+        out[start : start + chunk] = second.sum(axis=(1, 2)) - first.sum(axis=1) ** 2
+    return np.maximum(out, 0.0)
