@@ -79,7 +79,13 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("uclaf-links", "uclaf"), ("lastfm-tags", "lastfm-2k")]
+    ("name", "data"),
+    [
+        ("uclaf-links", "uclaf"),
+        ("lastfm-tags", "lastfm-2k"),
+        ("sites-movielens", "ml-100k"),
+        ("sites-uclaf", "uclaf"),
+    ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):
     from experiments.data import data_folder
