@@ -133,7 +133,8 @@ class Documents:
         else:
             bags = [np.asarray(document).reshape(-1) for document in documents]
             sizes = np.array([bag.size for bag in bags], np.int64)
-            words = np.concatenate(bags) if sizes.sum() else np.empty(0, np.int64)
+            filled = [bag for bag in bags if bag.size]
+            words = np.concatenate(filled) if filled else np.empty(0, np.int64)
         if words.size and words.dtype.kind not in "iu":
             raise ParameterError(f"word numbers must be whole numbers, got {words.dtype}")
         if words.size and not (words.min() >= 0 and words.max() < vocabulary):

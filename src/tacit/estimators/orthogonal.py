@@ -162,7 +162,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         white = None
         if second is not None:
             given, white = self._whitened(given, second)
-        size = self.dimension if callable(given) else None
+        size = self.dimension if white is None else self.rank
         found = power_method(
             given, self.rank, rng, size=size, restarts=self.restarts, iterations=self.iterations
         )

@@ -197,7 +197,9 @@ class SpectralEstimator(PrivateEstimator):
         mechanisms = plan.mechanisms(self.privacy)
         secure = self.privacy is not None and self.privacy.trust == "aggregator"
         aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
-        found = Spectrum(plan, mechanisms, secure, rng)
+        sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
+        edge = noise_edge(sd, plan.matrix_size)
+        found = Spectrum(plan, mechanisms, secure, rng, edge)
         holders = [
             Holder(
                 site.name, loaded[site.name], plan, mechanisms, reservations[site.name],
@@ -206,8 +208,7 @@ class SpectralEstimator(PrivateEstimator):
             for site in sites
         ]  # fmt: skip
         self.record_ = run(found, holders, aggregator=aggregator)
-        sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
-        white = whiten(found.values, found.basis, noise_edge(sd, plan.matrix_size))
+        white = whiten(found.values, found.basis, edge)
         self._check_signal(white, sd)
         self.eigenvalues_ = white.values
         self._rng = rng

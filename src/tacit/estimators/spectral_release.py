@@ -20,9 +20,10 @@ nothing is left outside of the subspace that the noise covers. U has orthonormal
 **One Gaussian.** For a U that does not depend on G', Sym(G')(U, U, U) of a D × D × D array G' has
 the law of Sym of a K × K × K one, because U's columns are orthonormal. So releasing 1, choosing U
 from it and then releasing 2 has the law of a function of the pair (M₂ + τ₂·Sym(G),
-M₃ + τ₃·Sym(G')), one Gaussian release with sensitivity √(Δ₂²/τ₂² + Δ₃²/τ₃²) = 1/σ, where σ is the analytic noise
-multiplier of (ε, δ). (The composition of two Gaussians, the second chosen after seeing the first,
-gives the same.) The order matters: U is fixed before G' is drawn, and part 2 is drawn once.
+M₃ + τ₃·Sym(G')), one Gaussian release with sensitivity √(Δ₂²/τ₂² + Δ₃²/τ₃²) = 1/σ, where σ is the
+analytic noise multiplier of (ε, δ). (The composition of two Gaussians, the second chosen after
+seeing the first, gives the same.) The order matters: U is fixed before G' is drawn, and part 2 is
+drawn once.
 
 **The share rule.** A share ρ of 1/σ² goes to part 1: τ₂ = σ·Δ₂/√ρ, τ₃ = σ·Δ₃/√(1 − ρ). With κ the
 K-th eigenvalue of M₂ per document, the relative errors they cause are about τ₂·√D/(N·κ) and

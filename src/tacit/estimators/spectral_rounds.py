@@ -37,8 +37,10 @@ __all__ = ["Holder", "Spectrum", "as_tensor"]
 
 DENSE = 512  # up to this size one round with the identity gives the whole matrix
 _UNIT = 16  # vectors are whole numbers of 2^-16 under a secure sum
-_SETTLED = 1e-3  # relative change of the Ritz values at which the rounds end
-_MOST_ROUNDS = 12
+# Rounds end when no Ritz value that stands out of the noise changes by more than this share of the
+# largest. A vector's error is about the root of that: far less than what the noise does to it.
+_SETTLED = 1e-3
+_LEAST_ROUNDS, _MOST_ROUNDS = 4, 10
 
 
 class Holder(Participant):
@@ -99,6 +101,8 @@ class Spectrum(Coordinator):
         Whether vectors and products are whole numbers, for a secure sum.
     rng
         For the first vectors.
+    edge
+        Where the spectrum of the noise ends; eigenvalues below need not settle.
     """
 
     def __init__(
@@ -107,8 +111,10 @@ class Spectrum(Coordinator):
         mechanisms: tuple[OperatorGaussian, GaussianShare],
         whole: bool,
         rng: np.random.Generator,
+        edge: float = 0.0,
     ) -> None:
         self._plan, self._mechanisms, self._whole = plan, mechanisms, whole
+        self._edge = edge
         size = plan.matrix_size
         self.basis: NDArray[np.float64] | None = None
         self.third: NDArray[np.float64] = np.zeros((plan.rank,) * 3)
@@ -188,7 +194,9 @@ class Spectrum(Coordinator):
             self.sums = first[1][:, 0] / first[0][:, 0].mean()
         change = np.abs(values[:rank] - self._values) / np.abs(values[:rank]).max()
         self._values = values[:rank]
-        if change.max() < _SETTLED or rounds >= _MOST_ROUNDS or q.shape[0] == q.shape[1]:
+        still = bool((change[values[:rank] > self._edge] < _SETTLED).all())
+        over = rounds >= _MOST_ROUNDS or q.shape[0] == q.shape[1]
+        if over or (still and rounds >= _LEAST_ROUNDS):
             self._settle(values, np.linalg.qr(q @ inner)[0])
             return
         # the next Krylov block, orthogonal to all before

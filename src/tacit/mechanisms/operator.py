@@ -2,8 +2,8 @@
 
 **The release** is the symmetric matrix A + E on a grid of step g. A is a sum of contributions,
 exact on a finer lattice and rounded to the grid by integer shifts; E has independent entries on
-and above the diagonal, N(0, τ²) on it and N(0, τ²/2) off it, rounded to whole steps. That is Sym(G) of
-an i.i.d. N(0, τ²) matrix G: the Gaussian mechanism on symmetric matrices for a Frobenius
+and above the diagonal, N(0, τ²) on it and N(0, τ²/2) off it, rounded to whole steps. That is
+Sym(G) of an i.i.d. N(0, τ²) matrix G: the Gaussian mechanism on symmetric matrices for a Frobenius
 sensitivity. Rounding a sum moves each of the D² entries by half a step on either side, so the
 sensitivity grows by at most g·D, which `noise_multiplier` counts.
 

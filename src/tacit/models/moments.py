@@ -256,9 +256,9 @@ def _round_shift(numbers: NDArray[Any], bits: int) -> NDArray[Any]:
     return np.asarray((numbers + (1 << (bits - 1))) >> bits)
 
 
-def _checked_basis(basis: Any, size: int) -> NDArray[np.float64]:
+def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
     """Return a basis that lengthens no vector; whoever sends another is refused."""
-    basis = np.ascontiguousarray(basis, np.float64)
+    basis: NDArray[np.float64] = np.ascontiguousarray(given, np.float64)
     if basis.ndim != 2 or basis.shape[0] != size or not np.isfinite(basis).all():
         raise ParameterError(f"a basis must be a finite array with {size} rows")
     if np.linalg.norm(basis.T @ basis - np.eye(basis.shape[1])) > 1e-12 * size + 1e-11:

@@ -1,8 +1,9 @@
 """From moments to components: whitening, the floor that known noise sets, and the way back.
 
 Let M₂ = Σ w_k a_k⊗a_k and M₃ = Σ w_k a_k⊗a_k⊗a_k, times the number N of documents. With the
-leading eigenvectors U and eigenvalues ℓ of M₂ and s = ℓ^(−½), the tensor M₃(Us, Us, Us) is orthogonal: its
-eigenvalues are λ_k = (N·w_k)^(−½) and its eigenvectors v_k give a_k = λ_k·U(ℓ^½ ∘ v_k).
+leading eigenvectors U and eigenvalues ℓ of M₂ and s = ℓ^(−½), the tensor M₃(Us, Us, Us) is
+orthogonal: its eigenvalues are λ_k = (N·w_k)^(−½) and its eigenvectors v_k give
+a_k = λ_k·U(ℓ^½ ∘ v_k).
 
 **Known noise.** Symmetric noise whose diagonal has standard deviation τ (off it τ/√2) has a
 spectrum that ends at τ·√(2D), the *edge*. An eigenvalue of M₂ + noise above it, ℓ̂, belongs to an
