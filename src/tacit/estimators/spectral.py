@@ -23,7 +23,7 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.estimators.spectral_release import Plan
-from tacit.estimators.spectral_rounds import Holder, Spectrum
+from tacit.estimators.spectral_rounds import Holder, Spectrum, check_room
 from tacit.inference.power import power_method
 from tacit.mechanisms.noise import Noise
 from tacit.models.moments import DocumentMoments, SampleMoments
@@ -196,6 +196,8 @@ class SpectralEstimator(PrivateEstimator):
         assert plan is not None
         mechanisms = plan.mechanisms(self.privacy)
         secure = self.privacy is not None and self.privacy.trust == "aggregator"
+        if secure:
+            check_room(plan, mechanisms[0], [loaded[site.name] for site in sites])
         aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
         sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
         edge = noise_edge(sd, plan.matrix_size)

@@ -13,12 +13,12 @@ Ritz vectors are sought in the span of the rounded ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.errors import SiteFailure
+from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.spectral_release import Plan, weighted_sum
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
@@ -33,7 +33,7 @@ from tacit.rounds.protocol import Collected, Coordinator, Participant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Holder", "Spectrum", "as_tensor"]
+__all__ = ["Holder", "Spectrum", "as_tensor", "check_room"]
 
 DENSE = 512  # up to this size one round with the identity gives the whole matrix
 _UNIT = 16  # vectors are whole numbers of 2^-16 under a secure sum
@@ -209,6 +209,22 @@ class Spectrum(Coordinator):
         """Fix eigenvalues and basis: from here on the third moment may be asked for."""
         self.values = np.asarray(values)[: self._plan.rank]
         self.basis = np.ascontiguousarray(basis)
+
+
+def check_room(plan: Plan, second: OperatorGaussian, sites: Sequence[Any]) -> None:
+    """Raise, at a site, where products of a secure sum could leave 64 bits.
+
+    A unit moves an entry of a product by at most Δ₂ times the norm of a vector. Each site answers
+    for its own share of the room, so none learns of another's size.
+    """
+    unit = 0 if plan.samples or plan.matrix_size <= DENSE else _UNIT
+    room = np.ldexp(1.0, 62 - unit) * second.grid.step / len(sites)
+    for moments in sites:
+        if moments.units * plan.second_sensitivity > room:
+            raise ParameterError(
+                f"a site holds more than {room:.3g} units, too many for whole-number products at "
+                "this little noise: make several sites of it, or use trust='site'"
+            )
 
 
 def as_tensor(steps: Any, exponent: int, rank: int) -> NDArray[np.float64]:

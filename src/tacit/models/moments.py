@@ -82,6 +82,7 @@ class DocumentMoments:
         if len(documents) > _MOST:
             raise ParameterError(f"more than {_MOST:,} documents: make several sites of them")
         self.documents = documents
+        self.units = len(documents)
         self.size = documents.vocabulary
         lengths = documents.lengths.astype(np.float64)
         usable = lengths >= 3.0
@@ -182,7 +183,7 @@ class SampleMoments:
 
     def __init__(self, samples: Any, radius: float, centre: Any = 0.0) -> None:
         self.samples = np.asarray(samples)
-        self.features = self.samples.shape[1]
+        self.units, self.features = self.samples.shape
         self.size = self.features + 1
         self._radius = radius
         self._centre = np.broadcast_to(np.asarray(centre, np.float64), (self.features,))
