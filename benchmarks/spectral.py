@@ -82,7 +82,8 @@ after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({
     "seconds": seconds, "CPU seconds": cpu, "peak MB": after / 1024,
     "fit MB": (after - before) / 1024, "rounds": rounds,
-    "matched": matched_error(topics, truth), "random": float(chance), "nearest": nearest_error(topics, truth),
+    "matched": matched_error(topics, truth), "random": float(chance),
+    "nearest": nearest_error(topics, truth),
     "topics": topics.tolist() if D <= 200 else None}))
 """
 
