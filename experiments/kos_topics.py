@@ -6,8 +6,8 @@ one of knowing nothing is 6,906. Beside the topics stand one unigram for all doc
 private one that knows no topics (A9): one Gaussian release of Σ c/L over documents, with an L2
 sensitivity of one, projected to the simplex. Privacy is for whole documents, δ = 1e-5, add-remove.
 
-A corpus of this size is small for the noise: its second moment has a norm of some tens where the
-noise at ε = 1 reaches several hundreds. The table says how many eigenvalues stand out.
+A corpus of this size is small for the noise: the largest eigenvalue of its second moment is 4.4,
+and the noise reaches 621, 231 and 83 at ε = 1, 3 and 10. The table says how many stand out.
 """
 
 from __future__ import annotations

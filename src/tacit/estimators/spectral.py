@@ -29,6 +29,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.models.moments import DocumentMoments, SampleMoments
 from tacit.models.whitening import Whitening, noise_edge, whiten
 from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE, DpEvent, GaussianDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
@@ -254,7 +255,7 @@ class SpectralEstimator(PrivateEstimator):
         last = float(white.values[-1])
         factor = min(white.edge / last, 100.0) if last > 0.0 else 100.0
         factor = max(factor, 1.25)
-        sigma = epsilon_noise(self.privacy) / factor
+        sigma = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / factor
         epsilon = epsilon_of(GaussianDpEvent(sigma), self.privacy.delta)
         state = "below zero" if last <= 0.0 else f"{last:.3g}"
         warnings.warn(
@@ -310,10 +311,3 @@ class SpectralEstimator(PrivateEstimator):
         if not hasattr(self, "certificates_"):
             raise ParameterError("there is nothing to release: call fit first")
         write_release(folder, type(self).__name__, arrays, self.certificates_, settings)
-
-
-def epsilon_noise(privacy: Privacy) -> float:
-    """Return the noise multiplier of a request."""
-    from tacit.privacy.calibration import gaussian_sigma
-
-    return gaussian_sigma(privacy.epsilon, privacy.delta)
