@@ -12,12 +12,16 @@ _EXPORTS = {
     "Certificate": "tacit.privacy.guarantee",
     "CoupledFactorization": "tacit.estimators.coupled",
     "CoupledModel": "tacit.models.structure",
+    "Documents": "tacit.data.documents",
+    "GaussianMixture": "tacit.estimators.mixture",
     "Ledger": "tacit.privacy.ledger",
     "Noise": "tacit.mechanisms.noise",
+    "OrthogonalDecomposition": "tacit.estimators.orthogonal",
     "Privacy": "tacit.privacy.guarantee",
     "PrivateLinearRegression": "tacit.estimators.regression",
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
+    "SingleTopicModel": "tacit.estimators.topics",
     "Site": "tacit.estimators.site",
     "SiteSummary": "tacit.estimators.regression_summary",
     "errors": "tacit.errors",
@@ -29,12 +33,16 @@ __all__ = [
     "Certificate",
     "CoupledFactorization",
     "CoupledModel",
+    "Documents",
+    "GaussianMixture",
     "Ledger",
     "Noise",
+    "OrthogonalDecomposition",
     "Privacy",
     "PrivateLinearRegression",
     "PrivateSummary",
     "Relation",
+    "SingleTopicModel",
     "Site",
     "SiteSummary",
     "__version__",
@@ -45,13 +53,17 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tacit import errors
+    from tacit.data.documents import Documents
     from tacit.data.relations import Relation
     from tacit.estimators.coupled import CoupledFactorization
+    from tacit.estimators.mixture import GaussianMixture
+    from tacit.estimators.orthogonal import OrthogonalDecomposition
     from tacit.estimators.regression import PrivateLinearRegression
     from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
     from tacit.estimators.summary import PrivateSummary
+    from tacit.estimators.topics import SingleTopicModel
     from tacit.mechanisms.base import privatize
     from tacit.mechanisms.noise import Noise
     from tacit.models.structure import CoupledModel

@@ -26,6 +26,7 @@ from tacit.mechanisms.additive import (
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
 from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.operator import GaussianShare, OperatorGaussian
 from tacit.mechanisms.selection import Exponential
 from tacit.mechanisms.smooth import SmoothQuantile
 from tacit.mechanisms.vector import KNorm
@@ -433,6 +434,34 @@ EXAMPLES: tuple[Example, ...] = (
         log_density=normal_log_density,
         shape=(1,),
         delta=1e-2,
+    ),
+    Example(
+        "gaussian-share",
+        GaussianShare(SIGMA, 1.0),
+        value=1.0,
+        neighbour=0.0,
+        misfits=_WRONG_SCALARS,
+        nasty=_NASTY_NUMBERS,
+        sample=in_one_shape,
+        cdf=normal_cdf,
+        log_density=normal_log_density,
+        delta=1e-2,
+    ),
+    Example(
+        "symmetric-operator",
+        OperatorGaussian(SIGMA, 1.0, (1, 1)),
+        value=np.array([[1.0]]),
+        neighbour=np.array([[0.0]]),
+        misfits=(1.0, [1.0], np.zeros((2, 2)), np.zeros((1, 1, 1))),
+        nasty=tuple(np.array([[bad]]) for bad in _NASTY_NUMBERS),
+        sample=one_by_one,
+        cdf=normal_cdf,
+        log_density=normal_log_density,
+        shape=(1, 1),
+        delta=1e-2,
+        draws=4_000,
+        privacy_draws=4_000,
+        control_draws=4_000,
     ),
     Example(
         "poisson-sampled",

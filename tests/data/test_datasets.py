@@ -8,9 +8,11 @@ import pytest
 from tacit.data.datasets import (
     bike_sharing,
     filmtrust,
+    kos,
     lastfm_tags,
     movielens,
     power_plant,
+    topic_moments,
     uclaf,
 )
 from tacit.errors import ParameterError
@@ -66,3 +68,20 @@ def test_ratings_have_their_sizes():
     trust = filmtrust(DATA / "filmtrust")
     assert trust.shape == (1508, 2071) and trust.cells == 35_494  # three pairs were rated twice
     assert trust.values.min() == 0.5 and trust.values.max() == 4.0
+
+
+@needs_data
+def test_kos_has_its_documents():
+    documents, words = kos(DATA / "uci-kos")
+    assert (len(documents), documents.vocabulary, len(words)) == (3430, 6906, 6906)
+    assert len(documents.words) == 353_160
+    assert documents.counts.sum() == 467_714
+
+
+@needs_data
+def test_topic_moments_have_their_truth():
+    data = topic_moments(DATA / "topic-moments")
+    assert [len(site) for site in data["sites"]] == [20_000] * 5
+    assert data["topics"].shape == (5, 10)
+    assert data["second"].sum() == pytest.approx(1.0)
+    assert data["third"].sum() == pytest.approx(1.0)

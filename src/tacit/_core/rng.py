@@ -2,7 +2,8 @@
 
 Inference takes NumPy generators from `streams`: one seed, named children, so that adding a
 stream does not move the others. Privacy noise takes 64-bit words from a `WordStream`, a
-ChaCha20 stream seeded from the operating system unless a test passes a seed.
+ChaCha20 stream seeded from the operating system unless a test passes a seed. `KeyedWords` gives
+the same words again whenever they are asked for, for noise that is too large to be stored.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WordStream", "generator", "streams"]
+__all__ = ["KeyedWords", "WordStream", "generator", "streams"]
 
 Seed = int | np.random.SeedSequence | None
 
@@ -128,3 +129,54 @@ class WordStream:
             if value < limit:
                 return value
         return 0
+
+
+class KeyedWords:
+    """Streams of words that can be produced again: one ChaCha20 stream per block number.
+
+    The key of a block is the SHA-256 of the master key and the number, so blocks are independent
+    to anybody who does not know the master key. That key is as secret as what the noise hides:
+    it is neither printed nor pickled.
+
+    Parameters
+    ----------
+    key
+        256 fresh random bits.
+
+    Examples
+    --------
+    >>> keyed = KeyedWords(7)
+    >>> bool((keyed.block(3).words(4) == keyed.block(3).words(4)).all())
+    True
+    """
+
+    def __init__(self, key: int) -> None:
+        self._key = key.to_bytes(32, "little")
+
+    def block(self, number: int) -> WordStream:
+        """Return the stream of one block, from its beginning."""
+        digest = hashlib.sha256(self._key + number.to_bytes(8, "little")).digest()
+        return _Keyed(int.from_bytes(digest, "little"))
+
+    def __deepcopy__(self, memo: object) -> KeyedWords:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key of privacy noise cannot be pickled: it would undo the noise")
+
+
+class _Keyed(WordStream):
+    """A stream of a given key."""
+
+    def _restart(self) -> None:
+        from randomgen import ChaCha
+
+        self._pid = os.getpid()
+        self._source = ChaCha(key=self.seed, rounds=20)
+        self._spare = np.empty(0, np.uint64)
+
+    def _start_anew(self) -> None:
+        raise RuntimeError("a keyed stream belongs to the process that made it: ask for its block")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key of privacy noise cannot be pickled: it would undo the noise")

@@ -9,10 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.documents import Documents
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 
-__all__ = ["bike_sharing", "filmtrust", "lastfm_tags", "movielens", "power_plant", "uclaf"]
+__all__ = [
+    "bike_sharing",
+    "filmtrust",
+    "kos",
+    "lastfm_tags",
+    "movielens",
+    "power_plant",
+    "topic_moments",
+    "uclaf",
+]
 
 
 def _file(folder: str | os.PathLike[str], name: str) -> Path:
@@ -120,3 +130,40 @@ def bike_sharing(folder: str | os.PathLike[str]) -> tuple[Any, Any, list[str]]:
         columns = [k for k, name in enumerate(names) if name not in ("instant", "dteday")]
         table = np.loadtxt(file, delimiter=",", usecols=columns)
     return table[:, :-1], table[:, -1], [names[k] for k in columns[:-1]]
+
+
+def kos(folder: str | os.PathLike[str]) -> tuple[Documents, list[str]]:
+    """Return the KOS blog entries as bags of words, and the vocabulary.
+
+    Source: Newman (2008), UCI, ``docword.kos.txt.gz`` and ``vocab.kos.txt``.
+    """
+    with gzip.open(_file(folder, "docword.kos.txt.gz"), "rt") as file:
+        size, words, _ = (int(file.readline()) for _ in range(3))
+        table = np.loadtxt(file, dtype=np.int64)
+    from scipy.sparse import coo_array
+
+    counts = coo_array((table[:, 2], (table[:, 0] - 1, table[:, 1] - 1)), shape=(size, words))
+    vocabulary = _file(folder, "vocab.kos.txt").read_text(encoding="utf-8").split()
+    return Documents.read(counts), vocabulary
+
+
+def topic_moments(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the single-topic data of Imtiaz & Sarwate: documents by site, and the truth.
+
+    ``"sites"``: documents of three words at each site; ``"topics"`` (5 × 10) and ``"weights"``,
+    the truth; ``"second"`` and ``"third"``, the moments of the file, from the first pair and the
+    one triple of every document, averaged over sites and not symmetrised.
+    """
+    from scipy.io import loadmat
+
+    found = loadmat(_file(folder, "STM_data_K_5_D_10_N_100k.mat"))
+    sites = [
+        Documents.from_words(part.T.astype(np.int64) - 1, 10) for part in found["words"][:, 0]
+    ]
+    return {
+        "sites": sites,
+        "topics": np.asarray(found["mu"].T, np.float64),
+        "weights": np.asarray(found["w"].ravel(), np.float64),
+        "second": np.mean([np.asarray(m, float) for m in found["M2"][:, 0]], axis=0),
+        "third": np.mean([np.asarray(m, float) for m in found["M3"][:, 0]], axis=0),
+    }

@@ -8,12 +8,19 @@ import numpy as np
 
 from tacit._core.check import Integer, Real, check
 from tacit._core.rng import generator
+from tacit.data.documents import Documents
 from tacit.data.relations import Relation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HOSPITAL_BOUNDS", "hospital_tables", "simulated_ratings"]
+__all__ = [
+    "HOSPITAL_BOUNDS",
+    "hospital_tables",
+    "simulated_ratings",
+    "spherical_mixture",
+    "topic_documents",
+]
 
 # Public ranges of the columns below, as a laboratory handbook would state them.
 HOSPITAL_BOUNDS: dict[str, tuple[float, float]] = {
@@ -104,3 +111,73 @@ def simulated_ratings(
     liking = 3.5 + user[who] + item[what] + 0.35 * (taste[who] * trait[what]).sum(axis=1)
     values = np.clip(np.round(liking + 0.8 * rng.standard_normal(len(cells))), 1.0, 5.0)
     return Relation.from_cells(("user", "item"), cells, values, shape=(users, items))
+
+
+def topic_documents(
+    documents: int,
+    vocabulary: int,
+    topics: int,
+    *,
+    words: int = 3,
+    concentration: float = 0.5,
+    seed: int = 0,
+) -> tuple[Documents, NDArray[np.float64], NDArray[np.float64]]:
+    """Return documents of one topic each, the topics (rows) and their weights.
+
+    Parameters
+    ----------
+    documents, vocabulary, topics
+        Sizes.
+    words
+        The length of a document.
+    concentration
+        Of the Dirichlet law of a topic's word probabilities: a topic has about ``vocabulary`` ×
+        ``concentration`` common words.
+    seed
+        Seed of the generator.
+
+    Examples
+    --------
+    >>> bags, truth, weights = topic_documents(100, 10, 3)
+    >>> len(bags), truth.shape, weights.shape
+    (100, (3, 10), (3,))
+    """
+    check("documents", documents, Integer(1))
+    check("words", words, Integer(1))
+    check("concentration", concentration, Real(0, open_low=True))
+    rng = generator(seed, "topics")
+    truth = rng.dirichlet(np.full(vocabulary, concentration), topics)
+    weights = rng.dirichlet(np.full(topics, 5.0))
+    owner = np.sort(rng.choice(topics, documents, p=weights))
+    counts = np.bincount(owner, minlength=topics)
+    drawn = [rng.choice(vocabulary, (n, words), p=p) for n, p in zip(counts, truth, strict=True)]
+    order = rng.permutation(documents)
+    return Documents.from_words(np.concatenate(drawn)[order], vocabulary), truth, weights
+
+
+def spherical_mixture(
+    samples: int, features: int, components: int, *, sd: float = 0.5, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return samples of spherical Gaussians, their means (rows) and weights.
+
+    Parameters
+    ----------
+    samples, features, components
+        Sizes; means are normal vectors with a length of about two.
+    sd
+        Standard deviation of a coordinate around its mean.
+    seed
+        Seed of the generator.
+
+    Examples
+    --------
+    >>> spherical_mixture(100, 4, 2)[0].shape
+    (100, 4)
+    """
+    check("samples", samples, Integer(1))
+    check("sd", sd, Real(0, open_low=True))
+    rng = generator(seed, "mixture")
+    means = rng.standard_normal((components, features)) * 2.0 / np.sqrt(features)
+    weights = rng.dirichlet(np.full(components, 5.0))
+    owner = rng.choice(components, samples, p=weights)
+    return means[owner] + sd * rng.standard_normal((samples, features)), means, weights

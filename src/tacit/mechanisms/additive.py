@@ -90,7 +90,7 @@ class GridMechanism(Mechanism):
         if math.isinf(multiplier):
             raise ParameterError("an infinite noise multiplier releases nothing at all")
         draft = cls(1.0, sensitivity, shape, neighbours, source, **more)
-        reach = Grid(-RESOLUTION[source]).growth(draft.size, cls.norm, REPLACE)
+        reach = Grid(-draft.bits).growth(draft.size, cls.norm, REPLACE)
         room = 1.0 - multiplier * reach  # the step is at most scale·2^-bits
         if room < 0.5:
             raise ParameterError(
@@ -117,11 +117,16 @@ class GridMechanism(Mechanism):
         return math.prod(self.shape)
 
     @property
+    def bits(self) -> int:
+        """Log2 of the scale in grid steps."""
+        return RESOLUTION[self.source]
+
+    @property
     def grid(self) -> Grid:
         """The grid, fixed by the scale alone (by the sensitivity where there is no noise)."""
         if self.scale == 0.0:
             return Grid.for_scale(self.sensitivity, 40)
-        return Grid.for_scale(self.scale, RESOLUTION[self.source])
+        return Grid.for_scale(self.scale, self.bits)
 
     @property
     def noise_multiplier(self) -> float:

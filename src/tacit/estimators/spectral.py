@@ -1,0 +1,313 @@
+"""`SpectralEstimator`: how topic models and mixtures are learned from noisy moments.
+
+What is released and why it is private stands in `tacit.estimators.spectral_release`, who sends
+what in `tacit.estimators.spectral_rounds`, and how components follow from moments in
+`tacit.models.whitening` and `tacit.inference.power`. This class joins them; its two children say
+what a document or a sample is.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.rng import generator
+from tacit.errors import NotCertified, ParameterError
+from tacit.estimators import spectral_published as published
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.release import write_release
+from tacit.estimators.site import Site
+from tacit.estimators.spectral_release import Plan
+from tacit.estimators.spectral_rounds import Holder, Spectrum, check_room
+from tacit.inference.power import power_method
+from tacit.mechanisms.noise import Noise
+from tacit.models.moments import DocumentMoments, SampleMoments
+from tacit.models.whitening import Whitening, noise_edge, whiten
+from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.calibration import gaussian_sigma
+from tacit.privacy.events import ADD_REMOVE, DpEvent, GaussianDpEvent
+from tacit.privacy.guarantee import Certificate, Privacy
+from tacit.privacy.ledger import Ledger, Reservation
+from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
+from tacit.rounds.inprocess import run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["STRATEGIES", "SpectralEstimator"]
+
+STRATEGIES = ("certified", *published.STRATEGIES)
+COMMON: Mapping[str, Constraint] = {
+    "share": Real(0, 1, open_low=True, open_high=True),
+    "restarts": AnyOf(Integer(1), None),
+    "iterations": Integer(1),
+    "privacy": AnyOf(InstanceOf(Privacy), None),
+    "strategy": OneOf(*STRATEGIES),
+    "calibration": OneOf("certified", "published"),
+    "ledger": AnyOf(InstanceOf(Ledger), None),
+    "random_state": AnyOf(Integer(0), None),
+}
+
+
+class SpectralEstimator(PrivateEstimator):
+    """The common part of `SingleTopicModel` and `GaussianMixture`; see there."""
+
+    share: float
+    restarts: int | None
+    iterations: int
+    privacy: Privacy | None
+    strategy: str
+    calibration: str
+    random_state: int | None
+    plan_: Plan | None = None
+    _unit: ClassVar[str]
+    _purpose: ClassVar[str]
+
+    # -- what a child says -------------------------------------------------------------------
+
+    def _rank(self) -> int:
+        raise NotImplementedError
+
+    def _public_size(self) -> int | None:
+        """Return D where the parameters state it."""
+        raise NotImplementedError
+
+    def _moments(self, data: Any) -> DocumentMoments | SampleMoments:
+        """Read one holder's data; what cannot be used is refused, to the holder."""
+        raise NotImplementedError
+
+    def _learn(self, found: Spectrum, white: Whitening) -> None:
+        """Turn released moments into attributes: post-processing only."""
+        raise NotImplementedError
+
+    def _notes(self) -> tuple[str, ...]:
+        return ()
+
+    # -- what is public ----------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        privacy = self.privacy
+        if (self.strategy == "certified") != (self.calibration == "certified"):
+            raise ParameterError(
+                f"strategy {self.strategy!r} and calibration {self.calibration!r} do not go "
+                "together: 'agn', 'avn' and 'dp-tpm' are published calibrations, pass "
+                "calibration='published' with them and only with them"
+            )
+        if privacy is None or math.isinf(privacy.epsilon):
+            if self.calibration == "published":
+                raise ParameterError("a published calibration needs privacy=Privacy(…)")
+            return
+        if privacy.unit != self._unit:
+            raise ParameterError(
+                f"privacy.unit must be {self._unit!r} for {self._purpose}, got {privacy.unit!r}"
+            )
+        if privacy.trust not in ("central", "site", "aggregator"):
+            raise ParameterError(
+                f"privacy.trust must be 'central', 'site' or 'aggregator', got {privacy.trust!r}"
+            )
+        if privacy.delta <= 0.0:
+            raise ParameterError(
+                "privacy.delta must be positive, because whitening needs Gaussian noise: pass "
+                "Privacy(…, delta=1e-6)"
+            )
+
+    def _plan(self, size: int, sites: int = 1) -> Plan:
+        rank = self._rank()
+        if rank > size:
+            raise ParameterError(
+                f"{rank} components cannot be found in {size} dimensions: pass at most {size}"
+            )
+        privacy = self.privacy
+        neighbours = ADD_REMOVE if privacy is None else str(privacy.neighbours)
+        shared = privacy is not None and privacy.trust == "aggregator"
+        return Plan(
+            size, rank, self._unit == "row", neighbours, self.share, sites if shared else 1
+        )
+
+    def schedule(self) -> DpEvent:
+        """Return everything that one fit releases at one site."""
+        plan = self.plan_
+        if plan is None:
+            size = self._public_size()
+            if size is None:
+                raise NotCertified("the size is not stated: the price is known at fit only")
+            plan = self._plan(size)
+        if self.calibration == "published":
+            assert self.privacy is not None
+            return published.schedule(plan, self.privacy, self.strategy)
+        return plan.event(self.privacy)
+
+    def _charged(self) -> Privacy | None:
+        """Return the request; a published calibration costs what it really gives."""
+        if self.calibration == "certified" or self.privacy is None:
+            return self.privacy
+        real = epsilon_of(self.schedule(), self.privacy.delta)
+        return self.privacy.with_epsilon(max(real * 1.001, 1e-9))
+
+    # -- fitting -----------------------------------------------------------------------------
+
+    def _fit(self, data: Any) -> None:
+        self._check_parameters()
+        self.plan_ = None
+        sites = self._as_sites(data)
+        loaded = {site.name: self._load(site) for site in sites}
+        sizes = {m.size - (self._unit == "row") for m in loaded.values()}
+        if len(sizes) > 1:
+            raise ParameterError(f"the sites have different sizes: {sorted(sizes)}")
+        size = sizes.pop()
+        stated = self._public_size()
+        if stated is not None and stated != size:
+            raise ParameterError(f"the data have {size} dimensions, {stated} were stated")
+        self.plan_ = self._plan(size, len(sites))
+        if self.calibration == "published" and len(sites) > 1:
+            raise ParameterError("published calibrations are those of one holder")
+        reservations = self._reserve(sites, self._purpose)
+        sources = {site.name: self._noise("grid", site.name) for site in sites}
+        rng = generator(self.random_state, "spectral")
+        if self.calibration == "published":
+            name = sites[0].name
+            self._fit_published(loaded[name], reservations[name], sources[name], rng)
+        else:
+            self._fit_rounds(sites, loaded, reservations, sources, rng)
+        self._certify_all(sites, reservations, sources)
+
+    def _load(self, site: Site) -> DocumentMoments | SampleMoments:
+        try:
+            return self._moments(site.data)
+        except ParameterError as error:
+            if site.name == "the data":
+                raise
+            raise ParameterError(f"site {site.name!r}: {error}") from None
+
+    def _fit_rounds(
+        self,
+        sites: Sequence[Site],
+        loaded: Mapping[str, DocumentMoments | SampleMoments],
+        reservations: Mapping[str, Reservation | None],
+        sources: Mapping[str, Noise],
+        rng: np.random.Generator,
+    ) -> None:
+        plan = self.plan_
+        assert plan is not None
+        mechanisms = plan.mechanisms(self.privacy)
+        secure = self.privacy is not None and self.privacy.trust == "aggregator"
+        if secure:
+            check_room(plan, mechanisms[0], [loaded[site.name] for site in sites])
+        aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
+        sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
+        edge = noise_edge(sd, plan.matrix_size)
+        found = Spectrum(plan, mechanisms, secure, rng, edge)
+        holders = [
+            Holder(
+                site.name, loaded[site.name], plan, mechanisms, reservations[site.name],
+                sources[site.name],
+            )
+            for site in sites
+        ]  # fmt: skip
+        self.record_ = run(found, holders, aggregator=aggregator)
+        white = whiten(found.values, found.basis, edge)
+        self._check_signal(white, sd)
+        self.eigenvalues_ = white.values
+        self._rng = rng
+        self._learn(found, white)
+
+    def _decompose(
+        self, third: NDArray[np.float64], white: Whitening
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return components (rows) and N·w of a third moment in the basis, heaviest first."""
+        found = power_method(
+            white.tensor(third), self._rank(), self._rng, restarts=self.restarts,
+            iterations=self.iterations,
+        )  # fmt: skip
+        values = found.values
+        mass = np.where(values > 0.0, np.maximum(values, 1e-150) ** -2.0, 0.0)
+        order = np.argsort(-mass, kind="stable")
+        return white.components(values, found.vectors)[order], mass[order]
+
+    def _fit_published(
+        self,
+        moments: DocumentMoments | SampleMoments,
+        reservation: Reservation | None,
+        noise: Noise,
+        rng: np.random.Generator,
+    ) -> None:
+        raise ParameterError(f"strategy {self.strategy!r} is published for documents only")
+
+    def _check_signal(self, white: Whitening, sd: float) -> None:
+        """Say so where the noise hides what whitening needs."""
+        if sd == 0.0:
+            rank = int((white.values > 1e-9 * max(float(white.values[0]), 1e-300)).sum())
+            if rank < len(white.values):
+                raise ParameterError(
+                    f"{len(white.values)} components were asked for, but the second moment has "
+                    f"rank {rank}: pass at most {rank}"
+                )
+            return
+        if not white.hidden:
+            return
+        assert self.privacy is not None
+        last = float(white.values[-1])
+        factor = min(white.edge / last, 100.0) if last > 0.0 else 100.0
+        factor = max(factor, 1.25)
+        sigma = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / factor
+        epsilon = epsilon_of(GaussianDpEvent(sigma), self.privacy.delta)
+        state = "below zero" if last <= 0.0 else f"{last:.3g}"
+        warnings.warn(
+            f"{white.hidden} of {len(white.values)} eigenvalues of the noisy second moment do not "
+            f"stand out of the noise (it reaches {white.edge:.3g}, the smallest is {state}): that "
+            f"many components are guesses. It would take at least {factor:.2g} times the data, or "
+            f"ε of at least {epsilon:.2g}, or fewer components",
+            UserWarning,
+            stacklevel=5,
+        )
+
+    def _check_delta(self, count: float) -> None:
+        privacy = self.privacy
+        if privacy is not None and math.isfinite(privacy.epsilon) and (
+            privacy.delta * max(count, 1.0) > 1.0
+        ):  # fmt: skip
+            warnings.warn(
+                f"delta = {privacy.delta:g} is above one in the number of {self._unit}s: a "
+                "mechanism that publishes one of them whole would pass; pass a smaller delta",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _certify_all(
+        self,
+        sites: Sequence[Site],
+        reservations: Mapping[str, Reservation | None],
+        sources: Mapping[str, Noise],
+    ) -> None:
+        assert self.plan_ is not None
+        notes = self.plan_.assumptions() + self._notes()
+        if len(sites) > 1:
+            notes += (f"the sites hold different {self._unit}s",)
+        if self.plan_.sites > 1:
+            notes += self.plan_.mechanisms(self.privacy)[0].assumptions
+        self.certificates_: dict[str, Certificate] = {}
+        for site in sites:
+            reservation, noise = reservations[site.name], sources[site.name]
+            if self.calibration == "published":
+                assert self.privacy is not None and reservation is not None
+                self.certificates_[site.name] = Certificate.issue(
+                    self.privacy, self.schedule(), assumptions=notes + noise.assumptions,
+                    claimed_epsilon=self.privacy.epsilon, claim=published.CLAIMS[self.strategy],
+                    holder=site.name, ledger=reservation.entry,
+                )  # fmt: skip
+            else:
+                self.certificates_[site.name] = self._certify(site, reservation, noise, notes)
+        self.certificate_: Certificate = max(
+            self.certificates_.values(), key=lambda certificate: certificate.epsilon
+        )
+
+    def _write(self, folder: Any, arrays: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        if not hasattr(self, "certificates_"):
+            raise ParameterError("there is nothing to release: call fit first")
+        write_release(folder, type(self).__name__, arrays, self.certificates_, settings)

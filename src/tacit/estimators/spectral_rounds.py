@@ -1,0 +1,233 @@
+"""The rounds of spectral learning: products with noisy second moments, then third moments.
+
+The coordinator needs the leading eigenvectors of the sum of all sites' noisy second moments. It
+sends vectors, every site answers with the product of its noisy matrix, and a block Krylov method
+with Rayleigh–Ritz on everything seen so far gives the eigenvectors in a few rounds. All products
+are functions of one release per site. With the basis settled, every site releases its third
+moment in that basis, once.
+
+Where a secure sum is used vectors are whole numbers of 2⁻¹⁶ and so products are whole numbers:
+they add up without error, modulo 2⁶⁴. Rounding the vectors costs no accuracy of the products; the
+Ritz vectors are sought in the span of the rounded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import ParameterError, SiteFailure
+from tacit.estimators.spectral_release import Plan, weighted_sum
+from tacit.mechanisms.base import privatize
+from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.operator import GaussianShare, NoisyOperator, OperatorGaussian
+from tacit.models.mixture import spherical_moments
+from tacit.models.moments import SHRINK, DocumentMoments, SampleMoments, entry_weights
+from tacit.models.whitening import spread
+from tacit.privacy.ledger import Reservation
+from tacit.rounds.messages import ArraySpec, Message
+from tacit.rounds.protocol import Collected, Coordinator, Participant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Holder", "Spectrum", "as_tensor", "check_room"]
+
+DENSE = 512  # up to this size one round with the identity gives the whole matrix
+_UNIT = 16  # vectors are whole numbers of 2^-16 under a secure sum
+# Rounds end when no Ritz value that stands out of the noise changes by more than this share of the
+# largest. A vector's error is about the root of that: far less than what the noise does to it.
+_SETTLED = 1e-3
+_LEAST_ROUNDS, _MOST_ROUNDS = 4, 10
+
+
+class Holder(Participant):
+    """A site's part: one noisy second moment, and one third moment in the basis it led to."""
+
+    def __init__(
+        self,
+        name: str,
+        moments: DocumentMoments | SampleMoments,
+        plan: Plan,
+        mechanisms: tuple[OperatorGaussian, GaussianShare],
+        reservation: Reservation | None,
+        noise: Noise,
+    ) -> None:
+        self.name = name
+        self._moments, self._plan, self._mechanisms = moments, plan, mechanisms
+        self._reservation, self._noise = reservation, noise
+        self._operator: NoisyOperator | None = None
+
+    def respond(self, request: Message) -> Message:
+        """Answer with a product, or with the third moment in a basis."""
+        second, third = self._mechanisms
+        if "vectors" in request.arrays:
+            if self._operator is None:
+                self._operator = privatize(
+                    second, self._moments, ledger=self._reservation, rng=self._noise
+                )
+            return Message(request.round, {"product": self._operator.apply(request["vectors"])})
+        if self._operator is None:
+            raise SiteFailure("a basis was sent before any second moment was released")
+        entries = self._moments.third(request["basis"])
+        total = weighted_sum(entries, self._plan.rank, third.grid)
+        released = privatize(third, total, ledger=self._reservation, rng=self._noise)
+        self._moments = _Spent()  # one third moment, in one basis
+        steps = np.rint(np.ldexp(released, -third.grid.exponent)).astype(np.int64)
+        return Message(request.round, {"third": steps})
+
+
+class _Spent(DocumentMoments):
+    """In place of moments that were released already."""
+
+    def __init__(self) -> None: ...
+
+    def third(self, basis: Any) -> NDArray[Any]:
+        raise SiteFailure("the third moment was released already, in one basis")
+
+
+class Spectrum(Coordinator):
+    """The coordinator's part: the leading eigenvectors of the sum, then its third moment.
+
+    Parameters
+    ----------
+    plan
+        What is public.
+    mechanisms
+        The noise of a site, for the grids.
+    whole
+        Whether vectors and products are whole numbers, for a secure sum.
+    rng
+        For the first vectors.
+    edge
+        Where the spectrum of the noise ends; eigenvalues below need not settle.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        mechanisms: tuple[OperatorGaussian, GaussianShare],
+        whole: bool,
+        rng: np.random.Generator,
+        edge: float = 0.0,
+    ) -> None:
+        self._plan, self._mechanisms, self._whole = plan, mechanisms, whole
+        self._edge = edge
+        size = plan.matrix_size
+        self.basis: NDArray[np.float64] | None = None
+        self.third: NDArray[np.float64] = np.zeros((plan.rank,) * 3)
+        self._seen: list[tuple[Any, Any]] = []
+        self._values = np.full(plan.rank, np.inf)
+        if self.dense:
+            self._next: Any = np.eye(size)
+        else:
+            # many columns and few rounds: a product with 100 costs little more than with 20
+            width = min(size, max(4 * plan.rank, 64))
+            start = rng.standard_normal((size, width))
+            start[:, 0] = 1.0  # gives the row sums, and so the number of documents
+            start[:, 1:] -= start[:, 1:].mean(axis=0)
+            self._next = np.linalg.qr(start)[0]
+
+    @property
+    def dense(self) -> bool:
+        """Whether the whole matrix is seen at once; samples need it for their variance."""
+        return self._plan.samples or self._plan.matrix_size <= DENSE
+
+    @property
+    def replies(self) -> Mapping[str, ArraySpec]:
+        """A product, or the third moment."""
+        if self.basis is not None:
+            return {"third": ArraySpec((self._plan.coordinates,), "int64")}
+        kind = "int64" if self._whole else "float64"
+        return {"product": ArraySpec(self._next.shape, kind)}
+
+    def request(self, round: int) -> Message | None:
+        """Send vectors until the eigenvectors have settled, then the basis."""
+        if self.basis is not None:
+            return None if self._done else Message(round, {"basis": self.basis})
+        if not self._whole:
+            return Message(round, {"vectors": self._next})
+        unit = 0 if self.dense else _UNIT
+        return Message(round, {"vectors": np.rint(np.ldexp(self._next, unit)).astype(np.int64)})
+
+    _done = False
+
+    def absorb(self, round: int, collected: Collected) -> None:
+        """Take in products or the third moment."""
+        if self.basis is not None:
+            grid = self._mechanisms[1].grid
+            self.third = as_tensor(collected.total["third"], grid.exponent, self._plan.rank)
+            self._done = True
+            return
+        vectors, product = self._next, collected.total["product"]
+        if self._whole:
+            unit = 0 if self.dense else _UNIT
+            vectors = np.ldexp(np.rint(np.ldexp(vectors, unit)), -unit)
+            product = np.ldexp(product * self._mechanisms[0].grid.step, -unit)
+        self._seen.append((vectors, product))
+        self._analyse(round + 1)
+
+    def _analyse(self, rounds: int) -> None:
+        """Find Ritz values and vectors; go on, or settle on the basis."""
+        rank = self._plan.rank
+        if self.dense:
+            matrix = (self._seen[0][1] + self._seen[0][1].T) / 2.0
+            self.sums = matrix.sum(axis=1)
+            if self._plan.samples:
+                self.spherical = spherical_moments(matrix, rank)
+                self._settle(self.spherical.values, self.spherical.basis)
+            else:
+                values, vectors = np.linalg.eigh(matrix)
+                self._settle(values[::-1], vectors[:, ::-1][:, :rank])
+            return
+        vectors = np.hstack([v for v, _ in self._seen])
+        products = np.hstack([p for _, p in self._seen])
+        q, r = np.linalg.qr(vectors)
+        inverse = np.linalg.inv(r)
+        ritz = q.T @ products @ inverse
+        values, inner = np.linalg.eigh((ritz + ritz.T) / 2.0)
+        values, inner = values[::-1], inner[:, ::-1][:, :rank]
+        if rounds == 1:
+            first = self._seen[0]
+            self.sums = first[1][:, 0] / first[0][:, 0].mean()
+        change = np.abs(values[:rank] - self._values) / np.abs(values[:rank]).max()
+        self._values = values[:rank]
+        still = bool((change[values[:rank] > self._edge] < _SETTLED).all())
+        over = rounds >= _MOST_ROUNDS or q.shape[0] == q.shape[1]
+        if over or (still and rounds >= _LEAST_ROUNDS):
+            self._settle(values, np.linalg.qr(q @ inner)[0])
+            return
+        # the next Krylov block, orthogonal to all before
+        fresh = self._seen[-1][1].copy()
+        for _ in range(2):
+            fresh -= q @ (q.T @ fresh)
+        self._next = np.linalg.qr(fresh[:, : q.shape[0] - q.shape[1]])[0]
+
+    def _settle(self, values: Any, basis: Any) -> None:
+        """Fix eigenvalues and basis: from here on the third moment may be asked for."""
+        self.values = np.asarray(values)[: self._plan.rank]
+        self.basis = np.ascontiguousarray(basis)
+
+
+def check_room(plan: Plan, second: OperatorGaussian, sites: Sequence[Any]) -> None:
+    """Raise, at a site, where products of a secure sum could leave 64 bits.
+
+    A unit moves an entry of a product by at most Δ₂ times the norm of a vector. Each site answers
+    for its own share of the room, so none learns of another's size.
+    """
+    unit = 0 if plan.samples or plan.matrix_size <= DENSE else _UNIT
+    room = np.ldexp(1.0, 62 - unit) * second.grid.step / len(sites)
+    for moments in sites:
+        if moments.units * plan.second_sensitivity > room:
+            raise ParameterError(
+                f"a site holds more than {room:.3g} units, too many for whole-number products at "
+                "this little noise: make several sites of it, or use trust='site'"
+            )
+
+
+def as_tensor(steps: Any, exponent: int, rank: int) -> NDArray[np.float64]:
+    """Return the symmetric tensor of released coordinates, undoing weights and `SHRINK`."""
+    coordinates = np.ldexp(np.asarray(steps, np.float64), exponent)
+    return spread(coordinates / entry_weights(rank) / SHRINK, rank)
