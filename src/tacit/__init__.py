@@ -12,10 +12,13 @@ _EXPORTS = {
     "Certificate": "tacit.privacy.guarantee",
     "CoupledFactorization": "tacit.estimators.coupled",
     "CoupledModel": "tacit.models.structure",
+    "Device": "tacit.estimators.recommender_device",
     "Ledger": "tacit.privacy.ledger",
     "Noise": "tacit.mechanisms.noise",
     "Privacy": "tacit.privacy.guarantee",
+    "PrivacyWeights": "tacit.estimators.recommender_weights",
     "PrivateLinearRegression": "tacit.estimators.regression",
+    "PrivateRecommender": "tacit.estimators.recommender",
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
     "Site": "tacit.estimators.site",
@@ -29,10 +32,13 @@ __all__ = [
     "Certificate",
     "CoupledFactorization",
     "CoupledModel",
+    "Device",
     "Ledger",
     "Noise",
     "Privacy",
+    "PrivacyWeights",
     "PrivateLinearRegression",
+    "PrivateRecommender",
     "PrivateSummary",
     "Relation",
     "Site",
@@ -47,6 +53,9 @@ if TYPE_CHECKING:
     from tacit import errors
     from tacit.data.relations import Relation
     from tacit.estimators.coupled import CoupledFactorization
+    from tacit.estimators.recommender import PrivateRecommender
+    from tacit.estimators.recommender_device import Device
+    from tacit.estimators.recommender_weights import PrivacyWeights
     from tacit.estimators.regression import PrivateLinearRegression
     from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release
