@@ -18,13 +18,15 @@ from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.base import Price, PrivateEstimator
 from tacit.estimators.recommender_certified import HeterogeneousOffsets
 from tacit.estimators.recommender_device import Device, score
+from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task
 from tacit.estimators.recommender_weights import PrivacyWeights
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.inference.members import ByMember, by_member
 from tacit.privacy.events import DpEvent
-from tacit.privacy.guarantee import Certificate, Privacy
+from tacit.privacy.filters import run_cost
+from tacit.privacy.guarantee import Certificate, Privacy, round_up
 from tacit.privacy.ledger import Ledger, Reservation
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ __all__ = ["METHODS", "PrivateRecommender"]
 METHODS: dict[str, Callable[[], RecommenderMethod]] = {
     "heterogeneous": HeterogeneousOffsets,
     "offsets": partial(HeterogeneousOffsets, pattern=False),
+    "mf": partial(GradientFactorization, "mf"),
+    "dpmf": partial(GradientFactorization, "dpmf"),
+    "pdpmf": partial(GradientFactorization, "pdpmf"),
+    "hdpmf": partial(GradientFactorization, "hdpmf"),
 }
 
 
@@ -137,6 +143,14 @@ class PrivateRecommender(PrivateEstimator):
         if task is None:
             raise NotCertified("the price depends on public sizes: call price(ratings)")
         return self._method().schedule(task)
+
+    def _charged(self) -> Privacy | None:
+        """Return what is charged: of a published method, what it really costs."""
+        task: Task | None = getattr(self, "task_", None)
+        if self.privacy is None or task is None or self._method().claim(task) is None:
+            return self.privacy
+        real, _ = run_cost(self.schedule(), self.privacy.delta, "basic")
+        return self.privacy.with_epsilon(round_up(float(real) * (1.0 + 1e-12)))
 
     def price(self, sites: Any = None) -> Price:
         """Return what `fit` would cost; of the ratings only the shape is looked at.

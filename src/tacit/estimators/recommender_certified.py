@@ -73,7 +73,6 @@ HALF = 2.0  # ratings are mapped to [−2, 2]
 PLAN = {"mean": 0.02, "offsets": 0.98}  # shares of the squared noise multiplier
 _SLACK = 1.0 + 2.0**-30  # on sensitivities: the rounding of products
 _RESIDUAL = 0.8  # the variance of a rating about its offsets, of a half-range of 2, as a rule
-_BANDS = 10  # groups of ratings on a certificate, by weight
 
 
 @dataclass(frozen=True)
@@ -151,14 +150,7 @@ class HeterogeneousOffsets(RecommenderMethod):
 
     def groups(self, task: Task, cells: ByMember) -> dict[str, DpEvent]:
         """Return bands of weights, each with what its heaviest rating sees."""
-        weights = task.weights.of(cells.owners, cells.items)
-        band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
-        return {
-            f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": self.scaled(
-                task, float(weights[band == k].max())
-            )
-            for k in np.unique(band).tolist()
-        }
+        return self.bands(task, cells) if task.noisy else {}
 
     def assumptions(self, task: Task) -> tuple[str, ...]:
         """Say what is public and who is trusted."""

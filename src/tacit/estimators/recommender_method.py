@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Learned", "RecommenderMethod", "Task"]
+__all__ = ["Learned", "RecommenderMethod", "Task", "nothing_private"]
+
+_BANDS = 10  # groups of ratings on a certificate, by weight
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,17 @@ class RecommenderMethod(ABC):
     def groups(self, task: Task, cells: ByMember) -> dict[str, DpEvent]:
         """Return group of ratings → everything that a fit releases, as that group sees it."""
         return {}
+
+    def bands(self, task: Task, cells: ByMember) -> dict[str, DpEvent]:
+        """Return bands of weights that occur, each with what its heaviest rating sees."""
+        weights = task.weights.of(cells.owners, cells.items)
+        band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
+        return {
+            f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": self.scaled(
+                task, float(weights[band == k].max())
+            )
+            for k in np.unique(band).tolist()
+        }
 
     def scaled(self, task: Task, weight: float) -> DpEvent:
         """Return what a rating of some weight sees; the same for all unless weights count."""
