@@ -19,6 +19,7 @@ from tacit.estimators.base import Price, PrivateEstimator
 from tacit.estimators.recommender_certified import HeterogeneousOffsets
 from tacit.estimators.recommender_device import Device, score
 from tacit.estimators.recommender_gradient import GradientFactorization
+from tacit.estimators.recommender_local import LocalGradient
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task
 from tacit.estimators.recommender_weights import PrivacyWeights
 from tacit.estimators.release import write_release
@@ -41,6 +42,8 @@ METHODS: dict[str, Callable[[], RecommenderMethod]] = {
     "dpmf": partial(GradientFactorization, "dpmf"),
     "pdpmf": partial(GradientFactorization, "pdpmf"),
     "hdpmf": partial(GradientFactorization, "hdpmf"),
+    "gd": LocalGradient,
+    "gd-dr": partial(LocalGradient, dimensions=100),
 }
 
 
