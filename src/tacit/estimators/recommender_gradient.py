@@ -107,7 +107,8 @@ class GradientFactorization(RecommenderMethod):
     def noise_epsilon(self, task: Task) -> float:
         """Return the ε that the noise of one epoch is calibrated for."""
         assert task.privacy is not None
-        users, items, epsilon = task.weights.users, task.weights.items, task.privacy.epsilon
+        users, items = task.weights.users, task.weights.items
+        epsilon = float(task.privacy.epsilon)
         if self.kind == "dpmf":
             return epsilon * float(users.min() * items.min())
         if self.kind == "pdpmf":
