@@ -67,15 +67,15 @@ def epochs_bench(outcome: Outcome, quick: bool) -> None:
 
     count = len(cells.values)
     fast = count * epochs / median_seconds(ours, 3)
-    part = np.arange(5_000)
+    part = slice(0, 5_000)
     rng = generator(0, "plain")
     u, v = 0.1 * rng.standard_normal((users, RANK)), 0.1 * rng.standard_normal((items, RANK))
     started = time.perf_counter()
     gradient_epoch_reference(
-        part, cells.owners.astype(np.int32), cells.items, cells.values, np.zeros_like(v), 0.005,
-        0.01, True, u, v,
+        cells.owners[part].astype(np.int32), cells.items[part], cells.values[part],
+        np.zeros_like(v), 0.005, 0.01, True, u, v,
     )  # fmt: skip
-    slow = len(part) / (time.perf_counter() - started)
+    slow = 5_000 / (time.perf_counter() - started)
     outcome.rows.append({"what": f"HDPMF, {count:,} ratings, K = {RANK}", "updates/s": fast})
     outcome.rows.append({"what": "plain loop over ratings (NumPy rows)", "updates/s": slow})
     outcome.check("HDPMF over a plain loop", fast / slow, "≥ 100", fast / slow >= 100)

@@ -103,7 +103,7 @@ def test_pdpmf_keeps_ratings_by_their_weight(ratings, monkeypatch):
     seen = []
     epoch = recommender_gradient.gradient_epoch
     monkeypatch.setattr(recommender_gradient, "gradient_epoch",
-                        lambda order, *a: seen.append(len(order)) or epoch(order, *a))  # fmt: skip
+                        lambda users, *a: seen.append(len(users)) or epoch(users, *a))  # fmt: skip
     weights = tc.PrivacyWeights(np.where(np.arange(300) % 2, 0.2, 1.0), np.full(40, 0.5))
     fitted = fit(ratings, "pdpmf", weights=weights)
     careful = np.mean(ratings.indices[:, 0] % 2)

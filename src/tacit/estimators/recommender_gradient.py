@@ -207,13 +207,15 @@ class GradientFactorization(RecommenderMethod):
         shares = 1.0 / np.maximum(np.bincount(items, minlength=task.items), 1)[:, None]
         mechanism, silence = self.mechanism(task), np.zeros((task.items, task.rank))
         private = self.kind != "mf"
+        order = np.arange(len(values), dtype=np.int32)
         for epoch in range(self.epochs):
             push = silence
             if task.noisy:
                 drawn = privatize(mechanism, silence, ledger=reservation, rng=noise)
                 push = shares * drawn
+            rng.shuffle(order)
             gradient_epoch(
-                rng.permutation(len(values)), users, items, values, push,
+                users[order], items[order], values[order], push,
                 learning_rate(self.rate, epoch, self.epochs), self.ridge, private, u, v,
             )  # fmt: skip
         features = np.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0)

@@ -32,33 +32,34 @@ def learning_rate(initial: float, epoch: int, epochs: int) -> float:
 
 
 def _gradient_epoch(
-    order: Any, users: Any, items: Any, targets: Any, push: Any, rate: float, ridge: float,
-    unit: bool, u: Any, v: Any,
+    users: Any, items: Any, targets: Any, push: Any, rate: float, ridge: float, unit: bool,
+    u: Any, v: Any,
 ) -> None:  # fmt: skip
     width = u.shape[1]
-    for t in range(order.shape[0]):
-        k = order[t]
-        i = users[k]
-        j = items[k]
+    keep = 1.0 - 2.0 * rate * ridge
+    for k in range(users.shape[0]):
+        own = u[users[k]]
+        other = v[items[k]]
+        extra = push[items[k]]
         error = -targets[k]
         for a in range(width):
-            error += u[i, a] * v[j, a]
+            error += own[a] * other[a]
+        step = 2.0 * rate * error
         length = 0.0
         for a in range(width):
-            own = u[i, a]
-            other = v[j, a]
-            v[j, a] = other - rate * (2.0 * error * own + push[j, a] + 2.0 * ridge * other)
-            moved = own - rate * (2.0 * error * other + 2.0 * ridge * own)
-            u[i, a] = moved
-            length += moved * moved
+            x = own[a]
+            y = other[a]
+            other[a] = keep * y - step * x - rate * extra[a]
+            x = keep * x - step * y
+            own[a] = x
+            length += x * x
         if unit and length > 1.0:
             factor = 1.0 / np.sqrt(length)
             for a in range(width):
-                u[i, a] *= factor
+                own[a] *= factor
 
 
 def gradient_epoch(
-    order: NDArray[np.int64],
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     targets: Floats,
@@ -73,10 +74,8 @@ def gradient_epoch(
 
     Parameters
     ----------
-    order
-        The ratings in the order in which they are visited.
     users, items, targets
-        i, j and y of every rating.
+        i, j and y of every rating, in the order in which they are visited.
     push
         (items, width), what every step on an item adds to its gradient.
     rate, ridge
@@ -86,11 +85,10 @@ def gradient_epoch(
     u, v
         The vectors, changed in place.
     """
-    compiled(_gradient_epoch)(order, users, items, targets, push, rate, ridge, unit, u, v)
+    compiled(_gradient_epoch)(users, items, targets, push, rate, ridge, unit, u, v)
 
 
 def gradient_epoch_reference(
-    order: NDArray[np.int64],
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     targets: Floats,
@@ -102,7 +100,7 @@ def gradient_epoch_reference(
     v: Floats,
 ) -> None:
     """NumPy twin of `gradient_epoch`: a plain loop over ratings."""
-    for k in order.tolist():
+    for k in range(len(users)):
         i, j = users[k], items[k]
         own, other = u[i].copy(), v[j].copy()
         error = own @ other - targets[k]
