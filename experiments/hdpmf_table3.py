@@ -138,6 +138,21 @@ def table(outcome: Outcome, name: str, relation: tc.Relation, seeds: range, quic
     """Table III: every method at both ranks."""
     trials = [trial(name, relation, seed) for seed in seeds]
     settings, found = {}, {}
+    for method in ("heterogeneous", "offsets"):
+        for epsilon in (1.0, 0.1):
+            fits = [certified(t, epsilon, method=method) for t in trials]
+            each = [
+                errors(t.values, f.predict(t.cells)) for t, f in zip(trials, fits, strict=True)
+            ]
+            found[method, epsilon] = np.array(each)
+            certificate = fits[0].certificate_
+            note(outcome, {"data": name, "method": f"certified ({method})", "K": 10, "ε": epsilon,
+                           "real ε": certificate.epsilon, **summary(found[method, epsilon]),
+                           "least ε of a group": min(e for _, e in certificate.groups.values()),
+                           })  # fmt: skip
+    for label, guess in (("global mean", _global_mean), ("own user mean", _own_mean)):
+        each = [errors(t.values, guess(t)) for t in trials]
+        note(outcome, {"data": name, "method": label, **summary(np.array(each))})
     for rank in (5, 10):
         for kind in ("mf", "hdpmf", "pdpmf", "dpmf"):
             settings[kind, rank] = method = chosen(trials[0], kind, rank, quick)
@@ -154,21 +169,6 @@ def table(outcome: Outcome, name: str, relation: tc.Relation, seeds: range, quic
         each = [errors(t.values, gradient(t, plain, rank)) for t in trials]
         note(outcome, {"data": name, "method": "mf with offsets", "K": rank,
                        **summary(np.array(each))})  # fmt: skip
-    for method in ("heterogeneous", "offsets"):
-        for epsilon in (1.0, 0.1):
-            fits = [certified(t, epsilon, method=method) for t in trials]
-            each = [
-                errors(t.values, f.predict(t.cells)) for t, f in zip(trials, fits, strict=True)
-            ]
-            found[method, epsilon] = np.array(each)
-            certificate = fits[0].certificate_
-            note(outcome, {"data": name, "method": f"certified ({method})", "K": 10, "ε": epsilon,
-                           "real ε": certificate.epsilon, **summary(found[method, epsilon]),
-                           "least ε of a group": min(e for _, e in certificate.groups.values()),
-                           })  # fmt: skip
-    for label, guess in (("global mean", _global_mean), ("own user mean", _own_mean)):
-        each = [errors(t.values, guess(t)) for t in trials]
-        note(outcome, {"data": name, "method": label, **summary(np.array(each))})
     return settings, found
 
 

@@ -133,6 +133,17 @@ def test_answering_once_is_quieter_than_answering_every_time():
     assert per_round[every] / per_round[once] == pytest.approx(10.0, rel=0.05)
 
 
+def test_where_piecewise_answers_are_quieter_than_one_bit():
+    def spread(epsilon, answer, values):
+        task = Task(9, 9, (1.0, 5.0), 2, local(epsilon), tc.PrivacyWeights.equal(9, 9))
+        return LocalGradient(1, answer=answer).mechanism(task).variance(np.array(values)).max()
+
+    for epsilon in (0.3, 0.55, 0.65, 1.2, 1.4, 2.0):
+        for values, change in (([0.0], 0.61), ([0.0, 1.0], 1.29)):
+            quieter = spread(epsilon, "piecewise", values) < spread(epsilon, "one-bit", values)
+            assert quieter == (epsilon > change)
+
+
 def test_bad_settings_are_refused(ratings):
     with pytest.raises(ParameterError, match="dimensions"):
         fit(ratings, local(), dimensions=31)
