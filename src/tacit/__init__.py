@@ -12,13 +12,16 @@ _EXPORTS = {
     "Certificate": "tacit.privacy.guarantee",
     "CoupledFactorization": "tacit.estimators.coupled",
     "CoupledModel": "tacit.models.structure",
+    "Device": "tacit.estimators.recommender_device",
     "Documents": "tacit.data.documents",
     "GaussianMixture": "tacit.estimators.mixture",
     "Ledger": "tacit.privacy.ledger",
     "Noise": "tacit.mechanisms.noise",
     "OrthogonalDecomposition": "tacit.estimators.orthogonal",
     "Privacy": "tacit.privacy.guarantee",
+    "PrivacyWeights": "tacit.estimators.recommender_weights",
     "PrivateLinearRegression": "tacit.estimators.regression",
+    "PrivateRecommender": "tacit.estimators.recommender",
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
     "SingleTopicModel": "tacit.estimators.topics",
@@ -33,13 +36,16 @@ __all__ = [
     "Certificate",
     "CoupledFactorization",
     "CoupledModel",
+    "Device",
     "Documents",
     "GaussianMixture",
     "Ledger",
     "Noise",
     "OrthogonalDecomposition",
     "Privacy",
+    "PrivacyWeights",
     "PrivateLinearRegression",
+    "PrivateRecommender",
     "PrivateSummary",
     "Relation",
     "SingleTopicModel",
@@ -58,6 +64,9 @@ if TYPE_CHECKING:
     from tacit.estimators.coupled import CoupledFactorization
     from tacit.estimators.mixture import GaussianMixture
     from tacit.estimators.orthogonal import OrthogonalDecomposition
+    from tacit.estimators.recommender import PrivateRecommender
+    from tacit.estimators.recommender_device import Device
+    from tacit.estimators.recommender_weights import PrivacyWeights
     from tacit.estimators.regression import PrivateLinearRegression
     from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tacit import Relation
 from tacit.inference.members import (
     NEVER,
+    averaged_rows,
     by_member,
     choose_penalties,
     leave_one_out,
@@ -20,6 +21,7 @@ from tacit.inference.messages import (
     sum_messages_reference,
 )
 from tacit.inference.pattern import (
+    features_of_pattern,
     pattern_basis,
     pattern_counts,
     pattern_features,
@@ -193,3 +195,31 @@ def test_columns_are_orthogonal_and_the_first_has_size_one():
     gram = found.T @ found
     np.testing.assert_allclose(gram - np.diag(np.diag(gram)), 0.0, atol=1e-9)
     assert gram[0, 0] == pytest.approx(50.0) and (np.diff(np.diag(gram)) <= 0).all()
+
+
+def test_averaged_rows_weigh_penalties_by_each_member_s_own_errors():
+    x, cells = some(4, members=6, items=8, share=0.9)
+    features = np.random.default_rng(5).normal(size=(8, 2))
+    penalties = np.array([[0.5, 0.5], [2.0, 2.0], [2.0, NEVER]])
+    found = averaged_rows(cells, features, penalties, 0.7)
+    for i in range(6):
+        errors = leave_one_out(cells, np.array([i]), features, penalties)
+        shares = np.exp(-(errors - errors.min()) / 1.4)
+        rows = [ridge_rows(cells, features, p)[i] for p in penalties]
+        np.testing.assert_allclose(found[i], shares / shares.sum() @ rows, atol=1e-12)
+    # nothing is pooled: another member's cells change nothing
+    x[0] += 3.0
+    other = by_member(Relation.from_dense(("user", "item"), x), "user")
+    np.testing.assert_array_equal(averaged_rows(other, features, penalties, 0.7)[1:], found[1:])
+
+
+def test_features_of_a_whole_pattern_are_its_singular_vectors():
+    _, cells = some(6, members=60, items=12, share=0.4)
+    found = features_of_pattern(cells, 12, 3, np.random.default_rng(0))
+    pattern = np.zeros((60, 12))
+    pattern[cells.owners, cells.items] = 1.0
+    rows, columns = np.maximum(pattern.sum(axis=1), 1), np.maximum(pattern.sum(axis=0), 1)
+    _, _, right = np.linalg.svd(pattern / np.sqrt(rows)[:, None] / np.sqrt(columns))
+    lengths = np.linalg.norm(found, axis=0)
+    inner = np.abs((found / lengths).T @ right[1:4].T)
+    np.testing.assert_allclose(np.diag(inner), 1.0, atol=0.02)

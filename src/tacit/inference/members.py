@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["NEVER", "ByMember", "by_member", "choose_penalties", "leave_one_out", "ridge_rows"]
+__all__ = [
+    "NEVER",
+    "ByMember",
+    "averaged_rows",
+    "by_member",
+    "choose_penalties",
+    "leave_one_out",
+    "ridge_rows",
+]
 
 NEVER = 1e12  # a penalty that leaves a feature out
 _LOOK = 2_000  # members that penalties are chosen on
@@ -151,12 +159,46 @@ def leave_one_out(
     penalties
         (choices, features).
     """
+    return np.asarray(_errors_of_each(cells, members, features, penalties).sum(axis=0))
+
+
+def _errors_of_each(
+    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+) -> Floats:
+    """Return those errors per member, (members, choices)."""
     out = np.zeros((len(members), len(penalties)))
     compiled(_leave_one_out, parallel=True)(
         cells.starts, cells.items, cells.values, members, np.ascontiguousarray(features),
         np.ascontiguousarray(penalties), out,
     )  # fmt: skip
-    return np.asarray(out.sum(axis=0))
+    return out
+
+
+def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: float) -> Floats:
+    """Return every member's row, averaged over penalties by how each did on its own cells.
+
+    Nothing is pooled: member i weighs penalty p by exp(−e_ip/(2·spread)), with e_ip its own
+    leave-one-out error, as if residuals were normal of that variance.
+
+    Parameters
+    ----------
+    cells, features
+        As in `ridge_rows`.
+    penalties
+        (choices, features).
+    spread
+        The variance of a value that is expected to remain.
+    """
+    if len(penalties) == 1:
+        return ridge_rows(cells, features, penalties[0])
+    errors = _errors_of_each(cells, np.arange(cells.members), features, penalties)
+    errors -= errors.min(axis=1, keepdims=True)
+    shares = np.exp(-errors / (2.0 * spread))
+    shares /= shares.sum(axis=1, keepdims=True)
+    rows = np.zeros((cells.members, features.shape[1]))
+    for k, choice in enumerate(penalties):
+        rows += shares[:, k, None] * ridge_rows(cells, features, choice)
+    return rows
 
 
 def choose_penalties(cells: ByMember, features: Floats, groups: NDArray[np.int64]) -> Floats:

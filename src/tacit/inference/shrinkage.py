@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["eigen_features", "scaled_columns", "shrink", "spread_of_items"]
+__all__ = ["eigen_features", "scaled_columns", "shrink", "shrink_towards", "spread_of_items"]
 
 _LADDER = np.geomspace(1e-4, 1.0, 81)  # of τ²; values lie in [−2, 2]
 _DIAGONAL = 10  # rounds in which the diagonal of a covariance is replaced
+_LINEAR = 10.0  # prior precision of what a covariate of size one says about items
 
 
 def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) -> float:
@@ -60,6 +61,43 @@ def shrink(
     total = weights**2 * tau + weights * within + noise + tau * weight_noise
     gain = weights * tau / np.maximum(total, 1e-300)
     return np.asarray(sums * (gain if sums.ndim == 1 else gain[:, None]))
+
+
+def shrink_towards(
+    sums: Floats, weights: Floats, noise: float, within: Floats, covariates: Floats
+) -> Floats:
+    """Return the posterior mean of q_j where public covariates z_j say what to expect of it.
+
+    q_j ~ N(z_jᵀa, τ²) with a ~ N(0, 1/10) per covariate (the first is the constant and free), and
+    S_j ~ N(C_j·q_j, within_j + σ²). τ² is that under which all S_j are most likely once a is
+    integrated out; a and q_j are their posterior means given it.
+
+    Parameters
+    ----------
+    sums, weights, noise
+        S_j, C_j and σ², as in `spread_of_items`.
+    within
+        (items,), the sampling variance of every sum.
+    covariates
+        z, (items, covariates); the first column is constant.
+    """
+    prior = np.full(covariates.shape[1], _LINEAR)
+    prior[0] = 1e-6
+    design = covariates * weights[:, None]
+    best, answer = -np.inf, np.zeros(len(sums))
+    for tau in _LADDER:
+        variance = weights**2 * tau + within + max(noise, 1e-12)
+        gram = design.T @ (design / variance[:, None]) + np.diag(prior)
+        right = design.T @ (sums / variance)
+        linear = np.linalg.solve(gram, right)
+        # log marginal likelihood: the Gaussian integral over a
+        fit = -0.5 * (np.log(variance) + sums**2 / variance).sum()
+        fit += 0.5 * (right @ linear) - 0.5 * np.linalg.slogdet(gram)[1]
+        if fit > best:
+            best = fit
+            rest = sums - design @ linear
+            answer = covariates @ linear + weights * tau / variance * rest
+    return answer
 
 
 def eigen_features(matrix: Floats, rank: int, noise: float) -> Floats:

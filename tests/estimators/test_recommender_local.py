@@ -1,0 +1,160 @@
+"""Private GD and GD-DR: what a user sends, what it costs, what the server makes of it."""
+
+import math
+
+import numpy as np
+import pytest
+
+import tacit as tc
+from tacit.data.split import hold_out_per_member
+from tacit.data.synthetic import simulated_ratings
+from tacit.errors import ParameterError
+from tacit.estimators import recommender_local
+from tacit.estimators.recommender_local import LocalGradient, _errors_at, _whole_gradient
+from tacit.estimators.recommender_method import Task
+from tacit.inference.members import by_member, ridge_rows
+from tacit.inference.projection import Projection
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.events import repeat
+from tacit.privacy.ledger import Ledger
+
+ONCE = {"participation": "once"}
+
+
+def local(epsilon=1.0, **more):
+    return tc.Privacy(epsilon, **{"unit": "user", "neighbours": "replace-one", "trust": "local",
+                                  **more})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return simulated_ratings(400, 30, per_user=10, seed=3)
+
+
+def fit(ratings, request, **settings):
+    method = LocalGradient(**{"rounds": 4, **settings})
+    model = tc.PrivateRecommender((1, 5), method=method, privacy=request, rank=3, random_state=0)
+    return model.fit(ratings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"dimensions": 8}, {"dimensions": 8, **ONCE},
+                                      {"answer": "piecewise"}])  # fmt: skip
+def test_a_person_pays_epsilon_for_everything(ratings, settings):
+    certificate = fit(ratings, local(2.0), **settings).certificate_.verify()
+    assert certificate.epsilon == pytest.approx(2.0, rel=1e-6) and certificate.delta == 0.0
+    assert (certificate.unit, certificate.trust) == ("user", "local")
+
+
+@pytest.mark.parametrize("settings", [{}, {"dimensions": 8}, {"dimensions": 8, **ONCE}])
+def test_all_that_leaves_is_k_answers_in_minus_one_to_one(ratings, settings, monkeypatch):
+    sent = []
+    gate = recommender_local.privatize
+    monkeypatch.setattr(recommender_local, "privatize",
+                        lambda m, v, **k: sent.append((m, v)) or gate(m, v, **k))  # fmt: skip
+    fit(ratings, local(2.0), **settings)
+    assert len(sent) == 4  # exactly k rounds, not k + 1
+    assert all(np.abs(value).max() <= 1.0 for _, value in sent)
+    each = sum(len(value) for _, value in sent) / 400
+    assert each == (1 if settings.get("participation") == "once" else 4)
+    assert {m.epsilon for m, _ in sent} == {2.0 if each == 1 else 0.5}
+
+
+def test_which_coordinate_is_asked_for_does_not_depend_on_ratings(ratings, monkeypatch):
+    asked = []
+    original = np.add.at
+    monkeypatch.setattr(recommender_local.np, "add", _Spy(original, asked))
+    for sign in (1.0, -1.0):
+        values = 3.0 + sign * (ratings.values - 3.0)
+        other = tc.Relation.from_cells(ratings.entities, ratings.indices, values,
+                                       shape=ratings.shape)  # fmt: skip
+        fit(other, local(), dimensions=8)
+    for one, two in zip(asked[:4], asked[4:], strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+        np.testing.assert_array_equal(one[1], two[1])
+
+
+class _Spy:
+    def __init__(self, at, seen):
+        self._at, self._seen = at, seen
+
+    def at(self, total, where, values):
+        self._seen.append(where)
+        self._at(total, where, values)
+
+
+@pytest.mark.parametrize("dimensions", [None, 12])
+def test_the_server_s_gradient_is_unbiased(ratings, dimensions):
+    task = Task(400, 30, (1.0, 5.0), 2, local(20.0), tc.PrivacyWeights.equal(400, 30))
+    cells = by_member(ratings, "user")
+    cells = cells._replace(values=(cells.values - 3.0) / 2.0)
+    rng = np.random.default_rng(0)
+    v = 0.2 * rng.normal(size=(30, 2))
+    u = ridge_rows(cells, v, np.ones(2))
+    errors = cells.values - (u[cells.owners] * v[cells.items]).sum(axis=1)
+    truth = _whole_gradient(cells, errors, u, task)
+    projection = None if dimensions is None else Projection(dimensions, 30, 4)
+    if projection is not None:
+        phi = projection.block(0, 30)
+        truth = np.linalg.pinv(phi) @ (phi @ truth)
+    method, noise, total = LocalGradient(1, dimensions), Noise("grid", seed=1), []
+    ledger = Ledger.memory(epsilon=1e4)
+    reservation = ledger.reserve(repeat(method.schedule(task), 200), purpose="t")
+    for _ in range(200):
+        total.append(method.gradient(task, cells, v, np.arange(400), projection, reservation,
+                                     noise, rng))  # fmt: skip
+    mean, error = np.mean(total, axis=0), np.std(total, axis=0) / math.sqrt(200)
+    assert np.mean(np.abs(mean - truth) < 3.0 * error) > 0.95
+
+
+def test_an_item_that_was_not_rated_has_no_error(ratings):
+    cells = by_member(ratings, "user")
+    table = np.zeros(ratings.shape)
+    table[tuple(ratings.indices.T)] = ratings.values
+    users, items = np.repeat(np.arange(400), 30), np.tile(np.arange(30), 400)
+    found = _errors_at(cells, cells.values, users, items, 30)
+    np.testing.assert_array_equal(found.reshape(400, 30), table)
+
+
+def test_without_noise_it_learns_and_own_offsets_help(ratings):
+    train, cells, values = hold_out_per_member(ratings, "user", 3, np.random.default_rng(0))
+    errors = {}
+    for rounds, offset in ((1, False), (20, False), (20, True)):
+        fitted = fit(train, None, rounds=rounds, own_offset=offset)
+        errors[rounds, offset] = np.mean((fitted.predict(cells) - values) ** 2)
+        assert not fitted.certificate_.is_private
+    assert errors[20, True] < errors[20, False] < errors[1, False]
+
+
+def test_answering_once_is_quieter_than_answering_every_time():
+    """Variance k/(n·ε²) against k²/(n·ε²)."""
+    every, once = LocalGradient(10), LocalGradient(10, **ONCE)
+    task = Task(1000, 50, (1.0, 5.0), 2, local(0.5), tc.PrivacyWeights.equal(1000, 50))
+    per_round = {m: m.mechanism(task).magnitude ** 2 / n for m, n in ((every, 1000), (once, 100))}
+    assert per_round[every] / per_round[once] == pytest.approx(10.0, rel=0.05)
+
+
+def test_where_piecewise_answers_are_quieter_than_one_bit():
+    def spread(epsilon, answer, values):
+        task = Task(9, 9, (1.0, 5.0), 2, local(epsilon), tc.PrivacyWeights.equal(9, 9))
+        return LocalGradient(1, answer=answer).mechanism(task).variance(np.array(values)).max()
+
+    for epsilon in (0.3, 0.55, 0.65, 1.2, 1.4, 2.0):
+        for values, change in (([0.0], 0.61), ([0.0, 1.0], 1.29)):
+            quieter = spread(epsilon, "piecewise", values) < spread(epsilon, "one-bit", values)
+            assert quieter == (epsilon > change)
+
+
+def test_bad_settings_are_refused(ratings):
+    with pytest.raises(ParameterError, match="dimensions"):
+        fit(ratings, local(), dimensions=31)
+    with pytest.raises(ParameterError, match="too few"):
+        fit(ratings, local(), rounds=500, **ONCE)
+    with pytest.raises(ParameterError, match="unit"):
+        fit(ratings, local(unit="entry"))
+    with pytest.raises(ParameterError, match="trust"):
+        fit(ratings, local(trust="central"))
+    with pytest.raises(ParameterError, match="epsilon"):  # too little for each of the rounds
+        fit(ratings, local(0.01), rounds=50)
+    for settings in ({"rounds": 0}, {"answer": "two-bit"}, {"rate": math.nan}):
+        with pytest.raises(ParameterError):
+            LocalGradient(**settings)
