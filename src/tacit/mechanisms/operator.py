@@ -42,6 +42,7 @@ from tacit.errors import ParameterError
 from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.grid import Grid
 from tacit.mechanisms.noise import Noise
+from tacit.privacy.events import DpEvent, GaussianDpEvent, NonPrivateDpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +84,22 @@ class GaussianShare(Gaussian):
         """That the sum is all that is seen."""
         if self.shares == 1:
             return ()
-        return (f"only the sum over all {self.shares} sites is seen: none drops out or colludes",)
+        return (
+            f"only sums over at least {self.shares} sites are seen, each with its share of the "
+            "noise",
+        )
+
+    @property
+    def alone(self) -> DpEvent:
+        """What one share gives to somebody who sees it by itself: noise of 1/√S of the scale.
+
+        >>> whole = GaussianShare(8.0, 1.0, (), shares=4)
+        >>> round(whole.event.noise_multiplier, 3), round(whole.alone.noise_multiplier, 3)
+        (8.0, 4.0)
+        """
+        if self.scale == 0.0:
+            return NonPrivateDpEvent()
+        return GaussianDpEvent(self.noise_multiplier / math.sqrt(self.shares))
 
     def _noise(self, noise: Noise, count: int, scale: float) -> NDArray[np.int64]:
         return noise.gaussian(count, scale / math.sqrt(self.shares))
