@@ -41,6 +41,10 @@ class SiteFailure(TacitError):
     """A participant of a joint computation failed, lagged or sent nonsense."""
 
 
+class PolicyRefused(TacitError):
+    """A site's policy does not allow what was proposed; no data was read."""
+
+
 class MissingExtra(TacitError, ImportError):
     """A feature needs packages that are not installed."""
 

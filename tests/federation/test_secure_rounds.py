@@ -16,7 +16,7 @@ from tacit.rounds.protocol import Coordinator, Participant
 class Averager(Coordinator):
     """Asks for numbers about its last total, three times."""
 
-    replies = {"count": ArraySpec((1,), "int64"), "x": ArraySpec((2, 2))}  # noqa: RUF012
+    replies = {"count": ArraySpec((1,), "int64"), "x": ArraySpec((2, 2), exponent=-4)}  # noqa: RUF012
 
     def __init__(self):
         self.totals, self.seen = [np.zeros((2, 2))], []
@@ -52,9 +52,7 @@ class Holder(Participant):
 
 
 def secure(inner, names, threshold=2, **more):
-    return SecureCoordinator(
-        inner, names, threshold=threshold, run="run 1", grids={"x": -4}, **more
-    )
+    return SecureCoordinator(inner, names, threshold=threshold, run="run 1", **more)
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -121,12 +119,15 @@ def test_floats_off_the_grid_are_refused():
         run(secure(Averager(), "ABC"), parts)
 
 
-def test_an_array_without_a_fixed_shape_has_no_secure_sum():
+@pytest.mark.parametrize(
+    ("spec", "reason"), [(ArraySpec((None,)), "no fixed shape"), (ArraySpec((2,)), "on no grid")]
+)
+def test_an_array_without_a_fixed_shape_or_a_grid_has_no_secure_sum(spec, reason):
     class Loose(Averager):
-        replies = {"x": ArraySpec((None,))}  # noqa: RUF012
+        replies = {"x": spec}  # noqa: RUF012
 
     parts = [SecureParticipant(Holder(n, 1), minimum=2) for n in "ABC"]
-    with pytest.raises(ParameterError, match="no fixed shape"):
+    with pytest.raises(ParameterError, match=reason):
         run(secure(Loose(), "ABC"), parts)
 
 

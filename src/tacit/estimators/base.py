@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,8 +17,28 @@ from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent, NoOpDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy, round_up
 from tacit.privacy.ledger import Ledger, Reservation
+from tacit.rounds.protocol import Participant
 
-__all__ = ["Estimator", "Price", "PrivateEstimator", "SitePrice"]
+__all__ = ["Estimator", "Price", "PrivateEstimator", "SitePrice", "SiteSide"]
+
+
+@dataclass(frozen=True)
+class SiteSide:
+    """A site's side of a fit whose coordinator is somewhere else.
+
+    Attributes
+    ----------
+    participant
+        Answers requests; what it releases is reserved in the site's ledger already.
+    certificate
+        Returns the certificate of what was released.
+    finish
+        Takes what all learned together, for the site's own use.
+    """
+
+    participant: Participant
+    certificate: Callable[[], Certificate]
+    finish: Callable[[Mapping[str, Any]], None] = lambda shared: None
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ import numpy as np
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import NotCertified, ParameterError
-from tacit.estimators.base import Price, PrivateEstimator
+from tacit.estimators.base import Price, PrivateEstimator, SiteSide
 from tacit.estimators.joint import (
     JointCoordinator,
     JointMethod,
     Problem,
     SitePart,
+    check_agreement,
     site_relations,
     state_problem,
 )
@@ -38,10 +39,13 @@ from tacit.privacy.events import DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
 from tacit.rounds.inprocess import run
-from tacit.rounds.protocol import Participant
+from tacit.rounds.protocol import Participant, RunRecord
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tacit.mechanisms.noise import Noise
+    from tacit.privacy.ledger import Reservation
 
 __all__ = ["OverSites"]
 
@@ -130,15 +134,12 @@ class OverSites(PrivateEstimator, ABC):
         reservations = self._reserve(sites, "coupled factorization", _run_name(folder))
         sources = {site.name: self._noise("grid", site.name) for site in sites}
         parts = {
-            site.name: method.part(
-                problem, site.name, relations[site.name], reservations[site.name],
-                sources[site.name], generator(self.random_state, f"site {site.name}"),
+            site.name: self._part(
+                site.name, relations[site.name], reservations[site.name], sources[site.name]
             )
             for site in sites
-        }  # fmt: skip
-        coordinator = method.coordinator(
-            problem, public, generator(self.random_state, "coordinator")
-        )
+        }
+        coordinator = self._coordinator(public)
         participants: list[Participant] = list(parts.values())
         if folder is not None:
             participants = [
@@ -151,31 +152,102 @@ class OverSites(PrivateEstimator, ABC):
                 checkpoint=None if folder is None else Checkpoint(folder / "coordinator"),
                 progress=lambda _: advance(1),
             )  # fmt: skip
-        self._publish_joint(coordinator, {n: parts[n] for n in self.record_.sites})
-        self.failures_ = self.record_.failures
-        self.method_ = method
-        self.budget_ = method.budget(problem)
-        assumptions = _public_inputs(problem) + method.assumptions(problem)
-        self.certificates_: dict[str, Certificate] = {
-            site.name: self._certify(
-                site,
-                reservations[site.name],
-                sources[site.name],
-                assumptions,
-                method.claim(problem),
-            )
+        certificates = {
+            site.name: self._part_certificate(site, reservations[site.name], sources[site.name])
             for site in sites
         }
+        self.conclude(coordinator, self.record_, certificates)
+        for name in self.record_.sites:  # they finish on their own, with the shared factors
+            parts[name].finish(self.shared_factors_)
+            self.parts_[name] = parts[name]
+
+    def _part(
+        self,
+        name: str,
+        relations: Mapping[str, Relation],
+        reservation: Reservation | None,
+        noise: Noise,
+    ) -> SitePart:
+        problem = self.problem_
+        rng = generator(self.random_state, f"site {name}")
+        return self._joint_method(problem).part(problem, name, relations, reservation, noise, rng)
+
+    def _coordinator(self, public: Mapping[str, Relation]) -> JointCoordinator:
+        rng = generator(self.random_state, "coordinator")
+        return self._joint_method(self.problem_).coordinator(self.problem_, public, rng)
+
+    def _part_certificate(
+        self, site: Site, reservation: Reservation | None, noise: Noise
+    ) -> Certificate:
+        problem, method = self.problem_, self._joint_method(self.problem_)
+        assumptions = _public_inputs(problem) + method.assumptions(problem)
+        return self._certify(site, reservation, noise, assumptions, method.claim(problem))
+
+    # -- sides in different places --------------------------------------------------------
+
+    def coordinator_side(self, problem: Problem) -> JointCoordinator:
+        """Return the coordinator of a fit whose sites are elsewhere; see `conclude`.
+
+        Parameters
+        ----------
+        problem
+            What is public, as all sides know it.
+        """
+        self._check_parameters()
+        self._over_sites, self.problem_ = True, problem
+        self._joint_method(problem).check(problem)
+        return self._coordinator({})
+
+    def site_side(self, problem: Problem, site: Site, run: str) -> SiteSide:
+        """Reserve the whole schedule and return this site's side of a fit.
+
+        Parameters
+        ----------
+        problem
+            What is public, as all sides know it; the site's relations must agree with it.
+        site
+            The site's relations and its ledger.
+        run
+            The name of the run: taken up again under its name, it is not charged again.
+        """
+        self._check_parameters()
+        self._over_sites, self.problem_ = True, problem
+        self._joint_method(problem).check(problem)
+        relations = site_relations(problem.model, site.name, site.data)
+        check_agreement(problem, site.name, relations)
+        reservation = self._reserve([site], "coupled factorization", run)[site.name]
+        noise = self._noise("grid", site.name)
+        part = self._part(site.name, relations, reservation, noise)
+        return SiteSide(
+            part, lambda: self._part_certificate(site, reservation, noise), part.finish
+        )
+
+    def rounds_of(self, problem: Problem) -> int:
+        """Return how many rounds a fit has."""
+        return self._joint_method(problem).length(problem)
+
+    def conclude(
+        self,
+        coordinator: JointCoordinator,
+        record: RunRecord,
+        certificates: Mapping[str, Certificate],
+    ) -> None:
+        """Take in what the rounds gave, with every site's certificate.
+
+        Parameters
+        ----------
+        coordinator, record, certificates
+            After the last round.
+        """
+        problem, method = self.problem_, self._joint_method(self.problem_)
+        self.shared_factors_ = coordinator.shared()
+        self.parts_: dict[str, SitePart] = {}
+        self.record_, self.failures_ = record, record.failures
+        self.method_, self.budget_ = method, method.budget(problem)
+        self.certificates_: dict[str, Certificate] = dict(certificates)
         self.certificate_: Certificate = max(
             self.certificates_.values(), key=lambda certificate: certificate.epsilon
         )
-
-    def _publish_joint(self, coordinator: JointCoordinator, parts: Mapping[str, SitePart]) -> None:
-        """Hand the shared factors to every site that is left; they finish on their own."""
-        self.shared_factors_ = coordinator.shared()
-        for part in parts.values():
-            part.finish(self.shared_factors_)
-        self.parts_ = dict(parts)
 
     # -- using it -------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ __all__ = [
     "JointMethod",
     "Problem",
     "SitePart",
+    "check_agreement",
     "site_relations",
     "state_problem",
 ]
@@ -280,3 +281,22 @@ def site_relations(model: CoupledModel, name: str, data: Any) -> dict[str, Relat
     if unknown:
         raise ParameterError(f"site {name!r}: the model has no relation {unknown[0]!r}")
     return found
+
+
+def check_agreement(problem: Problem, name: str, relations: Mapping[str, Relation]) -> None:
+    """Raise where a site's relations disagree with what all sides take for public."""
+    for relation, found in relations.items():
+        for entity, size in zip(found.entities, found.shape, strict=True):
+            if entity == problem.protected:
+                continue
+            if problem.sizes.get(entity) != size:
+                raise ParameterError(
+                    f"site {name!r}: {relation!r} has {size} members of {entity!r}, and all sides "
+                    f"agreed on {problem.sizes.get(entity)}"
+                )
+            known = problem.labels.get(entity)
+            if known is not None and found.labels.get(entity, known) != known:
+                raise ParameterError(
+                    f"site {name!r} lists the members of {entity!r} differently from what all "
+                    "sides agreed on"
+                )

@@ -279,7 +279,8 @@ class ItemCoordinator(JointCoordinator):
             return {"sum": ArraySpec((self._items,), low=0.0)}
         if kind == "pattern":
             return {"sum": ArraySpec(self._arrays["block"].shape)}
-        return {"sum": ArraySpec(self._mechanisms[stage].shape)}
+        mechanism = self._mechanisms[stage]
+        return {"sum": ArraySpec(mechanism.shape, exponent=mechanism.grid.exponent)}
 
     def request(self, round: int) -> Message | None:
         """Ask for the next sums, with what they need."""

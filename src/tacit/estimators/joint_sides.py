@@ -88,12 +88,19 @@ class LangevinCoordinator(JointCoordinator):
     @property
     def replies(self) -> Mapping[str, ArraySpec]:
         """What every reply must hold: a finite gradient for each factor that is learned."""
-        return {f"gradient/{n}": ArraySpec(self.walk.values[n].shape) for n in self.sent}
+        grid = self.method.mechanism(self.problem, self._round, 1).mechanism.grid
+        return {
+            f"gradient/{n}": ArraySpec(self.walk.values[n].shape, exponent=grid.exponent)
+            for n in self.sent
+        }
+
+    _round = 0
 
     def request(self, round: int) -> Message | None:
         """Ask for gradients at the shared factors, until all rounds are done."""
         if round >= self.method.rounds:
             return None
+        self._round = round
         return Message(round, {f"factor/{name}": self.walk.values[name] for name in self.sent})
 
     def absorb(self, round: int, collected: Collected) -> None:

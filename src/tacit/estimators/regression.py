@@ -24,6 +24,7 @@ from tacit.errors import (
     SiteFailure,
     TacitError,
 )
+from tacit.estimators.base import SiteSide
 from tacit.estimators.progress import progress_bar
 from tacit.estimators.regression_fitted import FittedRegression
 from tacit.estimators.regression_published import read_design, sampling_options
@@ -41,6 +42,7 @@ from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.privacy.published import mistyped_gaussian_noise
 from tacit.rounds.inprocess import run
+from tacit.rounds.messages import Message
 from tacit.rounds.protocol import Failure
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ __all__ = ["PrivateLinearRegression"]
 
 EXACT_METHODS = ("OLS", "conjugate")
 SQUARE_METHODS = ("conjugate", "MCMC-B&S")  # that need yᵀy
+_APART = "the sites hold different rows"
 
 
 class PrivateLinearRegression(FittedRegression):
@@ -398,19 +401,67 @@ class PrivateLinearRegression(FittedRegression):
         self.failures_ += self.record_.failures
         assumptions = design.assumptions(names)
         if len(sites) > 1 or self.summaries_:
-            assumptions += ("the sites hold different rows",)
-        sd = math.sqrt(mechanism.variance())
+            assumptions += (_APART,)
         for site in sites:
             if (reply := collector.replies_by_site.get(site.name)) is None:
                 continue
-            rows = float(reply["rows"][0]) if "rows" in reply.arrays else None
-            smallest = float(reply["vector"][-1]) if design.eigenvalue else None
-            self.summaries_[site.name] = SiteSummary(
-                site.name, names, design, design.unpack(reply["vector"], sd, rows),
-                self._certificate(site, reservations[site.name], sources[site.name], assumptions),
-                smallest,
-            )  # fmt: skip
+            certificate = self._certificate(
+                site, reservations[site.name], sources[site.name], assumptions
+            )
+            self.summaries_[site.name] = self.summary_of(site.name, reply, certificate)
         return self.record_.failures
+
+    def summary_of(self, site: str, reply: Message, certificate: Certificate) -> SiteSummary:
+        """Return a site's reply to `coordinator_side` as a summary, which `fit` takes.
+
+        Parameters
+        ----------
+        site, reply, certificate
+            Who released, what, and under which guarantee.
+        """
+        design = self.design_
+        assert design is not None
+        rows = float(reply["rows"][0]) if "rows" in reply.arrays else None
+        smallest = float(reply["vector"][-1]) if design.eigenvalue else None
+        sd = math.sqrt(self._mechanism(design).variance())
+        return SiteSummary(
+            site, self._public.names(design, self.target), design,
+            design.unpack(reply["vector"], sd, rows), certificate, smallest,
+        )  # fmt: skip
+
+    # -- sides in different places ----------------------------------------------------------
+
+    def coordinator_side(self) -> Collector:
+        """Return the coordinator of a fit whose sites are elsewhere; see `summary_of`."""
+        self._check_parameters()
+        self.summaries_, self.failures_, self.feature_names_in_ = {}, [], []
+        self.design_ = self._design()
+        return Collector(self.design_)
+
+    def site_side(self, site: Site, run: str) -> SiteSide:
+        """Reserve a release and return this site's side of a fit.
+
+        Parameters
+        ----------
+        site
+            The site's data and its ledger.
+        run
+            The name of the run: taken up again under its name, it is not charged again.
+        """
+        self._check_parameters()
+        design = self._design()
+        names, mechanism = self._public.names(design, self.target), self._mechanism(design)
+        self.feature_names_in_ = []
+        if not self._public.by_name:
+            self._check_labels([site])
+        total = self._load(site, design, names)
+        reservation = self._reserve([site], "linear regression", run)[site.name]
+        noise = self._noise(self.noise, site.name)
+        assumptions = (*design.assumptions(names), _APART)
+        return SiteSide(
+            Holder(site.name, total, design, mechanism, reservation, noise),
+            lambda: self._certificate(site, reservation, noise, assumptions),
+        )
 
     def _width(self, sites: list[Site], summaries: list[SiteSummary]) -> int | None:
         """Return how many features the sites have, where only a norm is public."""

@@ -35,7 +35,7 @@ EXCHANGES = ("advertise", "share", "mask", "unmask")
 _SIGNED: dict[int, Any] = {32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 
 
-def whole_numbers(array: NDArray[Any], exponent: int | None) -> NDArray[np.int64]:
+def whole_numbers(array: NDArray[Any], exponent: int) -> NDArray[np.int64]:
     """Return an array in steps of 2^exponent, flat; integers are their own steps.
 
     >>> whole_numbers(np.array([0.5, -1.0]), -1).tolist()
@@ -43,8 +43,6 @@ def whole_numbers(array: NDArray[Any], exponent: int | None) -> NDArray[np.int64
     """
     if np.issubdtype(array.dtype, np.integer):
         return array.astype(np.int64).ravel()
-    if exponent is None:
-        raise SiteFailure("a secure sum takes whole numbers: say on which grid the floats lie")
     steps = np.ldexp(array, -exponent).ravel()
     found: NDArray[np.int64] = np.rint(steps).astype(np.int64)
     if not (found == steps).all():
@@ -82,8 +80,6 @@ class SecureCoordinator(Coordinator):
         A name that no other run of these sites has.
     bits
         The ring.
-    grids
-        Array name → exponent of the grid its floats lie on.
     """
 
     def __init__(
@@ -94,10 +90,9 @@ class SecureCoordinator(Coordinator):
         threshold: int,
         run: str,
         bits: int = 64,
-        grids: Mapping[str, int] | None = None,
     ) -> None:
         self.inner, self.sites, self.run = inner, tuple(sorted(sites)), run
-        self.threshold, self.bits, self.grids = threshold, bits, dict(grids or {})
+        self.threshold, self.bits = threshold, bits
         self._gatherer = Gatherer(self._terms(0))
         self._asked: Message | None = None
 
@@ -137,7 +132,7 @@ class SecureCoordinator(Coordinator):
                 f"ask/{name}": array for name, array in self._asked.arrays.items()
             }
             names = list(self.inner.replies)
-            grids = np.array([self.grids.get(n, 1 << 20) for n in names], np.int64)
+            grids = np.array([spec.exponent or 0 for spec in self.inner.replies.values()])
             arrays |= {"group": _text(group), "boxes": boxes}
             return Message(round, {**arrays, "names": _text(names), "grids": grids})
         return Message(round, {"arrived": _text(sorted(gatherer.masked))})
@@ -168,6 +163,11 @@ class SecureCoordinator(Coordinator):
         for name, spec in self.inner.replies.items():
             if None in spec.shape:
                 raise ParameterError(f"array {name!r} has no fixed shape: it has no secure sum")
+            if spec.exponent is None and not spec.dtype.startswith("int"):
+                raise ParameterError(
+                    f"array {name!r} holds floats on no grid that its spec names: it has no "
+                    "secure sum"
+                )
             total += math.prod(n for n in spec.shape if n is not None)
         return total
 
@@ -209,7 +209,7 @@ class SecureCoordinator(Coordinator):
             part = total[start : start + math.prod(shape)].astype(np.int64).reshape(shape)
             start += math.prod(shape)
             whole = np.issubdtype(np.dtype(spec.dtype), np.integer)
-            found[name] = part if whole else np.ldexp(part.astype(float), self.grids[name])
+            found[name] = part if whole else np.ldexp(part.astype(float), spec.exponent or 0)
         return found
 
     # -- resuming ---------------------------------------------------------------------------
@@ -330,8 +330,7 @@ class SecureParticipant(Participant):
         if set(names) != set(reply.arrays):
             raise SiteFailure(f"{sorted(names)} was asked for, which this site does not send")
         parts = [
-            whole_numbers(reply[name], None if grid == 1 << 20 else int(grid))
-            for name, grid in zip(names, grids, strict=True)
+            whole_numbers(reply[name], int(grid)) for name, grid in zip(names, grids, strict=True)
         ]
         return np.concatenate(parts)
 
@@ -401,13 +400,13 @@ class SecureAggregator(Aggregator):
         from tacit.rounds.inprocess import run
 
         specs = {
-            name: ArraySpec(array.shape, array.dtype.name)
+            name: ArraySpec(array.shape, array.dtype.name, exponent=self.grids.get(name))
             for name, array in next(iter(replies.values())).arrays.items()
         }
         once = _Once(specs)
         secure = SecureCoordinator(
             once, list(replies), threshold=self.threshold, run=f"in process {self.rounds}",
-            bits=self.bits, grids=self.grids,
+            bits=self.bits,
         )  # fmt: skip
         self.rounds += 1
         run(secure, [SecureParticipant(_Holds(n, m), minimum=2) for n, m in replies.items()])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from tacit._core.check import Integer, OneOf, check
-from tacit.errors import ParameterError, SiteFailure, TacitError
-from tacit.rounds.aggregate import Aggregator, PlainAggregator
+from tacit.rounds.aggregate import Aggregator
 from tacit.rounds.checkpoint import Checkpoint
-from tacit.rounds.messages import Message, check_reply
-from tacit.rounds.protocol import Coordinator, Failure, Participant, RunRecord
+from tacit.rounds.loop import drive
+from tacit.rounds.messages import Message
+from tacit.rounds.protocol import Coordinator, Participant, RunRecord
 
 __all__ = ["run"]
 
@@ -48,54 +46,24 @@ def run(
     RunRecord
         Rounds, seconds, bytes and failures.
     """
-    check("on_failure", on_failure, OneOf("stop", "exclude"))
-    check("minimum", minimum, Integer(1))
-    names = [participant.name for participant in participants]
-    if len(set(names)) != len(names) or not names:
-        raise ParameterError("participants must have distinct names, and there must be some")
-    aggregator = aggregator or PlainAggregator()
-    active = {participant.name: participant for participant in participants}
-    record = RunRecord()
-    if checkpoint is not None and (saved := checkpoint.load()) is not None:
-        state, excluded = saved
-        coordinator.restore(state.arrays)
-        record.rounds = record.resumed_at = state.round
-        for name in excluded:
-            active.pop(name, None)
-    while (request := coordinator.request(record.rounds)) is not None:
-        started = time.perf_counter()
-        replies: dict[str, Message] = {}
-        for name in list(active):
+    held = {participant.name: participant for participant in participants}
+
+    def ask(request: Message, names: tuple[str, ...]) -> Iterator[tuple[str, Message | Exception]]:
+        for name in names:
+            answer: Message | Exception
             try:
-                reply = active[name].respond(request)
-                check_reply(reply, request.round, coordinator.replies)
-                replies[name] = reply
-                record.bytes_received += reply.size
+                answer = held[name].respond(request)
             except Exception as error:
-                failure = Failure(record.rounds, name, _reason(error))
-                record.failures.append(failure)
-                if on_failure == "stop":
-                    raise SiteFailure(
-                        f"site {name!r} failed in round {failure.round}: {failure.reason}"
-                    ) from error
-                del active[name]
-        if len(replies) < minimum:
-            raise SiteFailure(
-                f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
-                + "; ".join(f"{f.site}: {f.reason}" for f in record.failures)
-            )
-        coordinator.absorb(record.rounds, aggregator.collect(replies))
-        record.rounds += 1
-        record.seconds.append(time.perf_counter() - started)
-        if checkpoint is not None:
-            gone = tuple(name for name in names if name not in active)
-            checkpoint.save(Message(record.rounds, coordinator.state()), gone)
-        if progress is not None:
-            progress(record.rounds)
-    record.sites = tuple(active)
-    return record
+                answer = error
+            yield name, answer
 
-
-def _reason(error: Exception) -> str:
-    """Return what may be said: our own errors speak, others only by their kind."""
-    return str(error) if isinstance(error, TacitError) else type(error).__name__
+    return drive(
+        coordinator,
+        [participant.name for participant in participants],
+        ask,
+        aggregator=aggregator,
+        on_failure=on_failure,
+        minimum=minimum,
+        checkpoint=checkpoint,
+        progress=None if progress is None else lambda record: progress(record.rounds),
+    )

@@ -120,12 +120,15 @@ class ArraySpec:
         The exact dtype.
     low, high
         Every number must lie in [low, high]; it must be finite in any case.
+    exponent
+        Where floats are whole numbers of 2^exponent: what a secure sum needs to know.
     """
 
     shape: tuple[int | None, ...]
     dtype: str = "float64"
     low: float = -math.inf
     high: float = math.inf
+    exponent: int | None = None
 
     def problem(self, array: NDArray[Any]) -> str | None:
         """Return what is wrong with an array, or None."""

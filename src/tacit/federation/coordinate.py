@@ -1,0 +1,243 @@
+"""The coordinator of a federation: proposes, drives the rounds, collects certificates, concludes.
+
+It knows nothing of what carries its messages: a `Transport` calls sites by name with bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tacit.errors import SiteFailure, TacitError
+from tacit.federation import wire
+from tacit.federation.computations import Computation, computation_of
+from tacit.federation.config import CoordinatorConfig, Step
+from tacit.federation.proposal import Proposal
+from tacit.federation.secure_rounds import SecureCoordinator
+from tacit.privacy.guarantee import Certificate
+from tacit.rounds.checkpoint import Checkpoint
+from tacit.rounds.loop import drive, reason_of
+from tacit.rounds.messages import Message
+from tacit.rounds.protocol import Coordinator, RunRecord
+
+__all__ = ["Result", "Transport", "coordinate", "run_name", "run_proposal"]
+
+Answers = Iterator[tuple[str, bytes | Exception]]
+
+
+class Transport(Protocol):
+    """Whatever carries bytes to sites and back."""
+
+    def call(self, method: str, data: Mapping[str, bytes], timeout: float) -> Answers:
+        """Call a method at every named site at once; yield what each gave, or why it did not."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one computation gave."""
+
+    model: Any
+    record: RunRecord
+    certificates: Mapping[str, Certificate]
+
+
+class _Caller:
+    """Calls sites with messages instead of bytes, each bound to its run, site and request."""
+
+    def __init__(self, transport: Transport, run: str, timeout: float) -> None:
+        self.transport, self.run, self.timeout = transport, run, timeout
+        self.bytes_sent = 0
+
+    def __call__(
+        self, method: str, message: Message, names: tuple[str, ...]
+    ) -> Iterator[tuple[str, Message | Exception]]:
+        run = "open" if method == "open" else self.run
+        data = {name: wire.ask(message, run, name) for name in names}
+        self.bytes_sent += sum(len(body) for body in data.values())
+        left = set(names)
+        for name, found in self.transport.call(method, data, self.timeout):
+            if name not in left:
+                continue  # somebody who was not asked, or has answered
+            left.discard(name)
+            answer: Message | Exception
+            try:
+                if isinstance(found, Exception):
+                    raise found
+                answer = wire.read_answer(found, data[name], run, name)
+            except Exception as error:
+                answer = error
+            yield name, answer
+        for name in sorted(left):
+            yield name, SiteFailure(f"no answer within {self.timeout:g} s")
+
+
+def _settle(
+    caller: _Caller, method: str, message: Message, names: tuple[str, ...], on_failure: str,
+    minimum: int,
+) -> tuple[dict[str, Message], dict[str, str]]:  # fmt: skip
+    """Make one call to all; return who answered and why the others did not."""
+    found, lost = {}, {}
+    for name, answer in caller(method, message, names):
+        if isinstance(answer, Exception):
+            lost[name] = reason_of(answer)
+        else:
+            found[name] = answer
+    if lost and (on_failure == "stop" or len(found) < minimum):
+        raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
+    return found, lost
+
+
+def run_proposal(
+    proposal: Proposal,
+    transport: Transport,
+    *,
+    timeout: float = 60.0,
+    on_failure: str = "stop",
+    minimum: int = 1,
+    checkpoint: Path | None = None,
+    progress: Callable[[RunRecord], None] | None = None,
+) -> Result:
+    """Run one computation over a transport.
+
+    Parameters
+    ----------
+    proposal
+        What to run, with whom.
+    transport
+        How to reach the sites.
+    timeout
+        Seconds for each call.
+    on_failure, minimum
+        As in `tacit.rounds.inprocess.run`.
+    checkpoint
+        A folder that records every complete round; a run that died goes on from there.
+    progress
+        Called after every round.
+    """
+    computation = computation_of(proposal)
+    minimum = max(minimum, proposal.threshold or 1)
+    caller = _Caller(transport, proposal.run, timeout)
+    text = wire.text_array(proposal.to_json())
+    _, lost = _settle(
+        caller, "open", Message(0, {"proposal": text}), proposal.sites, on_failure, minimum
+    )
+    names = tuple(name for name in proposal.sites if name not in lost)
+    _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
+    names = tuple(name for name in names if name not in more)
+    inner = computation.coordinator()
+    coordinator: Coordinator = inner
+    if proposal.threshold is not None:
+        coordinator = SecureCoordinator(
+            inner, names, threshold=proposal.threshold, run=proposal.run
+        )
+    record = drive(
+        coordinator,
+        names,
+        lambda request, left: caller("respond", request, left),
+        on_failure=on_failure,
+        minimum=minimum,
+        checkpoint=None if checkpoint is None else Checkpoint(checkpoint),
+        progress=progress,
+    )
+    certificates = _close(caller, computation, inner, record, on_failure, minimum)
+    model = computation.conclude(inner, record, certificates)
+    return Result(model, record, certificates)
+
+
+def _close(
+    caller: _Caller,
+    computation: Computation,
+    coordinator: Coordinator,
+    record: RunRecord,
+    on_failure: str,
+    minimum: int,
+) -> dict[str, Certificate]:
+    """Hand out what was learned; take in certificates, each checked against what was asked."""
+    shared = {f"shared/{n}": a for n, a in computation.shared(coordinator).items()}
+    found, _ = _settle(caller, "close", Message(0, shared), record.sites, on_failure, minimum)
+    asked = computation.proposal.guarantee()
+    certificates = {}
+    for name, reply in found.items():
+        certificate = Certificate.from_json(reply["certificate"].tobytes().decode())
+        certificate.verify()
+        if certificate.holder != name or asked is None or certificate.unit != asked.unit:
+            raise SiteFailure(f"{name}: the certificate is that of something else")
+        certificates[name] = certificate
+    return certificates
+
+
+# -- a whole file of computations ---------------------------------------------------------------
+
+
+def run_name(folder: Path) -> str:
+    """Return the name of the run that a folder holds, made at the first call."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "run"
+    if not path.exists():
+        draft = folder / "run.new"
+        draft.write_text(uuid.uuid4().hex, encoding="utf-8")
+        draft.replace(path)
+    return path.read_text(encoding="utf-8").strip()
+
+
+def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Result]:
+    """Run every computation of a coordinator's file; what is complete is not run again.
+
+    Results, the run record and the progress are written to the output folder.
+    """
+    results = {}
+    for step in config.steps:
+        folder = config.output / step.name
+        if (folder / "record.json").exists():
+            continue
+        proposal = step.proposal(config.sites, run_name(folder))
+        started = time.time()
+
+        def progress(record: RunRecord, step: Step = step, folder: Path = folder) -> None:
+            line = {
+                "step": step.name, "round": record.rounds, "sites": list(record.sites),
+                "seconds": record.seconds[-1], "bytes": record.bytes_received,
+            }  # fmt: skip
+            with open(folder / "progress.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+        result = run_proposal(
+            proposal, transport, timeout=config.timeout, on_failure=config.on_failure,
+            minimum=config.minimum, checkpoint=folder / "checkpoint", progress=progress,
+        )  # fmt: skip
+        results[step.name] = result
+        _write(folder, step, proposal, result, time.time() - started)
+    return results
+
+
+def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds: float) -> None:
+    """Write the release and, last, the record that says that this step is complete."""
+    reason = None
+    try:
+        result.model.release(folder / "release")
+    except TacitError as error:  # such as seeded noise, which is not for release
+        reason = str(error)
+    record = result.record
+    content = {
+        "step": step.name,
+        "computation": proposal.computation,
+        "run": proposal.run,
+        "rounds": record.rounds,
+        "resumed_at": record.resumed_at,
+        "seconds": seconds,
+        "seconds_per_round": record.seconds,
+        "bytes_received": record.bytes_received,
+        "sites": list(record.sites),
+        "failures": [asdict(failure) for failure in record.failures],
+        "epsilon": {name: c.epsilon for name, c in result.certificates.items()},
+        "certificates": {n: json.loads(c.to_json()) for n, c in result.certificates.items()},
+        "not_released": reason,
+    }
+    draft = folder / "record.json.new"
+    draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    draft.replace(folder / "record.json")

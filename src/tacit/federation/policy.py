@@ -1,0 +1,205 @@
+"""A site's policy: what it consents to, checked inside the site before any data is read.
+
+A policy is a list of permissions. A proposal is accepted if one of them covers all of it; the
+refusal says what the closest one does not cover. `Policy.page` is the text to sign.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, check
+from tacit.errors import ParameterError, PolicyRefused
+from tacit.federation.computations import COMPUTATIONS, Computation
+from tacit.federation.proposal import Proposal
+from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS
+
+__all__ = ["Permission", "Policy"]
+
+
+@dataclass(frozen=True)
+class Permission:
+    """One computation that a site consents to, with everything that it fixes.
+
+    Parameters
+    ----------
+    computation
+        Its name.
+    epsilon, delta
+        The largest guarantee that may be asked for, per run.
+    unit, neighbours, trust
+        What the guarantee must protect; neighbours and trust are those of `Privacy` unless given.
+    rounds
+        How often the site may be asked.
+    partners
+        The fewest sites that take part, this one included.
+    settings
+        The public settings (bounds, model, entities, …); a proposal must state exactly these.
+    tables
+        Which of the site's tables are read; all unless given.
+    sites
+        If given, nobody else may take part.
+    secure
+        Whether sums must be aggregated securely; then ``partners`` is also the fewest sites whose
+        sum may be revealed.
+    seeded
+        Whether predictable noise is accepted: for tests only.
+
+    Examples
+    --------
+    >>> Permission("regression", 1.0, 1e-6, "row", {"target": "y"}).rounds
+    1
+    """
+
+    computation: str
+    epsilon: float
+    delta: float
+    unit: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 1
+    partners: int = 2
+    neighbours: str | None = None
+    trust: str | None = None
+    tables: tuple[str, ...] | None = None
+    sites: tuple[str, ...] | None = None
+    secure: bool = False
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        check("computation", self.computation, OneOf(*COMPUTATIONS))
+        check("epsilon", self.epsilon, Real(0, open_low=True))
+        check("delta", self.delta, Real(0, 1, open_high=True))
+        check("unit", self.unit, OneOf(*UNITS))
+        check("settings", self.settings, InstanceOf(dict))
+        check("rounds", self.rounds, Integer(1))
+        check("partners", self.partners, Integer(1))
+        check("neighbours", self.neighbours, AnyOf(OneOf(*NEIGHBOURS), None))
+        check("trust", self.trust, AnyOf(OneOf(*TRUSTS), None))
+        check("secure", self.secure, OneOf(True, False))
+        check("seeded", self.seeded, OneOf(True, False))
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Permission:
+        """Read it from a configuration file's table."""
+        data = dict(table)
+        for name in ("sites", "tables"):
+            if data.get(name) is not None:
+                data[name] = tuple(data[name])
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise ParameterError(f"a permission cannot be read: {error}") from None
+
+    def objections(self, proposal: Proposal, computation: Computation) -> list[str]:
+        """Return everything about a proposal that this permission does not cover."""
+        found = []
+        privacy = proposal.guarantee()
+        if privacy is None:
+            found.append("no guarantee is asked for at all")
+        else:
+            if privacy.epsilon > self.epsilon:
+                found.append(f"ε = {privacy.epsilon:g} is more than {self.epsilon:g}")
+            if privacy.delta > self.delta:
+                found.append(f"δ = {privacy.delta:g} is more than {self.delta:g}")
+            for name in ("unit", "neighbours", "trust"):
+                wanted, asked = getattr(self, name), getattr(privacy, name)
+                if wanted is not None and wanted != asked:
+                    found.append(f"{name} is {asked!r}, not {wanted!r}")
+        if computation.rounds > self.rounds:
+            found.append(f"{computation.rounds} rounds are more than {self.rounds}")
+        if len(proposal.sites) < self.partners:
+            found.append(f"{len(proposal.sites)} sites take part, fewer than {self.partners}")
+        if self.sites is not None and (strangers := set(proposal.sites) - set(self.sites)):
+            found.append(f"{sorted(strangers)[0]!r} takes part, who was not agreed on")
+        if self.secure and (proposal.threshold or 0) < self.partners:
+            found.append(f"sums over fewer than {self.partners} sites could be seen")
+        if proposal.seed is not None and not self.seeded:
+            found.append("the noise would be seeded, and so predictable")
+        found += self._differences(proposal, computation)
+        return found
+
+    def _differences(self, proposal: Proposal, computation: Computation) -> list[str]:
+        found = []
+        for key in sorted(set(self.settings) | set(proposal.settings)):
+            if key in computation.inference_only:
+                continue
+            asked, agreed = proposal.settings.get(key), self.settings.get(key)
+            if _canonical(asked) != _canonical(agreed):
+                found.append(f"{key} is {_short(asked)}, not {_short(agreed)}")
+        return found
+
+    def sentence(self) -> str:
+        """Return it in words."""
+        who = "any sites" if self.sites is None else ", ".join(self.sites)
+        lines = [
+            f"The computation {self.computation!r} may be run with {who}, {self.partners} or more "
+            "taking part.",
+            f"  It may cost ε = {self.epsilon:g} and δ = {self.delta:g} per run, for one "
+            f"{self.unit}"
+            + (f" under {self.neighbours}" if self.neighbours else "")
+            + (f", trust {self.trust!r}" if self.trust else "")
+            + f", in at most {self.rounds} rounds.",
+        ]
+        if self.tables is not None:
+            lines.append(f"  It reads {', '.join(self.tables)} and nothing else.")
+        if self.secure:
+            lines.append(f"  Nobody sees less than a sum over {self.partners} sites.")
+        if self.seeded:
+            lines.append("  TESTS ONLY: predictable noise is accepted.")
+        lines.append("  Fixed beforehand:")
+        lines += [f"    {key} = {_canonical(value)}" for key, value in self.settings.items()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """All permissions of a site; what none of them covers is refused."""
+
+    permissions: tuple[Permission, ...] = ()
+
+    def check(self, proposal: Proposal, computation: Computation) -> Permission:
+        """Return the permission that covers a proposal; `PolicyRefused` says what none covers."""
+        same = [p for p in self.permissions if p.computation == proposal.computation]
+        if not same:
+            raise PolicyRefused(
+                f"the site's policy does not allow {proposal.computation!r}: it allows "
+                f"{sorted({p.computation for p in self.permissions})}"
+            )
+        objections = [permission.objections(proposal, computation) for permission in same]
+        for permission, found in zip(same, objections, strict=True):
+            if not found:
+                return permission
+        closest = min(objections, key=len)
+        raise PolicyRefused("the site's policy refuses: " + "; ".join(closest))
+
+    def page(self, site: str) -> str:
+        """Return the policy as a page to read and sign."""
+        body = "\n\n".join(p.sentence() for p in self.permissions) or "Nothing may be run."
+        return (
+            f"What {site} consents to\n\n{body}\n\n"
+            "Everything else is refused before any data is read. What is released is counted in "
+            "the site's ledger, whose ceiling no permission can exceed."
+        )
+
+
+def _canonical(value: Any) -> str:
+    """Return settings as text, where 1 and 1.0 are one number."""
+
+    def plain(item: Any) -> Any:
+        if isinstance(item, Mapping):
+            return {str(k): plain(v) for k, v in item.items()}
+        if isinstance(item, list | tuple):
+            return [plain(v) for v in item]
+        if isinstance(item, int | float) and not isinstance(item, bool):
+            return float(item)
+        return item
+
+    return json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
+
+
+def _short(value: Any) -> str:
+    text = "not stated" if value is None else _canonical(value)
+    return text if len(text) <= 120 else text[:117] + "…"

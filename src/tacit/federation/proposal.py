@@ -1,0 +1,93 @@
+"""What a coordinator proposes: a computation, its settings, a guarantee, who takes part."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tacit._core.check import AnyOf, InstanceOf, Integer, check
+from tacit.errors import ParameterError, TacitError
+from tacit.privacy.guarantee import Privacy
+
+__all__ = ["Proposal"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One computation that a coordinator proposes; everything in it is public.
+
+    Parameters
+    ----------
+    computation
+        A name from `tacit.federation.computations.COMPUTATIONS`.
+    settings
+        Its public settings: model, bounds, entities, …
+    privacy
+        The fields of `Privacy` that every site is asked to give.
+    sites
+        Everybody who takes part.
+    run
+        A name of its own; a run that is resumed keeps it.
+    threshold
+        With secure aggregation: how many sites must see each sum through.
+    seed
+        For tests: predictable noise, which a site refuses unless its policy allows it.
+
+    Examples
+    --------
+    >>> one = Proposal("regression", {"y_bounds": [0, 1]}, {"epsilon": 1.0}, ("A", "B"), "run 1")
+    >>> Proposal.from_json(one.to_json()) == one
+    True
+    """
+
+    computation: str
+    settings: Mapping[str, Any]
+    privacy: Mapping[str, Any] | None
+    sites: tuple[str, ...]
+    run: str
+    threshold: int | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        check("computation", self.computation, InstanceOf(str))
+        check("settings", self.settings, InstanceOf(dict))
+        check("privacy", self.privacy, AnyOf(InstanceOf(dict), None))
+        check("run", self.run, InstanceOf(str))
+        check("threshold", self.threshold, AnyOf(Integer(2), None))
+        check("seed", self.seed, AnyOf(Integer(0), None))
+        names = self.sites
+        if not names or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
+            raise ParameterError(f"sites must be different names, got {list(names)}")
+
+    def guarantee(self) -> Privacy | None:
+        """Return the guarantee that is asked for."""
+        if self.privacy is None:
+            return None
+        try:
+            return Privacy(**self.privacy)
+        except TypeError as error:
+            raise ParameterError(f"privacy has unknown fields: {error}") from None
+
+    @property
+    def epsilon(self) -> float:
+        """The ε that is asked for; infinite without a guarantee."""
+        privacy = self.guarantee()
+        return math.inf if privacy is None else privacy.epsilon
+
+    def to_json(self) -> str:
+        """Return it as text, the same for equal proposals."""
+        return json.dumps(asdict(self) | {"sites": list(self.sites)}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Proposal:
+        """Read it; whatever is no proposal is refused."""
+        try:
+            data = json.loads(text)
+            return cls(**(data | {"sites": tuple(data["sites"])}))
+        except TacitError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ParameterError(f"a proposal cannot be read: {error}") from None

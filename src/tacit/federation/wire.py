@@ -1,0 +1,82 @@
+"""What travels: named arrays, bound to their run, their site and the request they answer.
+
+Layout: 8 bytes of magic, 32 bytes that bind, then a `tacit.rounds.messages.Message` in its own
+binary form. Nothing is ever unpickled. Both ends refuse what is too long before reading it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import SiteFailure, TacitError
+from tacit.rounds.messages import Message
+
+__all__ = ["LARGEST", "answer", "ask", "read_answer", "read_request", "refusal", "text_array"]
+
+_MAGIC = b"TACITW1\n"
+LARGEST = 1 << 30  # bytes of one message
+
+
+def text_array(text: str) -> Any:
+    """Return text as an array of bytes."""
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _bound(kind: str, run: str, site: str, request: bytes = b"") -> bytes:
+    digest = hashlib.sha256()
+    for part in (kind.encode(), run.encode(), site.encode(), request):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def _pack(message: Message, binding: bytes) -> bytes:
+    return _MAGIC + binding + message.to_bytes()
+
+
+def _unpack(data: Any, binding: bytes, largest: int) -> Message:
+    if not isinstance(data, bytes) or len(data) > largest or data[:8] != _MAGIC:
+        raise SiteFailure("a message is none of tacit's, or too long")
+    if data[8:40] != binding:
+        raise SiteFailure("a message belongs to another run, site or request: replayed or lost")
+    message = Message.from_bytes(data[40:])
+    for name, array in message.arrays.items():
+        if not np.isfinite(array).all():
+            raise SiteFailure(f"array {name!r} holds numbers that are not finite")
+    return message
+
+
+def ask(message: Message, run: str, site: str) -> bytes:
+    """Return a request to one site.
+
+    >>> data = ask(Message(3), "run 1", "North")
+    >>> read_request(data, "run 1", "North").round
+    3
+    """
+    return _pack(message, _bound("request", run, site))
+
+
+def read_request(data: Any, run: str, site: str, largest: int = LARGEST) -> Message:
+    """Read a request at its site, or raise `SiteFailure`."""
+    return _unpack(data, _bound("request", run, site), largest)
+
+
+def answer(reply: Message, request: bytes, run: str, site: str) -> bytes:
+    """Return a reply to a request."""
+    return _pack(reply, _bound("reply", run, site, request))
+
+
+def refusal(error: Exception, request: bytes, run: str, site: str) -> bytes:
+    """Return why there is no reply: our own errors speak, others only by their kind."""
+    reason = str(error) if isinstance(error, TacitError) else type(error).__name__
+    return answer(Message(0, {"refused": text_array(reason)}), request, run, site)
+
+
+def read_answer(data: Any, request: bytes, run: str, site: str, largest: int = LARGEST) -> Message:
+    """Read a reply at the coordinator; a refusal raises `SiteFailure` with its reason."""
+    message = _unpack(data, _bound("reply", run, site, request), largest)
+    if set(message.arrays) == {"refused"}:
+        raise SiteFailure(message["refused"].tobytes().decode(errors="replace")[:2000])
+    return message

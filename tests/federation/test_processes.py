@@ -1,0 +1,97 @@
+"""A real federation on loopback: a server and three clients, mutual TLS, no code in jobs."""
+
+import json
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from tacit.estimators.release import read_release
+from tacit.federation.processes import run_coordinator, running_site
+from tacit.federation.provision import init_federation
+
+from .support import (
+    FACTORIZATION,
+    INFERENCE,
+    REGRESSION,
+    ROW,
+    SITES,
+    USER,
+    factorization_in_one_process,
+    regression_in_one_process,
+    site_file,
+    toml,
+)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        return one.getsockname()[1]
+
+
+def processes_of(folder: Path) -> set[int]:
+    """Return processes whose command line or environment names a folder."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in told and int(entry.name) != os.getpid():
+            found.add(int(entry.name))
+    return found
+
+
+def federation(folder: Path) -> Path:
+    """Write a federation of three sites with data and permissions; return where it is."""
+    place = init_federation(folder / "federation", SITES, port=free_port())
+    for site in SITES:
+        home = place / "sites" / site
+        partners = home.joinpath("site.toml").read_text().partition("[partners]")[2].split("\n", 1)
+        keys = dict(line.split(" = ") for line in partners[1].strip().splitlines())
+        extra = 'identity = "identity.key"\n' + "\n".join(
+            f"partners.{name} = {key}" for name, key in keys.items()
+        )
+        site_file(home, site, epsilon=4.0, extra=extra)
+    steps = [
+        {"name": "regression", "computation": "regression", "privacy": ROW, "seed": 7,
+         "settings": REGRESSION | INFERENCE},
+        {"name": "factorization", "computation": "factorization", "privacy": USER, "seed": 7,
+         "settings": FACTORIZATION},
+        {"name": "secure", "computation": "factorization", "privacy": USER, "seed": 7,
+         "settings": FACTORIZATION, "threshold": 2},
+    ]  # fmt: skip
+    (place / "coordinator" / "coordinator.toml").write_text(
+        f"sites = {toml(SITES)}\ntimeout = 60.0\nretries = 0\ncomputation = {toml(steps)}\n"
+    )
+    return place
+
+
+def test_a_federation_of_processes_equals_the_run_in_one_process(tmp_path):
+    before = set(Path("/tmp").iterdir()) | set(Path.cwd().iterdir())
+    place = federation(tmp_path)
+    seen = []
+    with ExitStack() as stack:
+        for site in SITES:
+            stack.enter_context(running_site(place / "sites" / site / "site.toml"))
+        run_coordinator(place / "coordinator" / "coordinator.toml", show=seen.append)
+    result = place / "coordinator" / "result"
+    records = {
+        name: json.loads((result / name / "record.json").read_text())
+        for name in ("regression", "factorization", "secure")
+    }
+    assert all(record["failures"] == [] for record in records.values())
+    assert records["secure"]["rounds"] == 4 * records["factorization"]["rounds"] == 16
+    assert len(seen) == 1 + 4 + 16
+    factors = factorization_in_one_process(7).shared_factors_
+    for name in ("factorization", "secure"):
+        arrays = read_release(result / name / "release").arrays
+        assert all(np.array_equal(arrays[key], factor) for key, factor in factors.items())
+    arrays = read_release(result / "regression" / "release").arrays
+    model = regression_in_one_process(7)
+    assert np.array_equal(arrays["coef"], model.coef_)
+    assert not processes_of(tmp_path)
+    assert set(Path("/tmp").iterdir()) | set(Path.cwd().iterdir()) <= before
