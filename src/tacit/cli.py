@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at a data holder's privacy ledger.")
 app.add_typer(ledger_app, name="ledger")
+federation_app = typer.Typer(no_args_is_help=True, help="Set up a federation of institutions.")
+app.add_typer(federation_app, name="federation")
 
 MECHANISMS = (
     "gaussian, symmetric-gaussian, laplace, geometric, k-norm, smooth-laplace, "
@@ -226,14 +228,89 @@ def verify(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("demo-result"),
+    federated: Annotated[
+        bool, typer.Option("--federated", help="Over real processes on this machine.")
+    ] = False,
 ) -> None:
     """Let three hospitals release private statistics of their patients.
 
-    Example: tacit demo
+    Example: tacit demo --federated
     """
+    if federated:
+        from tacit.report.federated_demo import run_federated_demo
+
+        run_federated_demo(folder)
+        return
     from tacit.report.demo import run_demo
 
     run_demo(folder)
+
+
+@federation_app.command("init")
+def federation_init(
+    folder: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
+    site: Annotated[list[str], typer.Option(help="A site's name; once for each.")],
+    host: Annotated[str, typer.Option(help="Where sites reach the coordinator.")] = "localhost",
+    port: Annotated[int, typer.Option(help="And at which port.")] = 8002,
+) -> None:
+    """Write certificates, keys, start-up kits and files for a federation.
+
+    Example: tacit federation init ours --site North --site South --host fed.example.org
+    """
+    from tacit.federation.provision import init_federation
+
+    init_federation(folder, site, host=host, port=port)
+    typer.echo(
+        f"{folder}/coordinator stays here; give each of {folder}/sites/NAME to its site over a "
+        f"channel you trust.\nThen fill in site.toml and coordinator.toml, run `tacit site "
+        f"site.toml` at every site, and `tacit coordinate coordinator.toml` here."
+    )
+
+
+@app.command()
+def site(
+    config: Annotated[Path, typer.Argument(help="The site's file.")],
+    policy: Annotated[
+        bool, typer.Option("--policy", help="Print what the site consents to, and stop.")
+    ] = False,
+) -> None:
+    """Take part in a federation, as a site.
+
+    Example: tacit site site.toml
+    """
+    from tacit.federation.config import SiteConfig
+
+    settings = SiteConfig.read(config)
+    page = settings.policy.page(settings.name)
+    typer.echo(page)
+    if policy:
+        return
+    from tacit.federation.processes import running_site
+
+    left = settings.open_ledger().remaining
+    typer.echo(f"\nε = {left.epsilon:.4g} and δ = {left.delta:.3g} are left. Ctrl-C ends it.")
+    with running_site(config) as process:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            typer.echo("ending")
+
+
+@app.command()
+def coordinate(
+    config: Annotated[Path, typer.Argument(help="The coordinator's file.")],
+    wait: Annotated[float, typer.Option(help="Seconds to wait for sites.")] = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Run the computations of a federation, as its coordinator.
+
+    Example: tacit coordinate coordinator.toml
+    """
+    from tacit.report.live import run_with_view
+
+    records = run_with_view(config, wait=wait, quiet=as_json)
+    if as_json:
+        typer.echo(json.dumps(records, ensure_ascii=False))
 
 
 @app.callback(invoke_without_command=True)

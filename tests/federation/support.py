@@ -77,8 +77,9 @@ def site_file(folder: Path, site: str, *, epsilon=2.0, extra: str = "", **change
     write_csv(folder / "patients.csv", patients(site))
     write_csv(folder / "ratings.csv", ratings(site))
     data = {
-        "patients": {"file": "patients.csv"}, "ratings": {"file": "ratings.csv", "value": "rating"},
-    }  # fmt: skip
+        "patients": {"file": "patients.csv"},
+        "ratings": {"file": "ratings.csv", "value": "rating"},
+    }
     allow = [permission(kind) | changes for kind in ("regression", "factorization")]
     path = folder / "site.toml"
     path.write_text(

@@ -1,11 +1,18 @@
 """Joint computations over bytes: the same results as in one process, faults, policies."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from tacit.errors import SiteFailure
+from tacit.federation import wire
+from tacit.federation.config import SiteConfig
 from tacit.federation.coordinate import run_proposal
 from tacit.federation.proposal import Proposal
+from tacit.federation.site import SiteService
 from tacit.privacy.ledger import Ledger
+from tacit.rounds.messages import Message
 
 from .support import (
     FACTORIZATION,
@@ -51,3 +58,225 @@ def test_factorization_equals_the_run_in_one_process(tmp_path, threshold):
     for site in SITES:  # predictions are made at the site
         there = found[site].result.predict("ratings", cells)
         assert np.array_equal(there, expected.predict(site, cells))
+
+
+# --- policy: refused before data is read ---
+
+
+def refusal(tmp_path, proposal, **options):
+    """Return why a proposal is refused, having checked that no data was needed for that."""
+    found = services(tmp_path, **options)
+    for site in SITES:
+        (tmp_path / site / "patients.csv").unlink()
+        (tmp_path / site / "ratings.csv").unlink()
+    direct = Direct(found)
+    with pytest.raises(SiteFailure) as caught:
+        run_proposal(proposal, direct)
+    assert {method for method, _ in direct.calls} == {"open"}
+    for site in SITES:
+        path = tmp_path / site / "ledger.db"
+        assert not path.exists() or Ledger.open(path).spent.epsilon == 0.0
+    return str(caught.value)
+
+
+def changed(proposal, **settings):
+    return dataclasses.replace(proposal, settings={**proposal.settings, **settings})
+
+
+@pytest.mark.parametrize(
+    ("proposal", "reason"),
+    [
+        (changed(REGRESSION_RUN, bounds={"age": [0, 100], "dose": [0, 10]}), "bounds is"),
+        (changed(REGRESSION_RUN, y_bounds=[0, 1]), "y_bounds is [0.0, 1.0], not [0.0, 200.0]"),
+        (changed(REGRESSION_RUN, statistics="Szu"), 'statistics is "Szu", not not stated'),
+        (dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"epsilon": 1.01}), "ε = 1.01 is more"),
+        (dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"delta": 2e-6}), "δ = 2e-06 is more"),
+        (dataclasses.replace(REGRESSION_RUN, privacy=None), "no guarantee is asked for"),
+        (changed(FACTORIZATION_RUN, rank=3), "rank is 3.0, not 2.0"),
+        (changed(FACTORIZATION_RUN, options={"rounds": 40}), "40 rounds are more than 16"),
+        (dataclasses.replace(FACTORIZATION_RUN, privacy=USER | {"unit": "entry"}), "unit is"),
+    ],
+)  # fmt: skip
+def test_a_site_refuses_what_its_policy_does_not_allow(tmp_path, proposal, reason):
+    assert reason in refusal(tmp_path, proposal)
+
+
+def test_a_site_refuses_predictable_noise_unless_its_policy_allows_it(tmp_path):
+    assert "predictable" in refusal(tmp_path, REGRESSION_RUN, seeded=False)
+
+
+def test_a_site_refuses_too_few_partners(tmp_path):
+    assert "3 sites take part, fewer than 4" in refusal(tmp_path, REGRESSION_RUN, partners=4)
+
+
+def test_a_site_refuses_strangers(tmp_path):
+    reason = refusal(tmp_path, REGRESSION_RUN, sites=["North", "South"])
+    assert "'West' takes part, who was not agreed on" in reason
+
+
+def test_a_site_that_asks_for_secure_sums_refuses_sums_of_few(tmp_path):
+    secure = dataclasses.replace(FACTORIZATION_RUN, threshold=2)
+    reason = refusal(tmp_path, secure, secure=True, partners=3)
+    assert "sums over fewer than 3 sites could be seen" in reason
+
+
+def test_a_site_refuses_what_its_ledger_cannot_pay_and_nobody_is_charged(tmp_path):
+    assert "does not admit this run" in refusal(tmp_path, REGRESSION_RUN, epsilon=0.5)
+
+
+def test_a_computation_that_is_not_on_the_list_is_refused(tmp_path):
+    with pytest.raises(Exception, match="there is no computation 'os'"):
+        run_proposal(dataclasses.replace(REGRESSION_RUN, computation="os"), Direct({}))
+
+
+def test_a_policy_reads_like_a_page(tmp_path):
+    config = services(tmp_path)["North"].config
+    page = config.policy.page("North")
+    assert "What North consents to" in page
+    assert "It may cost ε = 1 and δ = 1e-06 per run, for one row, in at most 1 rounds." in page
+    assert 'bounds = {"age": [18.0, 100.0], "dose": [0.0, 10.0]}' in page
+    assert "TESTS ONLY" in page
+
+
+# --- entity lists ---
+
+
+def test_members_that_are_not_on_the_agreed_list_are_refused(tmp_path):
+    found = services(tmp_path)
+    path = tmp_path / "West" / "ratings.csv"
+    path.write_text(path.read_text().replace(",i3,", ",unheard of,"))
+    with pytest.raises(SiteFailure, match=r"West: .*item"):
+        run_proposal(FACTORIZATION_RUN, Direct(found))
+
+
+# --- sites that lie ---
+
+
+def tamper(kind):
+    """Return a fault: what South's second reply becomes."""
+    kept = []
+
+    def fault(method, name, request, answer):
+        if method != "respond" or name != "South":
+            return answer
+        kept.append(answer)
+        if len(kept) != 2:
+            return answer
+        message = wire._unpack(answer, answer[8:40], 1 << 30)
+        arrays = {n: a.copy() for n, a in message.arrays.items()}
+        first = next(iter(arrays))
+        round_ = message.round
+        if kind == "nan":
+            arrays[first].flat[0] = np.nan
+        elif kind == "shape":
+            arrays[first] = arrays[first][:-1]
+        elif kind == "key":
+            arrays["extra"] = np.zeros(1)
+        elif kind == "round":
+            round_ = 0
+        elif kind == "replay":
+            return kept[0]
+        elif kind == "dtype":
+            arrays[first] = arrays[first].astype(np.float32)
+        elif kind == "garbage":
+            return b"\x80\x04K\x01."  # a pickle is never opened
+        elif kind == "nothing":
+            raise TimeoutError
+        return wire.answer(Message(round_, arrays), request, "run f", "South")
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("nan", "not finite"), ("shape", "has shape"), ("key", "was asked for"),
+        ("round", "answered for round 0 in round 1"), ("replay", "replayed"),
+        ("dtype", "has dtype"), ("garbage", "none of tacit's"), ("nothing", "TimeoutError"),
+    ],
+)  # fmt: skip
+def test_a_site_that_lies_is_left_out_with_the_reason(tmp_path, kind, reason):
+    result = run_proposal(
+        FACTORIZATION_RUN, Direct(services(tmp_path), tamper(kind)), on_failure="exclude"
+    )
+    (failure,) = result.record.failures
+    assert (failure.site, failure.round) == ("South", 1)
+    assert reason in failure.reason
+    assert set(result.certificates) == {"North", "West"}
+    assert all(np.isfinite(f).all() for f in result.model.shared_factors_.values())
+
+
+# --- runs that die ---
+
+
+class Gone(Exception):
+    """The coordinator is gone."""
+
+
+@pytest.mark.parametrize("threshold", [None, 2])
+def test_a_coordinator_that_died_goes_on_and_nobody_pays_twice(tmp_path, threshold):
+    proposal = dataclasses.replace(FACTORIZATION_RUN, threshold=threshold)
+    found = services(tmp_path)
+    sent = {}
+
+    def remember(method, name, request, answer):
+        if method == "respond":
+            assert sent.setdefault((name, request), answer) == answer
+        return answer
+
+    def stop(record):
+        if record.rounds == 2:
+            raise Gone
+
+    direct = Direct(found, remember)
+    with pytest.raises(Gone):
+        run_proposal(proposal, direct, checkpoint=tmp_path / "c", progress=stop)
+    result = run_proposal(proposal, direct, checkpoint=tmp_path / "c")
+    assert result.record.resumed_at == 2
+    expected = factorization_in_one_process(7)
+    for name, factor in expected.shared_factors_.items():
+        assert np.array_equal(result.model.shared_factors_[name], factor)
+    assert all(spent(tmp_path, site) == 1.0 for site in SITES)
+
+
+def test_a_restarted_site_repeats_the_bytes_it_paid_for(tmp_path):
+    found = services(tmp_path)
+    sent = {}
+
+    def lose(method, name, request, answer):
+        if method == "respond" and name == "South" and len(sent) < 1:
+            sent["request"], sent["answer"] = request, answer
+            raise ConnectionError
+        return answer
+
+    with pytest.raises(SiteFailure, match="ConnectionError"):
+        run_proposal(REGRESSION_RUN, Direct(found, lose))
+    again = {site: SiteService(SiteConfig.read(tmp_path / site / "site.toml")) for site in SITES}
+    seen = {}
+
+    def watch(method, name, request, answer):
+        if method == "respond" and name == "South":
+            seen["request"], seen["answer"] = request, answer
+        return answer
+
+    result = run_proposal(REGRESSION_RUN, Direct(again, watch))
+    assert seen == sent
+    assert np.array_equal(result.model.coef_, regression_in_one_process(7).coef_)
+    assert all(spent(tmp_path, site) == 1.0 for site in SITES)
+
+
+def test_a_different_request_for_an_answered_round_is_refused(tmp_path):
+    found = services(tmp_path)
+    run_proposal(FACTORIZATION_RUN, Direct(found))
+    other = wire.ask(Message(0, {"factor/item": np.ones((8, 2))}), "run f", "North")
+    answer = found["North"].call("respond", other)
+    with pytest.raises(SiteFailure, match="answered already, to another request"):
+        wire.read_answer(answer, other, "run f", "North")
+    assert spent(tmp_path, "North") == 1.0
+
+
+def test_one_run_name_stands_for_one_proposal(tmp_path):
+    found = services(tmp_path)
+    run_proposal(REGRESSION_RUN, Direct(found))
+    with pytest.raises(SiteFailure, match="with another proposal"):
+        run_proposal(dataclasses.replace(REGRESSION_RUN, seed=8), Direct(found))

@@ -94,6 +94,10 @@ class Computation(ABC):
     ) -> Any:
         """Return the fitted estimator."""
 
+    @abstractmethod
+    def outcome(self) -> dict[str, Any]:
+        """Return what was learned, as named arrays."""
+
 
 def _estimator(kind: type, settings: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
     """Build an estimator from public settings, refusing what a proposal must not set."""
@@ -165,6 +169,12 @@ class Regression(Computation):
         ]
         self.model.record_ = record
         return self.model.fit(summaries)
+
+    def outcome(self) -> dict[str, Any]:
+        """Coefficients, intercept and their standard deviations."""
+        found = self.model
+        return {"coef": found.coef_, "coef_sd": found.coef_sd_,
+                "intercept": np.array([found.intercept_, found.intercept_sd_])}  # fmt: skip
 
 
 _METHODS = {
@@ -292,6 +302,10 @@ class Factorization(Computation):
         assert isinstance(coordinator, JointCoordinator)
         self.model.conclude(coordinator, record, certificates)
         return self.model
+
+    def outcome(self) -> dict[str, Any]:
+        """The shared factors."""
+        return dict(self.model.shared_factors_)
 
 
 COMPUTATIONS: dict[str, type[Computation]] = {

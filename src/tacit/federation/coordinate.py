@@ -42,6 +42,7 @@ class Result:
     """What one computation gave."""
 
     model: Any
+    outcome: Mapping[str, Any]
     record: RunRecord
     certificates: Mapping[str, Certificate]
 
@@ -57,7 +58,7 @@ class _Caller:
         self, method: str, message: Message, names: tuple[str, ...]
     ) -> Iterator[tuple[str, Message | Exception]]:
         run = "open" if method == "open" else self.run
-        data = {name: wire.ask(message, run, name) for name in names}
+        data = wire.ask_all(message, run, names)
         self.bytes_sent += sum(len(body) for body in data.values())
         left = set(names)
         for name, found in self.transport.call(method, data, self.timeout):
@@ -146,7 +147,7 @@ def run_proposal(
     )
     certificates = _close(caller, computation, inner, record, on_failure, minimum)
     model = computation.conclude(inner, record, certificates)
-    return Result(model, record, certificates)
+    return Result(model, computation.outcome(), record, certificates)
 
 
 def _close(
@@ -216,8 +217,13 @@ def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Res
 
 
 def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds: float) -> None:
-    """Write the release and, last, the record that says that this step is complete."""
+    """Write the release and, last, the record that says that this step is complete.
+
+    ``outcome.tacit`` is the coordinator's own copy; ``release`` is what may be passed on.
+    """
     reason = None
+    whole = Message(result.record.rounds, result.outcome)
+    (folder / "outcome.tacit").write_bytes(whole.to_bytes())
     try:
         result.model.release(folder / "release")
     except TacitError as error:  # such as seeded noise, which is not for release

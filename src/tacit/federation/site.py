@@ -100,8 +100,9 @@ class SiteService:
         if kept.exists() and kept.read_text(encoding="utf-8") != proposal.to_json():
             raise PolicyRefused("this run was opened before, with another proposal")
         self._check_budget(proposal, computation)
+        if proposal != self._proposal:  # a coordinator that came back finds the run as it was
+            self._side = self._participant = None
         self._proposal, self._computation, self._permission = proposal, computation, permission
-        self._side = self._participant = None
         return Message(0, {"accepted": wire.text_array(self.name)})
 
     def _check_budget(self, proposal: Proposal, computation: Computation) -> None:

@@ -7,6 +7,7 @@ binary form. Nothing is ever unpickled. Both ends refuse what is too long before
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,16 @@ import numpy as np
 from tacit.errors import SiteFailure, TacitError
 from tacit.rounds.messages import Message
 
-__all__ = ["LARGEST", "answer", "ask", "read_answer", "read_request", "refusal", "text_array"]
+__all__ = [
+    "LARGEST",
+    "answer",
+    "ask",
+    "ask_all",
+    "read_answer",
+    "read_request",
+    "refusal",
+    "text_array",
+]
 
 _MAGIC = b"TACITW1\n"
 LARGEST = 1 << 30  # bytes of one message
@@ -27,13 +37,15 @@ def text_array(text: str) -> Any:
 
 def _bound(kind: str, run: str, site: str, request: bytes = b"") -> bytes:
     digest = hashlib.sha256()
-    for part in (kind.encode(), run.encode(), site.encode(), request):
+    # a message ends with the SHA-256 of all of it, and begins with what it is bound to
+    summary = request[8:40] + request[-32:]
+    for part in (kind.encode(), run.encode(), site.encode(), summary):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()
 
 
 def _pack(message: Message, binding: bytes) -> bytes:
-    return _MAGIC + binding + message.to_bytes()
+    return b"".join((_MAGIC, binding, message.to_bytes()))
 
 
 def _unpack(data: Any, binding: bytes, largest: int) -> Message:
@@ -41,11 +53,17 @@ def _unpack(data: Any, binding: bytes, largest: int) -> Message:
         raise SiteFailure("a message is none of tacit's, or too long")
     if data[8:40] != binding:
         raise SiteFailure("a message belongs to another run, site or request: replayed or lost")
-    message = Message.from_bytes(data[40:])
+    message = Message.from_bytes(memoryview(data)[40:])
     for name, array in message.arrays.items():
         if not np.isfinite(array).all():
             raise SiteFailure(f"array {name!r} holds numbers that are not finite")
     return message
+
+
+def ask_all(message: Message, run: str, sites: Iterable[str]) -> dict[str, bytes]:
+    """Return a request to several sites, each bound to its own."""
+    body = message.to_bytes()
+    return {site: b"".join((_MAGIC, _bound("request", run, site), body)) for site in sites}
 
 
 def ask(message: Message, run: str, site: str) -> bytes:
@@ -55,7 +73,7 @@ def ask(message: Message, run: str, site: str) -> bytes:
     >>> read_request(data, "run 1", "North").round
     3
     """
-    return _pack(message, _bound("request", run, site))
+    return ask_all(message, run, [site])[site]
 
 
 def read_request(data: Any, run: str, site: str, largest: int = LARGEST) -> Message:

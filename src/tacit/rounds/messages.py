@@ -65,25 +65,25 @@ class Message:
             },
             separators=(",", ":"),
         ).encode()
-        parts = [_MAGIC, len(header).to_bytes(8, "little"), header]
-        parts += [
-            array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-            for array in self.arrays.values()
-        ]
+        parts: list[bytes | memoryview] = [_MAGIC, len(header).to_bytes(8, "little"), header]
+        for array in self.arrays.values():
+            ordered = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            parts.append(ordered.reshape(-1).view(np.uint8).data)
         body = b"".join(parts)
         return body + hashlib.sha256(body).digest()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Message:
+    def from_bytes(cls, data: bytes | memoryview) -> Message:
         """Read a message; anything that is not exactly one is refused."""
         try:
-            body, digest = data[:-32], data[-32:]
+            whole = memoryview(data)
+            body, digest = whole[:-32], whole[-32:]
             if body[:8] != _MAGIC or hashlib.sha256(body).digest() != digest:
                 raise ValueError("wrong magic or digest")
             length = int.from_bytes(body[8:16], "little")
             if length > _LARGEST_HEADER:
                 raise ValueError("header too long")
-            header = json.loads(body[16 : 16 + length])
+            header = json.loads(bytes(body[16 : 16 + length]))
             arrays, start = {}, 16 + length
             for name, dtype, shape in header["arrays"]:
                 if dtype not in _DTYPES or any(int(n) < 0 for n in shape):
@@ -91,7 +91,7 @@ class Message:
                 kind = np.dtype(dtype).newbyteorder("<")
                 stop = start + math.prod(shape) * kind.itemsize
                 flat = np.frombuffer(body[start:stop], dtype=kind)
-                arrays[name] = flat.reshape(shape).astype(dtype)
+                arrays[name] = flat.reshape(shape).astype(dtype, copy=False)
                 start = stop
             if start != len(body):
                 raise ValueError("trailing bytes")
