@@ -1,0 +1,248 @@
+"""Random faults of sites and coordinator: nothing wrong accepted, charged twice or released anew.
+
+Three sites, each a process with files and a ledger of its own, run a private factorization
+of four rounds, half of them under secure aggregation. Each trial has one fault at a random
+call: a site killed, paused, slow, restarted or lying (NaN, wrong shape, replayed message, wrong
+round, unknown key), the coordinator killed, or all of them at once (a job that dies). The run is
+then resumed until it is complete. Bars, over all trials: no wrong result is accepted (the
+same rounds, replayed from what the sites really sent, give the same factors), every ledger holds
+exactly one charge, no request was ever answered with two different messages, and no call lasts
+longer than its timeout.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from experiments._federation_sites import CONTEXT, Processes
+from experiments.runner import Outcome
+from tacit.errors import TacitError
+from tacit.federation import wire
+from tacit.federation.coordinate import run_proposal
+from tacit.federation.proposal import Proposal
+from tacit.privacy.ledger import Ledger
+from tacit.rounds.messages import Message
+
+SITES = ("A", "B", "C")
+KINDS = ("killed", "killed late", "paused", "slow", "restarted", "nan", "shape", "replay", "round",
+         "key", "coordinator", "everything")  # fmt: skip
+LIES = ("nan", "shape", "replay", "round", "key", "value")
+SETTINGS = {
+    "model": {"ratings": "user:k item:k"}, "rank": 2, "bounds": [1.0, 5.0], "method": "sgld",
+    "options": {"rounds": 4}, "entities": {"item": 6},
+}  # fmt: skip
+PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "trust": "site"}
+TIMEOUT = 10.0  # seconds a call may take; a paused site costs that much
+
+
+class CoordinatorKilled(Exception):
+    """Ends a run as a killed coordinator would: nothing is cleaned up."""
+
+
+def run(quick: bool) -> Outcome:
+    outcome = Outcome()
+    CONTEXT.set_forkserver_preload(["tacit.federation.site", "pandas"])
+    rng = np.random.default_rng(0)
+    trials, bad = (10 if quick else 100), dict.fromkeys(
+        ("wrong result", "charge lost or doubled", "released anew", "longer than the timeout",
+         "not completed"), 0
+    )  # fmt: skip
+    order = [KINDS[k % len(KINDS)] for k in range(trials)]
+    for number, kind in enumerate(rng.permutation(order)):
+        with tempfile.TemporaryDirectory() as place:
+            row = trial(Path(place), str(kind), number, rng)
+        for name in bad:
+            bad[name] += bool(row[name])
+        outcome.add(row)
+    with (
+        tempfile.TemporaryDirectory() as place
+    ):  # a lie that nobody can notice, but for the replay
+        control = trial(Path(place), "value", 0, np.random.default_rng(1))
+    outcome.add(control)
+    found = control["wrong result"] or control["not completed"]
+    outcome.check("a changed number is noticed by the replay", str(found), "True", found)
+    for name, count in bad.items():
+        outcome.check(f"trials of {trials} with: {name}", count, "0", count == 0)
+    return outcome
+
+
+def write_site(folder: Path, site: str) -> Path:
+    rng = np.random.default_rng(ord(site))
+    user, item = np.nonzero(rng.random((10, 6)) < 0.6)
+    folder.mkdir()
+    rows = [f"u{u},{i},{rng.integers(1, 6)}" for u, i in zip(user, item, strict=True)]
+    (folder / "ratings.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    (folder / "site.toml").write_text(
+        f'name = "{site}"\nledger = {{file = "ledger.db", epsilon = 4.0, delta = 1e-5}}\n'
+        'data = {ratings = {file = "ratings.csv", value = "rating"}}\n'
+        '[[allow]]\ncomputation = "factorization"\nepsilon = 1.0\ndelta = 1e-6\nunit = "user"\n'
+        'rounds = 16\nseeded = true\n[allow.settings]\nmodel = {ratings = "user:k item:k"}\n'
+        'rank = 2\nbounds = [1, 5]\nmethod = "sgld"\noptions = {rounds = 4}\n'
+        "entities = {item = 6}\n"
+    )
+    return folder / "site.toml"
+
+
+def trial(place: Path, kind: str, number: int, rng: np.random.Generator) -> dict:
+    """Run once with one fault, resume until complete, and look at everything."""
+    secure = bool(number % 2)
+    # the seed makes the coordinator's side repeatable; sites' noise is checked by its bytes
+    proposal = Proposal("factorization", SETTINGS, PRIVACY, SITES, f"run {number}",
+                        2 if secure else None, seed=number)  # fmt: skip
+    sites = Processes({site: write_site(place / site, site) for site in SITES})
+    at, site = int(rng.integers(1, 17 if secure else 5)), str(rng.choice(SITES))
+    when = float(rng.uniform(0.0, 0.05))
+    fault = Fault(sites, kind, site, at, when, proposal.run)
+    exclude = kind not in ("coordinator", "everything") and bool(rng.integers(2))
+    longest, attempts, result = 0.0, 0, None
+    try:
+        while result is None and attempts < 4:
+            attempts += 1
+            started = time.perf_counter()
+            try:
+                result = run_proposal(
+                    proposal, sites, timeout=TIMEOUT, checkpoint=place / "c", minimum=2,
+                    on_failure="exclude" if exclude or attempts == 3 else "stop",
+                    progress=fault.progress,
+                )  # fmt: skip
+            except (TacitError, CoordinatorKilled):
+                fault.repair()
+            longest = max(longest, time.perf_counter() - started)
+    finally:
+        sites.close()
+    spent = [Ledger.open(place / s / "ledger.db").spent.epsilon for s in SITES]
+    return {
+        "fault": kind, "site": site, "at call": at, "secure": secure,
+        "policy": "exclude" if exclude else "stop", "attempts": attempts,
+        "left": 0 if result is None else len(result.record.sites),
+        "seconds": longest,
+        "wrong result": result is not None and not replayed(proposal, sites, result),
+        "charge lost or doubled": any(s != 1.0 for s in spent),
+        "released anew": any(len(found) > 1 for found in sites.answers.values()),
+        # opening, beginning, rounds and closing: only one call meets the fault
+        "longer than the timeout": longest > 4 * TIMEOUT,
+        "not completed": result is None,
+    }  # fmt: skip
+
+
+class Fault:
+    """One fault, at the n-th round that a site is asked for."""
+
+    def __init__(
+        self, sites: Processes, kind: str, site: str, at: int, when: float, run: str
+    ) -> None:
+        self.sites, self.kind, self.site, self.at, self.when = sites, kind, site, at, when
+        self.run, self.asked, self.first, self.done = run, 0, b"", False
+        sites.disturb, sites.change = self.disturb, self.change
+
+    def disturb(self, method: str, site: str):
+        """Do something to the site's process before, or just after, a request goes out."""
+        if method != "respond" or site != self.site:
+            return None
+        self.asked += 1
+        if self.asked != self.at or self.done:
+            return None
+        kind = self.kind
+        self.done = kind not in LIES
+        if kind == "killed":
+            self.sites.end(site)
+        elif kind == "restarted":
+            self.sites.start(site)
+            self.done = True
+        elif kind == "paused":
+            self.sites.signal(site, signal.SIGSTOP)
+        elif kind == "slow":
+            self.sites.signal(site, signal.SIGSTOP)
+            return lambda: (time.sleep(0.3), self.sites.signal(site, signal.SIGCONT))
+        elif kind in ("killed late", "everything"):  # in the middle of its answer
+            return lambda: (time.sleep(self.when), self.sites.signal(site, signal.SIGKILL))
+        return None
+
+    def progress(self, record) -> None:
+        """Kill the coordinator after a round."""
+        if self.kind in ("coordinator", "everything") and record.rounds == self.at - 1:
+            self.kind = "over"
+            raise CoordinatorKilled
+
+    def change(self, method: str, site: str, request: bytes, answer: bytes) -> bytes:
+        """Lie in place of the site."""
+        if method != "respond" or site != self.site:
+            return answer
+        self.first = self.first or answer
+        if self.kind not in LIES or self.asked != self.at or self.done:
+            return answer
+        self.done = True
+        if self.kind == "replay" and self.first != answer:
+            return self.first
+        message = wire.read_answer(answer, request, self.run, site)
+        arrays = {name: array.copy() for name, array in message.arrays.items()}
+        name, round_ = next(iter(arrays)), message.round
+        if self.kind == "nan":
+            arrays[name] = np.full(arrays[name].shape, np.nan)
+        elif self.kind == "shape":
+            arrays[name] = arrays[name][:-1]
+        elif self.kind == "key":
+            arrays["another"] = np.zeros(1)
+        elif self.kind == "value":
+            arrays[name] = arrays[name] + 1.0
+        else:
+            round_ += 1
+        return wire.answer(Message(round_, arrays), request, self.run, site)
+
+    def repair(self) -> None:
+        """Bring up what is down, as an operator would; a job that died takes all sites along."""
+        for site in SITES:
+            dead = site not in self.sites.running or not self.sites.running[site][0].is_alive()
+            if dead or self.kind in ("paused", "over"):
+                self.sites.start(site)
+
+
+class Replay:
+    """Answers from what the sites really sent."""
+
+    def __init__(self, sites: Processes, record) -> None:
+        self.answers, self.record = sites.answers, record
+
+    def call(self, method: str, data, timeout: float):
+        """Yield the recorded answer of every site."""
+        for site, body in data.items():
+            known = self.answers.get((site, body))
+            yield site, next(iter(known)) if known else ConnectionError("was not asked")
+
+
+def replayed(proposal: Proposal, sites: Processes, result) -> bool:
+    """Whether the rounds, run again over what the sites sent, give the same factors."""
+    from tacit.federation.computations import computation_of
+    from tacit.federation.coordinate import _Caller
+    from tacit.federation.secure_rounds import SecureCoordinator
+    from tacit.rounds.loop import drive
+
+    computation = computation_of(dataclasses.replace(proposal))
+    inner = computation.coordinator()
+    coordinator = inner if proposal.threshold is None else SecureCoordinator(
+        inner, SITES, threshold=proposal.threshold, run=proposal.run
+    )  # fmt: skip
+    gone = {failure.site: failure.round for failure in result.record.failures}
+    gone |= {site: 0 for site in SITES if site not in result.record.sites and site not in gone}
+    caller = _Caller(Replay(sites, result.record), proposal.run, TIMEOUT)
+
+    def ask(request, names):
+        for site, answer in caller("respond", request, names):
+            left = gone.get(site, 1 << 30) <= request.round
+            yield site, ConnectionError("left") if left else answer
+
+    try:
+        drive(coordinator, SITES, ask, on_failure="exclude", minimum=2)
+    except TacitError:
+        return False
+    again = computation.shared(inner)
+    return all(np.array_equal(again[n], f) for n, f in result.outcome.items()) and bool(
+        json.dumps(sorted(again)) == json.dumps(sorted(result.outcome))
+    )
