@@ -99,3 +99,16 @@ def test_the_quick_form_on_real_data_runs(name, data, capsys):
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["checks"]
     assert result["rows"]
+
+
+def test_without_the_extra_tacit_works_and_federation_says_what_to_install():
+    code = (
+        "import sys, importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'nvflare' else find(name, *more)\n"
+        "import tacit, tacit.cli\n"
+        "try:\n    import tacit.federation.secure\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'tacit[federation]'" in run.stdout

@@ -1,17 +1,21 @@
 """Joint computations over bytes: the same results as in one process, faults, policies."""
 
 import dataclasses
+import io
+import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tacit.errors import SiteFailure
 from tacit.federation import wire
-from tacit.federation.config import SiteConfig
-from tacit.federation.coordinate import run_proposal
+from tacit.federation.config import CoordinatorConfig, SiteConfig
+from tacit.federation.coordinate import coordinate, run_proposal
 from tacit.federation.proposal import Proposal
 from tacit.federation.site import SiteService
 from tacit.privacy.ledger import Ledger
+from tacit.report.live import show_record
 from tacit.rounds.messages import Message
 
 from .support import (
@@ -25,6 +29,7 @@ from .support import (
     factorization_in_one_process,
     regression_in_one_process,
     services,
+    toml,
 )
 
 REGRESSION_RUN = Proposal("regression", REGRESSION | INFERENCE, ROW, SITES, "run r", seed=7)
@@ -280,3 +285,26 @@ def test_one_run_name_stands_for_one_proposal(tmp_path):
     run_proposal(REGRESSION_RUN, Direct(found))
     with pytest.raises(SiteFailure, match="with another proposal"):
         run_proposal(dataclasses.replace(REGRESSION_RUN, seed=8), Direct(found))
+
+
+# --- a whole file of computations ---
+
+
+def test_a_file_of_computations_is_run_once_and_recorded(tmp_path):
+    path = tmp_path / "coordinator.toml"
+    step = {"name": "one", "computation": "factorization", "privacy": USER, "seed": 7,
+            "settings": FACTORIZATION}  # fmt: skip
+    path.write_text(f"sites = {toml(SITES)}\ncomputation = [{toml(step)}]\n")
+    config = CoordinatorConfig.read(path)
+    direct = Direct(services(tmp_path))
+    coordinate(config, direct)
+    record = json.loads((tmp_path / "result" / "one" / "record.json").read_text())
+    assert record["rounds"] == 4 and record["failures"] == []
+    assert record["epsilon"].keys() == set(SITES)
+    assert "seeded" in record["not_released"]
+    console = Console(file=io.StringIO(), width=120)
+    show_record(record, console)
+    assert "took part to the end" in console.file.getvalue()
+    calls = len(direct.calls)
+    assert coordinate(config, direct) == {}  # complete: nobody is asked again
+    assert len(direct.calls) == calls

@@ -20,7 +20,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Rea
 from tacit._core.rng import generator
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators import spectral_published as published
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PrivateEstimator, SiteSide
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.estimators.spectral_release import Plan
@@ -36,6 +36,7 @@ from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
 from tacit.rounds.inprocess import run
+from tacit.rounds.protocol import RunRecord
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -198,13 +199,11 @@ class SpectralEstimator(PrivateEstimator, ABC):
         plan = self.plan_
         assert plan is not None
         mechanisms = plan.mechanisms(self.privacy)
-        secure = self.privacy is not None and self.privacy.trust == "aggregator"
-        if secure:
-            check_room(plan, mechanisms[0], [loaded[site.name] for site in sites])
-        aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
-        sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
-        edge = noise_edge(sd, plan.matrix_size)
-        found = Spectrum(plan, mechanisms, secure, rng, edge)
+        if self._secure:
+            for moments in loaded.values():
+                check_room(plan, mechanisms[0], moments, len(sites))
+        aggregator: Aggregator = SumAggregator(len(sites)) if self._secure else PlainAggregator()
+        found = self._spectrum(len(sites), rng)
         holders = [
             Holder(
                 site.name, loaded[site.name], plan, mechanisms, reservations[site.name],
@@ -213,11 +212,98 @@ class SpectralEstimator(PrivateEstimator, ABC):
             for site in sites
         ]  # fmt: skip
         self.record_ = run(found, holders, aggregator=aggregator)
-        white = whiten(found.values, found.basis, edge)
+        self._take(found, len(sites), rng)
+
+    @property
+    def _secure(self) -> bool:
+        """Whether only sums over sites are seen, and noise comes in shares."""
+        return self.privacy is not None and self.privacy.trust == "aggregator"
+
+    def _noise_sd(self, sites: int) -> float:
+        """Return the standard deviation on the diagonal of the sum's second moment."""
+        plan = self.plan_
+        assert plan is not None
+        return plan.mechanisms(self.privacy)[0].scale * math.sqrt(sites / plan.sites)
+
+    def _spectrum(self, sites: int, rng: np.random.Generator) -> Spectrum:
+        plan = self.plan_
+        assert plan is not None
+        edge = noise_edge(self._noise_sd(sites), plan.matrix_size)
+        return Spectrum(plan, plan.mechanisms(self.privacy), self._secure, rng, edge)
+
+    def _take(self, found: Spectrum, sites: int, rng: np.random.Generator) -> None:
+        """Turn released moments into components."""
+        sd = self._noise_sd(sites)
+        white = whiten(found.values, found.basis, noise_edge(sd, found.plan.matrix_size))
         self._check_signal(white, sd)
         self.eigenvalues_ = white.values
         self._rng = rng
         self._learn(found, white)
+
+    # -- sides in different places -------------------------------------------------------------
+
+    def _open(self, shares: int) -> Plan:
+        """Return everything public, for sides that never meet."""
+        self._check_parameters()
+        size = self._public_size()
+        if size is None or self.calibration == "published":
+            raise ParameterError(
+                "sides in different places need a stated size and a certified calibration"
+            )
+        self.plan_ = self._plan(size, shares)
+        return self.plan_
+
+    def coordinator_side(self, sites: int, shares: int) -> Spectrum:
+        """Return the coordinator of a fit whose sites are elsewhere; see `conclude`.
+
+        Parameters
+        ----------
+        sites, shares
+            How many sites there are, and into how many shares noise is split under a secure sum:
+            as many as must at least be in every sum.
+        """
+        self._open(shares)
+        self._coordinator_rng = generator(self.random_state, "spectral")
+        return self._spectrum(sites, self._coordinator_rng)
+
+    def site_side(self, site: Site, sites: int, shares: int, run: str) -> SiteSide:
+        """Reserve both releases and return this site's side of a fit.
+
+        Parameters
+        ----------
+        site
+            The site's data and its ledger.
+        sites, shares
+            As in `coordinator_side`.
+        run
+            The name of the run: taken up again under its name, it is not charged again.
+        """
+        plan = self._open(shares)
+        mechanisms, moments = plan.mechanisms(self.privacy), self._load(site)
+        if moments.size - (self._unit == "row") != plan.size:
+            raise ParameterError(f"the data have another size than the stated {plan.size}")
+        if self._secure:
+            check_room(plan, mechanisms[0], moments, sites)
+        reservation = self._reserve([site], self._purpose, run)[site.name]
+        noise = self._noise("grid", site.name)
+        return SiteSide(
+            Holder(site.name, moments, plan, mechanisms, reservation, noise),
+            lambda: self._certify(site, reservation, noise, self._assumptions(sites)),
+        )
+
+    def conclude(
+        self, found: Spectrum, record: RunRecord, certificates: Mapping[str, Certificate]
+    ) -> None:
+        """Learn from what the rounds gave, with every site's certificate.
+
+        Parameters
+        ----------
+        found, record, certificates
+            After the last round.
+        """
+        self.record_ = record
+        self._take(found, len(record.sites), self._coordinator_rng)
+        self._keep_certificates(certificates)
 
     def _decompose(
         self, third: NDArray[np.float64], white: Whitening
@@ -287,24 +373,32 @@ class SpectralEstimator(PrivateEstimator, ABC):
         reservations: Mapping[str, Reservation | None],
         sources: Mapping[str, Noise],
     ) -> None:
-        assert self.plan_ is not None
-        notes = self.plan_.assumptions() + self._notes()
-        if len(sites) > 1:
-            notes += (f"the sites hold different {self._unit}s",)
-        if self.plan_.sites > 1:
-            notes += self.plan_.mechanisms(self.privacy)[0].assumptions
-        self.certificates_: dict[str, Certificate] = {}
+        notes = self._assumptions(len(sites))
+        found: dict[str, Certificate] = {}
         for site in sites:
             reservation, noise = reservations[site.name], sources[site.name]
             if self.calibration == "published":
                 assert self.privacy is not None and reservation is not None
-                self.certificates_[site.name] = Certificate.issue(
+                found[site.name] = Certificate.issue(
                     self.privacy, self.schedule(), assumptions=notes + noise.assumptions,
                     claimed_epsilon=self.privacy.epsilon, claim=published.CLAIMS[self.strategy],
                     holder=site.name, ledger=reservation.entry,
                 )  # fmt: skip
             else:
-                self.certificates_[site.name] = self._certify(site, reservation, noise, notes)
+                found[site.name] = self._certify(site, reservation, noise, notes)
+        self._keep_certificates(found)
+
+    def _assumptions(self, sites: int) -> tuple[str, ...]:
+        assert self.plan_ is not None
+        notes = self.plan_.assumptions() + self._notes()
+        if sites > 1:
+            notes += (f"the sites hold different {self._unit}s",)
+        if self.plan_.sites > 1:
+            notes += self.plan_.mechanisms(self.privacy)[0].assumptions
+        return notes
+
+    def _keep_certificates(self, certificates: Mapping[str, Certificate]) -> None:
+        self.certificates_: dict[str, Certificate] = dict(certificates)
         self.certificate_: Certificate = max(
             self.certificates_.values(), key=lambda certificate: certificate.epsilon
         )

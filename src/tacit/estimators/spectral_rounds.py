@@ -13,7 +13,7 @@ Ritz vectors are sought in the span of the rounded ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +33,14 @@ from tacit.rounds.protocol import Collected, Coordinator, Participant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Holder", "Spectrum", "as_tensor", "check_room"]
+__all__ = ["MOST_ROUNDS", "Holder", "Spectrum", "as_tensor", "check_room"]
 
 DENSE = 512  # up to this size one round with the identity gives the whole matrix
 _UNIT = 16  # vectors are whole numbers of 2^-16 under a secure sum
 # Rounds end when no Ritz value that stands out of the noise changes by more than this share of the
 # largest. A vector's error is about the root of that: far less than what the noise does to it.
 _SETTLED = 1e-3
-_LEAST_ROUNDS, _MOST_ROUNDS = 4, 10
+_LEAST_ROUNDS, MOST_ROUNDS = 4, 10
 
 
 class Holder(Participant):
@@ -113,7 +113,7 @@ class Spectrum(Coordinator):
         rng: np.random.Generator,
         edge: float = 0.0,
     ) -> None:
-        self._plan, self._mechanisms, self._whole = plan, mechanisms, whole
+        self.plan, self._mechanisms, self._whole = plan, mechanisms, whole
         self._edge = edge
         size = plan.matrix_size
         self.basis: NDArray[np.float64] | None = None
@@ -133,13 +133,13 @@ class Spectrum(Coordinator):
     @property
     def dense(self) -> bool:
         """Whether the whole matrix is seen at once; samples need it for their variance."""
-        return self._plan.samples or self._plan.matrix_size <= DENSE
+        return self.plan.samples or self.plan.matrix_size <= DENSE
 
     @property
     def replies(self) -> Mapping[str, ArraySpec]:
         """A product, or the third moment."""
         if self.basis is not None:
-            return {"third": ArraySpec((self._plan.coordinates,), "int64")}
+            return {"third": ArraySpec((self.plan.coordinates,), "int64")}
         kind = "int64" if self._whole else "float64"
         return {"product": ArraySpec(self._next.shape, kind)}
 
@@ -158,7 +158,7 @@ class Spectrum(Coordinator):
         """Take in products or the third moment."""
         if self.basis is not None:
             grid = self._mechanisms[1].grid
-            self.third = as_tensor(collected.total["third"], grid.exponent, self._plan.rank)
+            self.third = as_tensor(collected.total["third"], grid.exponent, self.plan.rank)
             self._done = True
             return
         vectors, product = self._next, collected.total["product"]
@@ -171,11 +171,11 @@ class Spectrum(Coordinator):
 
     def _analyse(self, rounds: int) -> None:
         """Find Ritz values and vectors; go on, or settle on the basis."""
-        rank = self._plan.rank
+        rank = self.plan.rank
         if self.dense:
             matrix = (self._seen[0][1] + self._seen[0][1].T) / 2.0
             self.sums = matrix.sum(axis=1)
-            if self._plan.samples:
+            if self.plan.samples:
                 self.spherical = spherical_moments(matrix, rank)
                 self._settle(self.spherical.values, self.spherical.basis)
             else:
@@ -195,7 +195,7 @@ class Spectrum(Coordinator):
         change = np.abs(values[:rank] - self._values) / np.abs(values[:rank]).max()
         self._values = values[:rank]
         still = bool((change[values[:rank] > self._edge] < _SETTLED).all())
-        over = rounds >= _MOST_ROUNDS or q.shape[0] == q.shape[1]
+        over = rounds >= MOST_ROUNDS or q.shape[0] == q.shape[1]
         if over or (still and rounds >= _LEAST_ROUNDS):
             self._settle(values, np.linalg.qr(q @ inner)[0])
             return
@@ -205,26 +205,40 @@ class Spectrum(Coordinator):
             fresh -= q @ (q.T @ fresh)
         self._next = np.linalg.qr(fresh[:, : q.shape[0] - q.shape[1]])[0]
 
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return all products, and the third moment once it is there: all of it was released."""
+        kept = {f"vectors/{k}": pair[0] for k, pair in enumerate(self._seen)}
+        kept |= {f"product/{k}": pair[1] for k, pair in enumerate(self._seen)}
+        return kept | {"third": self.third, "done": np.array([self._done])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state, by going through its products again."""
+        self._seen, self.basis = [], None
+        while f"vectors/{len(self._seen)}" in state:
+            k = len(self._seen)
+            self._seen.append((state[f"vectors/{k}"], state[f"product/{k}"]))
+            self._analyse(k + 1)
+        self.third, self._done = state["third"], bool(state["done"][0])
+
     def _settle(self, values: Any, basis: Any) -> None:
         """Fix eigenvalues and basis: from here on the third moment may be asked for."""
-        self.values = np.asarray(values)[: self._plan.rank]
+        self.values = np.asarray(values)[: self.plan.rank]
         self.basis = np.ascontiguousarray(basis)
 
 
-def check_room(plan: Plan, second: OperatorGaussian, sites: Sequence[Any]) -> None:
+def check_room(plan: Plan, second: OperatorGaussian, moments: Any, sites: int) -> None:
     """Raise, at a site, where products of a secure sum could leave 64 bits.
 
     A unit moves an entry of a product by at most Δ₂ times the norm of a vector. Each site answers
     for its own share of the room, so none learns of another's size.
     """
     unit = 0 if plan.samples or plan.matrix_size <= DENSE else _UNIT
-    room = np.ldexp(1.0, 62 - unit) * second.grid.step / len(sites)
-    for moments in sites:
-        if moments.units * plan.second_sensitivity > room:
-            raise ParameterError(
-                f"a site holds more than {room:.3g} units, too many for whole-number products at "
-                "this little noise: make several sites of it, or use trust='site'"
-            )
+    room = np.ldexp(1.0, 62 - unit) * second.grid.step / sites
+    if moments.units * plan.second_sensitivity > room:
+        raise ParameterError(
+            f"a site holds more than {room:.3g} units, too many for whole-number products at "
+            "this little noise: make several sites of it, or use trust='site'"
+        )
 
 
 def as_tensor(steps: Any, exponent: int, rank: int) -> NDArray[np.float64]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
+
+import psutil
 
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation.config import CoordinatorConfig, SiteConfig
@@ -55,14 +56,19 @@ def _own(folder: Path) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the jobs that it started: they share a session of their own."""
-    for kind in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, kind)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(3.0 if kind == signal.SIGTERM else 10.0)
-    with contextlib.suppress(ProcessLookupError):  # whatever of the group outlived its leader
-        os.killpg(process.pid, signal.SIGKILL)
+    """End a process and the jobs that it started, which have sessions of their own."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(True)]
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.terminate()
+        _, left = psutil.wait_procs(family, timeout=3.0)
+        for member in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left += [child for child in member.children(True) if child not in left]
+                member.kill()
+        psutil.wait_procs(left, timeout=10.0)
+    process.wait()
 
 
 def start_site(path: Path) -> subprocess.Popen[bytes]:
