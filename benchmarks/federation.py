@@ -106,6 +106,12 @@ def write_site(folder: Path, name: str, seed: int) -> None:
 # -- secure sums ----------------------------------------------------------------------------------
 
 
+def _shared(work: tuple) -> list:
+    """Let some members share their secrets, in a process of its own."""
+    members, adverts = work
+    return [(member.share(adverts), member) for member in members]
+
+
 def _masked(work: tuple) -> list:
     """Mask the vectors of some members, in a process of its own."""
     members, boxes, size = work
@@ -125,16 +131,22 @@ def secure_sum(sites: int, size: int, bits: int, gone: int) -> float:
         members = {name: Member(name, terms) for name in names}
         gatherer = Gatherer(terms)
         gatherer.take_adverts({name: m.advertise() for name, m in members.items()})
-        gatherer.take_shares({name: m.share(gatherer.adverts) for name, m in members.items()})
+        halves = (names[::2], names[1::2])
+        work = [([members[n] for n in half], gatherer.adverts) for half in halves]
+        shares = {}
+        for half, found in zip(halves, pool.map(_shared, work), strict=True):
+            for name, (share, member) in zip(half, found, strict=True):
+                shares[name], members[name] = share, member
+        gatherer.take_shares(shares)
         left = names[gone:]
+        halves = (left[::2], left[1::2])
         work = [
             ([members[n] for n in half], [gatherer.boxes_for(n) for n in half], size)
-            for half in (left[::2], left[1::2])
+            for half in halves
         ]
-        for half, found in zip((left[::2], left[1::2]), pool.map(_masked, work), strict=True):
+        for half, found in zip(halves, pool.map(_masked, work), strict=True):
             for name, (vector, member) in zip(half, found, strict=True):
-                members[name] = member
-                gatherer.masked[name] = vector
+                gatherer.masked[name], members[name] = vector, member
         total = gatherer.total({n: members[n].unmask(list(gatherer.masked)) for n in left})
         seconds = time.perf_counter() - started
     assert (total == len(left) * np.arange(size)).all()

@@ -67,7 +67,7 @@ def test_with_a_lower_threshold_sites_add_larger_shares(tmp_path):
     proposal = Proposal("topics", TOPICS, privacy, SITES, "run", 2, 3)
     result = run_proposal(proposal, Direct(sites(tmp_path, "topics", "document", TOPICS)))
     notes = result.certificates["North"].assumptions
-    assert any("sums over at least 2 sites" in note for note in notes)
+    assert any("the sum over at least 2 sites" in note for note in notes)
 
 
 def test_a_mixture_equals_the_run_in_one_process(tmp_path):

@@ -39,6 +39,7 @@ __all__ = [
     "fresh_key",
     "fresh_seed",
     "identity_public",
+    "load_key",
     "open_sealed",
     "public_key",
     "seal",
@@ -85,17 +86,21 @@ def identity_public(private: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
+def load_key(private: bytes) -> X25519PrivateKey:
+    """Return a private key ready for many agreements: loading costs as much as one of them."""
+    return X25519PrivateKey.from_private_bytes(private)
+
+
+def agree(private: bytes | X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
     """Return the 256-bit key that two holders agree on for a purpose.
 
     >>> ours, theirs = fresh_key(), fresh_key()
     >>> agree(ours, public_key(theirs), b"mask") == agree(theirs, public_key(ours), b"mask")
     True
     """
+    key = load_key(private) if isinstance(private, bytes) else private
     try:
-        shared = X25519PrivateKey.from_private_bytes(private).exchange(
-            X25519PublicKey.from_public_bytes(public)
-        )
+        shared = key.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:  # a point of small order would give a secret that everybody knows
         raise SiteFailure("a public key is not usable") from None
     return HKDF(hashes.SHA256(), 32, salt=None, info=b"tacit 1 " + purpose).derive(shared)

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +47,7 @@ from tacit.errors import ParameterError, SiteFailure
 from tacit.federation import masks, shamir
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from numpy.typing import NDArray
 
 __all__ = ["ADVERT", "SEALED", "Gatherer", "Member", "Terms"]
@@ -81,6 +82,7 @@ class Terms:
     sites: tuple[str, ...]
     threshold: int
     bits: int = 64
+    _digest: bytes = field(init=False, repr=False, default=b"")  # of all of the above
 
     def __post_init__(self) -> None:
         check("bits", self.bits, OneOf(*masks.RINGS))
@@ -93,6 +95,10 @@ class Terms:
                 f"threshold must be more than half of the {n} sites and at most all of them, got "
                 f"{self.threshold}: with less, two halves could be asked for different secrets"
             )
+        digest = hashlib.sha256(self.session)
+        for part in (*self.sites, str(self.threshold), str(self.bits)):
+            digest.update(len(part.encode()).to_bytes(4, "little") + part.encode())
+        object.__setattr__(self, "_digest", digest.digest())
 
     @property
     def drop_outs(self) -> int:
@@ -105,8 +111,8 @@ class Terms:
 
     def about(self, what: str, *names: str) -> bytes:
         """Return bytes that bind a key to its use, the terms and the names."""
-        digest = hashlib.sha256(self.session)
-        for part in (*self.sites, str(self.threshold), str(self.bits), "", what, *names):
+        digest = hashlib.sha256(self._digest)
+        for part in (what, *names):
             digest.update(len(part.encode()).to_bytes(4, "little") + part.encode())
         return digest.digest()
 
@@ -192,14 +198,14 @@ class Member:
             )
             for secret in (self.masking, self.seed)
         )  # fmt: skip
-        sealed = {}
+        sealed, sealing = {}, masks.load_key(self.sealing)
         for other, key, seed in zip(group, keys, seeds, strict=True):
             text = b"".join(s.to_bytes(shamir.SHARE_BYTES, "little") for s in (key, seed))
             if other == self.name:
                 self.held[other] = text
                 continue
             context = self.terms.about("share", self.name, other)
-            shared = masks.agree(self.sealing, adverts[other][:32], context)
+            shared = masks.agree(sealing, adverts[other][:32], context)
             sealed[other] = masks.seal(shared, text, context)
         return masks.commitment(self.seed), sealed
 
@@ -216,11 +222,12 @@ class Member:
         """
         self._step(2, "mask")
         group = self.terms.check_group({*sealed, self.name}, "mask")
+        sealing, masking = masks.load_key(self.sealing), masks.load_key(self.masking)
         for other, box in sealed.items():
             if other not in self.adverts or other == self.name:
                 raise SiteFailure(f"a share comes from {other!r}, who advertised no keys")
             context = self.terms.about("share", other, self.name)
-            shared = masks.agree(self.sealing, self.adverts[other][:32], context)
+            shared = masks.agree(sealing, self.adverts[other][:32], context)
             self.held[other] = masks.open_sealed(shared, box, context)
         bits = self.terms.bits
         masked = np.asarray(values).astype(np.int64).astype(masks.RINGS[bits])  # wraps around
@@ -228,7 +235,7 @@ class Member:
         for other in group:
             if other != self.name:
                 public = self.adverts[other][32:64]
-                add_mask(masked, self.terms, self.masking, self.name, public, other)
+                add_mask(masked, self.terms, masking, self.name, public, other)
         return masked
 
     def unmask(self, arrived: Collection[str]) -> dict[str, bytes]:
@@ -245,7 +252,12 @@ class Member:
 
 
 def add_mask(
-    masked: NDArray[Any], terms: Terms, private: bytes, name: str, public: bytes, other: str
+    masked: NDArray[Any],
+    terms: Terms,
+    private: X25519PrivateKey,
+    name: str,
+    public: bytes,
+    other: str,
 ) -> None:
     """Add the stream that ``name`` and ``other`` agreed on, with the sign that ``name`` uses."""
     seed = masks.agree(private, public, terms.about("mask", *sorted((name, other))))
@@ -313,9 +325,10 @@ class Gatherer:
                 continue
             if masks.public_key(found) != self.adverts[site][32:64]:
                 raise SiteFailure(f"the shares about {site!r} do not fit together")
+            key = masks.load_key(found)
             for other in self.masked:  # what the site that dropped out would have cancelled
                 public = self.adverts[other][32:64]
-                add_mask(result, terms, found, site, public, other)
+                add_mask(result, terms, key, site, public, other)
         signed: NDArray[Any] = result.view(np.int32 if terms.bits == 32 else np.int64)
         return signed
 

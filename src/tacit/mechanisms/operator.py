@@ -85,7 +85,7 @@ class GaussianShare(Gaussian):
         if self.shares == 1:
             return ()
         return (
-            f"only sums over at least {self.shares} sites are seen, each with its share of the "
+            f"only the sum over at least {self.shares} sites is seen, each with its share of the "
             "noise",
         )
 
