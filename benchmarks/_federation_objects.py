@@ -13,7 +13,7 @@ from nvflare.collab import collab
 from tacit.federation import wire
 from tacit.federation.config import SiteConfig
 from tacit.federation.coordinate import _Caller, run_proposal
-from tacit.federation.nvflare import CollabTransport
+from tacit.federation.nvflare import CollabTransport, carried, carry
 from tacit.federation.proposal import Proposal
 from tacit.federation.site import SiteService
 from tacit.rounds.loop import drive
@@ -35,14 +35,14 @@ class BenchmarkSite:
         return value
 
     @collab.publish
-    def call(self, method: str, data: bytes) -> bytes:
-        name = collab.site_name
+    def call(self, method: str, data):
+        name, data = collab.site_name, carried(data)
         if method == "echo":
-            request = wire.read_request(data, RUN, name)
-            return wire.answer(Message(request.round, request.arrays), data, RUN, name)
+            request = wire.read_request(data, RUN)
+            return carry(wire.answer(Message(request.round, request.arrays), data, RUN, name))
         if self._service is None:
             self._service = SiteService(SiteConfig.read(Path(self.folder) / name / "site.toml"))
-        return self._service.call(method, data)
+        return carry(self._service.call(method, data))
 
 
 class Echo(Coordinator):

@@ -76,7 +76,7 @@ def simulate(place: Path, sites: int, sizes: list, repeats: int, private: bool) 
         with contextlib.redirect_stdout(io.StringIO()):
             recipe.execute(
                 SimEnv(
-                    clients=names, num_threads=sites, workspace_root=str(place), log_config="off"
+                    clients=names, num_threads=sites, workspace_root=str(place), log_config="error"
                 )
             )
     finally:

@@ -69,15 +69,15 @@ class Processes:
         os.kill(self.running[site][0].pid, kind)
 
     def call(
-        self, method: str, data: Mapping[str, bytes], timeout: float
+        self, method: str, data: bytes, names: tuple[str, ...], timeout: float
     ) -> Iterator[tuple[str, bytes | Exception]]:
         """Call sites at once; yield answers as they come, and failures at the timeout."""
         self.number += 1
         waiting = {}
-        for site, body in data.items():
+        for site in names:
             late = self.disturb(method, site)
             try:
-                self.running[site][1].send((self.number, method, body))
+                self.running[site][1].send((self.number, method, data))
                 waiting[self.running[site][1]] = site
                 if late is not None:
                     late()
@@ -97,8 +97,8 @@ class Processes:
                     continue  # too late: an answer to a call that was given up
                 del waiting[connection]
                 if method == "respond":
-                    self.answers.setdefault((site, data[site]), set()).add(answer)
-                yield site, self.change(method, site, data[site], answer)
+                    self.answers.setdefault((site, data), set()).add(answer)
+                yield site, self.change(method, site, data, answer)
         for site in waiting.values():
             yield site, TimeoutError("no answer in time")
 

@@ -103,8 +103,8 @@ class Direct:
     def __init__(self, found, fault=None):
         self.services, self.fault, self.calls = found, fault, []
 
-    def call(self, method, data, timeout):
-        for name, body in data.items():
+    def call(self, method, body, names, timeout):
+        for name in names:
             self.calls.append((method, name))
             try:
                 answer = self.services[name].call(method, body)

@@ -273,7 +273,7 @@ def test_a_restarted_site_repeats_the_bytes_it_paid_for(tmp_path):
 def test_a_different_request_for_an_answered_round_is_refused(tmp_path):
     found = services(tmp_path)
     run_proposal(FACTORIZATION_RUN, Direct(found))
-    other = wire.ask(Message(0, {"factor/item": np.ones((8, 2))}), "run f", "North")
+    other = wire.ask(Message(0, {"factor/item": np.ones((8, 2))}), "run f")
     answer = found["North"].call("respond", other)
     with pytest.raises(SiteFailure, match="answered already, to another request"):
         wire.read_answer(answer, other, "run f", "North")

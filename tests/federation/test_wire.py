@@ -14,45 +14,48 @@ ASKED = Message(2, {"x": np.arange(3.0)})
 
 
 def test_a_reply_comes_back_as_it_was_sent():
-    request = wire.ask(ASKED, "run", "A")
-    assert wire.read_request(request, "run", "A")["x"].tolist() == [0.0, 1.0, 2.0]
+    request = wire.ask(ASKED, "run")
+    assert wire.read_request(request, "run")["x"].tolist() == [0.0, 1.0, 2.0]
     reply = wire.answer(Message(2, {"y": np.array([1, 2])}), request, "run", "A")
     assert wire.read_answer(reply, request, "run", "A")["y"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(("run", "site"), [("other", "A"), ("run", "B")])
-def test_a_message_for_another_run_or_site_is_refused(run, site):
-    request = wire.ask(ASKED, "run", "A")
+def test_a_message_of_another_run_or_site_is_refused(run, site):
+    request = wire.ask(ASKED, "run")
     with pytest.raises(SiteFailure, match="another run, site or request"):
-        wire.read_request(request, run, site)
+        wire.read_request(request, "other")
+    reply = wire.answer(Message(2), request, "run", "A")
+    with pytest.raises(SiteFailure, match="another run, site or request"):
+        wire.read_answer(reply, request, run, site)
 
 
 def test_a_reply_to_another_request_is_refused():
-    first, second = wire.ask(ASKED, "run", "A"), wire.ask(Message(3), "run", "A")
+    first, second = wire.ask(ASKED, "run"), wire.ask(Message(3), "run")
     reply = wire.answer(Message(2), first, "run", "A")
     with pytest.raises(SiteFailure, match="replayed"):
         wire.read_answer(reply, second, "run", "A")
 
 
 def test_a_request_is_no_reply():
-    request = wire.ask(ASKED, "run", "A")
+    request = wire.ask(ASKED, "run")
     with pytest.raises(SiteFailure, match="another run, site or request"):
         wire.read_answer(request, request, "run", "A")
 
 
 def test_what_is_too_long_is_refused_before_it_is_read():
-    request = wire.ask(ASKED, "run", "A")
+    request = wire.ask(ASKED, "run")
     with pytest.raises(SiteFailure, match="too long"):
-        wire.read_request(request, "run", "A", largest=len(request) - 1)
+        wire.read_request(request, "run", largest=len(request) - 1)
 
 
 def test_numbers_that_are_not_finite_are_refused_on_either_end():
     with pytest.raises(SiteFailure, match="not finite"):
-        wire.read_request(wire.ask(Message(0, {"x": np.array([np.inf])}), "r", "A"), "r", "A")
+        wire.read_request(wire.ask(Message(0, {"x": np.array([np.inf])}), "r"), "r")
 
 
 def test_a_refusal_says_our_reasons_and_of_others_only_the_kind():
-    request = wire.ask(ASKED, "run", "A")
+    request = wire.ask(ASKED, "run")
     for error, said in ((SiteFailure("because"), "because"), (KeyError("secret"), "KeyError")):
         with pytest.raises(SiteFailure) as caught:
             wire.read_answer(wire.refusal(error, request, "run", "A"), request, "run", "A")
@@ -62,12 +65,12 @@ def test_a_refusal_says_our_reasons_and_of_others_only_the_kind():
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 200), st.integers(0, 255))
 def test_no_bytes_do_anything_but_be_refused(noise, place, value):
-    request = wire.ask(ASKED, "run", "A")
+    request = wire.ask(ASKED, "run")
     changed = bytearray(request)
     changed[place % len(changed)] ^= value or 1
     for data in (noise, bytes(changed), request[: place % len(request)]):
         with pytest.raises(SiteFailure):
-            wire.read_request(data, "run", "A")
+            wire.read_request(data, "run")
 
 
 @pytest.mark.parametrize(

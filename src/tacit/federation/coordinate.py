@@ -27,13 +27,13 @@ from tacit.rounds.protocol import Coordinator, RunRecord
 
 __all__ = ["Result", "Transport", "coordinate", "run_name", "run_proposal"]
 
-Answers = Iterator[tuple[str, bytes | Exception]]
+Answers = Iterator[tuple[str, bytes | memoryview | Exception]]
 
 
 class Transport(Protocol):
     """Whatever carries bytes to sites and back."""
 
-    def call(self, method: str, data: Mapping[str, bytes], timeout: float) -> Answers:
+    def call(self, method: str, data: bytes, names: tuple[str, ...], timeout: float) -> Answers:
         """Call a method at every named site at once; yield what each gave, or why it did not."""
 
 
@@ -52,16 +52,14 @@ class _Caller:
 
     def __init__(self, transport: Transport, run: str, timeout: float) -> None:
         self.transport, self.run, self.timeout = transport, run, timeout
-        self.bytes_sent = 0
 
     def __call__(
         self, method: str, message: Message, names: tuple[str, ...]
     ) -> Iterator[tuple[str, Message | Exception]]:
         run = "open" if method == "open" else self.run
-        data = wire.ask_all(message, run, names)
-        self.bytes_sent += sum(len(body) for body in data.values())
+        data = wire.ask(message, run)
         left = set(names)
-        for name, found in self.transport.call(method, data, self.timeout):
+        for name, found in self.transport.call(method, data, names, self.timeout):
             if name not in left:
                 continue  # somebody who was not asked, or has answered
             left.discard(name)
@@ -69,7 +67,7 @@ class _Caller:
             try:
                 if isinstance(found, Exception):
                     raise found
-                answer = wire.read_answer(found, data[name], run, name)
+                answer = wire.read_answer(found, data, run, name)
             except Exception as error:
                 answer = error
             yield name, answer

@@ -62,7 +62,7 @@ class SiteService:
         """The site's name."""
         return self.config.name
 
-    def call(self, method: str, data: bytes) -> bytes:
+    def call(self, method: str, data: bytes | memoryview) -> bytes:
         """Answer one call; whatever goes wrong becomes a refusal that may be sent."""
         proposal = self._proposal
         run = _OPENING if method == "open" or proposal is None else proposal.run
@@ -72,7 +72,7 @@ class SiteService:
                     raise SiteFailure(f"there is no call {method!r}")
                 if method != "open" and proposal is None:
                     raise SiteFailure("no run is open")
-                request = wire.read_request(data, run, self.name, self.config.largest)
+                request = wire.read_request(data, run, self.config.largest)
                 reply: Message = getattr(self, f"_{method}")(request)
             except Exception as error:
                 self._note(method, error)

@@ -1,4 +1,4 @@
-"""What travels: named arrays, bound to their run, their site and the request they answer.
+"""What travels: named arrays, bound to their run; replies also to their site and request.
 
 Layout: 8 bytes of magic, 32 bytes that bind, then a `tacit.rounds.messages.Message` in its own
 binary form. Nothing is ever unpickled. Both ends refuse what is too long before reading it.
@@ -7,7 +7,6 @@ binary form. Nothing is ever unpickled. Both ends refuse what is too long before
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ __all__ = [
     "LARGEST",
     "answer",
     "ask",
-    "ask_all",
     "read_answer",
     "read_request",
     "refusal",
@@ -35,21 +33,21 @@ def text_array(text: str) -> Any:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def _bound(kind: str, run: str, site: str, request: bytes = b"") -> bytes:
+def _bound(kind: str, run: str, site: str, request: bytes | memoryview = b"") -> bytes:
     digest = hashlib.sha256()
     # a message ends with the SHA-256 of all of it, and begins with what it is bound to
-    summary = request[8:40] + request[-32:]
+    summary = bytes(request[8:40]) + bytes(request[-32:])
     for part in (kind.encode(), run.encode(), site.encode(), summary):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()
 
 
 def _pack(message: Message, binding: bytes) -> bytes:
-    return b"".join((_MAGIC, binding, message.to_bytes()))
+    return message.to_bytes(_MAGIC + binding)
 
 
 def _unpack(data: Any, binding: bytes, largest: int) -> Message:
-    if not isinstance(data, bytes) or len(data) > largest or data[:8] != _MAGIC:
+    if not isinstance(data, bytes | memoryview) or len(data) > largest or data[:8] != _MAGIC:
         raise SiteFailure("a message is none of tacit's, or too long")
     if data[8:40] != binding:
         raise SiteFailure("a message belongs to another run, site or request: replayed or lost")
@@ -60,33 +58,26 @@ def _unpack(data: Any, binding: bytes, largest: int) -> Message:
     return message
 
 
-def ask_all(message: Message, run: str, sites: Iterable[str]) -> dict[str, bytes]:
-    """Return a request to several sites, each bound to its own."""
-    body = message.to_bytes()
-    return {site: b"".join((_MAGIC, _bound("request", run, site), body)) for site in sites}
+def ask(message: Message, run: str) -> bytes:
+    """Return a request, the same for every site of a run.
 
-
-def ask(message: Message, run: str, site: str) -> bytes:
-    """Return a request to one site.
-
-    >>> data = ask(Message(3), "run 1", "North")
-    >>> read_request(data, "run 1", "North").round
+    >>> read_request(ask(Message(3), "run 1"), "run 1").round
     3
     """
-    return ask_all(message, run, [site])[site]
+    return _pack(message, _bound("request", run, ""))
 
 
-def read_request(data: Any, run: str, site: str, largest: int = LARGEST) -> Message:
-    """Read a request at its site, or raise `SiteFailure`."""
-    return _unpack(data, _bound("request", run, site), largest)
+def read_request(data: Any, run: str, largest: int = LARGEST) -> Message:
+    """Read a request at a site, or raise `SiteFailure`."""
+    return _unpack(data, _bound("request", run, ""), largest)
 
 
-def answer(reply: Message, request: bytes, run: str, site: str) -> bytes:
+def answer(reply: Message, request: bytes | memoryview, run: str, site: str) -> bytes:
     """Return a reply to a request."""
     return _pack(reply, _bound("reply", run, site, request))
 
 
-def refusal(error: Exception, request: bytes, run: str, site: str) -> bytes:
+def refusal(error: Exception, request: bytes | memoryview, run: str, site: str) -> bytes:
     """Return why there is no reply: our own errors speak, others only by their kind."""
     reason = str(error) if isinstance(error, TacitError) else type(error).__name__
     return answer(Message(0, {"refused": text_array(reason)}), request, run, site)

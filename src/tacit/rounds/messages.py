@@ -56,8 +56,8 @@ class Message:
         """The number of bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def to_bytes(self) -> bytes:
-        """Return the message in its binary form."""
+    def to_bytes(self, before: bytes = b"") -> bytes:
+        """Return the message in its binary form, after some bytes that it does not cover."""
         header = json.dumps(
             {
                 "round": self.round,
@@ -69,8 +69,10 @@ class Message:
         for array in self.arrays.values():
             ordered = array.astype(array.dtype.newbyteorder("<"), copy=False)
             parts.append(ordered.reshape(-1).view(np.uint8).data)
-        body = b"".join(parts)
-        return body + hashlib.sha256(body).digest()
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        return b"".join([before, *parts, digest.digest()])
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> Message:
