@@ -6,6 +6,7 @@ import pytest
 from tacit.errors import ParameterError, SiteFailure
 from tacit.rounds.aggregate import SumAggregator
 from tacit.rounds.inprocess import run
+from tacit.rounds.loop import drive
 from tacit.rounds.messages import ArraySpec, Message
 from tacit.rounds.protocol import Coordinator, Participant
 
@@ -227,3 +228,20 @@ def test_a_minimum_must_be_a_positive_number(minimum):
             on_failure="exclude",
             minimum=minimum,
         )
+
+
+def test_the_order_of_answers_does_not_matter():
+    class Order(Coordinator):
+        replies = {"x": ArraySpec((1,))}  # noqa: RUF012
+
+        def request(self, round):
+            return Message(round) if round < 1 else None
+
+        def absorb(self, round, collected):
+            self.seen = list(collected.by_site)
+
+    for order in ("ABC", "CBA", "BXCA"):
+        coordinator = Order()
+        answers = [(name, Message(0, {"x": np.zeros(1)})) for name in order]
+        drive(coordinator, ["A", "B", "C"], lambda request, names, found=answers: iter(found))
+        assert coordinator.seen == ["A", "B", "C"]

@@ -92,6 +92,8 @@ def _replies(
     """Ask all that are left; return the replies that hold what was asked for."""
     replies: dict[str, Message] = {}
     for name, answer in ask(request, tuple(active)):
+        if name not in active:
+            continue
         try:
             if isinstance(answer, Exception):
                 raise answer
@@ -105,7 +107,8 @@ def _replies(
                 raise SiteFailure(
                     f"site {name!r} failed in round {failure.round}: {failure.reason}"
                 ) from error
-    return replies
+    # in the order of the sites, not of their answers: sums of floats depend on it
+    return {name: replies[name] for name in active if name in replies}
 
 
 def reason_of(error: Exception) -> str:
