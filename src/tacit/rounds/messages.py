@@ -143,7 +143,8 @@ class ArraySpec:
             return f"has shape {array.shape}, not {self.shape}"
         if array.size and not np.isfinite(array).all():
             return "holds numbers that are not finite"
-        if array.size and (array.min() < self.low or array.max() > self.high):
+        bounded = self.low > -math.inf or self.high < math.inf
+        if bounded and array.size and (array.min() < self.low or array.max() > self.high):
             return f"holds numbers outside [{self.low:g}, {self.high:g}]"
         return None
 
