@@ -16,7 +16,7 @@ SITES = ("North", "South", "West")
 ROW = {"epsilon": 1.0, "delta": 1e-6, "unit": "row", "trust": "site"}
 USER = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "trust": "site"}
 REGRESSION = {
-    "bounds": {"age": [18.0, 100.0], "dose": [0.0, 10.0]}, "y_bounds": [0.0, 200.0],
+    "bounds": {"dose": [0.0, 10.0], "age": [18.0, 100.0]}, "y_bounds": [0.0, 200.0],
     "target": "pressure",
 }  # fmt: skip
 INFERENCE = {"method": "Bayes-fixedS-fast"}

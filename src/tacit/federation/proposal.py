@@ -78,8 +78,8 @@ class Proposal:
         return math.inf if privacy is None else privacy.epsilon
 
     def to_json(self) -> str:
-        """Return it as text, the same for equal proposals."""
-        return json.dumps(asdict(self) | {"sites": list(self.sites)}, sort_keys=True)
+        """Return it as text; the order of settings is kept, as that of features matters."""
+        return json.dumps(asdict(self) | {"sites": list(self.sites)})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Proposal:
