@@ -32,10 +32,10 @@ import math
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
 from tacit._core.kernels import compiled
+from tacit._core.threads import over_range, threads
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 
@@ -114,8 +114,16 @@ class DocumentMoments:
         """
         out = np.zeros((stop - start, self.size - start), np.int64)
         bags = self.documents
-        compiled(_pair_rows, parallel=True)(
-            start, *self._by_word, bags.starts, bags.words, bags.counts, self._pair, out
+        over_range(
+            compiled(_pair_rows),
+            stop - start,
+            start,
+            *self._by_word,
+            bags.starts,
+            bags.words,
+            bags.counts,
+            self._pair,
+            out,
         )
         return out
 
@@ -134,12 +142,12 @@ class DocumentMoments:
         """
         basis = _checked_basis(basis, self.size)
         rank = basis.shape[1]
-        bags, pieces = self.documents, 2 * numba.get_num_threads()
+        bags, pieces = self.documents, 2 * threads()
         edges = np.linspace(0, len(bags), pieces + 1).astype(np.int64)
         sums = np.zeros((pieces, rank * (rank + 1) // 2, rank), np.int64)
-        compiled(_triple_sums, parallel=True)(
-            edges, bags.starts, bags.words, bags.counts, self._triple, basis,
-            2.0**_FINE * SHRINK, sums,
+        over_range(
+            compiled(_triple_sums), pieces, edges, bags.starts, bags.words, bags.counts,
+            self._triple, basis, 2.0**_FINE * SHRINK, sums,
         )  # fmt: skip
         factors = np.zeros(self.size, np.int64)
         compiled(_word_factors)(
@@ -271,11 +279,11 @@ def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
 
 
 def _pair_rows(
-    start: int, word_starts: Any, word_documents: Any, word_counts: Any, starts: Any,
-    words: Any, counts: Any, factor: Any, out: Any,
+    first: int, last: int, start: int, word_starts: Any, word_documents: Any, word_counts: Any,
+    starts: Any, words: Any, counts: Any, factor: Any, out: Any,
 ) -> None:  # fmt: skip
     """Add up rows of Σ M₂(d) word by word, so that no two threads write one row."""
-    for i in numba.prange(out.shape[0]):
+    for i in range(first, last):
         word = start + i
         for place in range(word_starts[word], word_starts[word + 1]):
             d = word_documents[place]
@@ -290,15 +298,15 @@ def _pair_rows(
 
 
 def _triple_sums(
-    edges: Any, starts: Any, words: Any, counts: Any, factor: Any, basis: Any, unit: float,
-    out: Any,
+    first: int, last: int, edges: Any, starts: Any, words: Any, counts: Any, factor: Any,
+    basis: Any, unit: float, out: Any,
 ) -> None:  # fmt: skip
     """Add up y⊗y⊗y minus the placements of P⊗y, each document rounded by itself.
 
     Sums of a few documents are whole numbers below 2^53, which float64 adds without error.
     """
     rank = basis.shape[1]
-    for piece in numba.prange(out.shape[0]):
+    for piece in range(first, last):
         y = np.empty(rank)
         square = np.empty((rank, rank))
         total = np.zeros((out.shape[1], rank))
