@@ -16,10 +16,12 @@ _EXPORTS = {
     "Noise": "tacit.mechanisms.noise",
     "Privacy": "tacit.privacy.guarantee",
     "PrivateLinearRegression": "tacit.estimators.regression",
+    "PrivatePosterior": "tacit.estimators.posterior",
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
     "Site": "tacit.estimators.site",
     "SiteSummary": "tacit.estimators.regression_summary",
+    "StatisticSelector": "tacit.estimators.statistic",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
@@ -33,10 +35,12 @@ __all__ = [
     "Noise",
     "Privacy",
     "PrivateLinearRegression",
+    "PrivatePosterior",
     "PrivateSummary",
     "Relation",
     "Site",
     "SiteSummary",
+    "StatisticSelector",
     "__version__",
     "errors",
     "privatize",
@@ -47,10 +51,12 @@ if TYPE_CHECKING:
     from tacit import errors
     from tacit.data.relations import Relation
     from tacit.estimators.coupled import CoupledFactorization
+    from tacit.estimators.posterior import PrivatePosterior
     from tacit.estimators.regression import PrivateLinearRegression
     from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
+    from tacit.estimators.statistic import StatisticSelector
     from tacit.estimators.summary import PrivateSummary
     from tacit.mechanisms.base import privatize
     from tacit.mechanisms.noise import Noise

@@ -1,10 +1,10 @@
 """The likelihood of a release: p(y | θ) in closed form or by quadrature.
 
-| release | p(y \\| θ) |
+| release | p(y; θ) |
 |---|---|
 | additive, Gaussian noise | N(μ(θ), Σ(θ)/n + σ²I), S_n normal by the central limit theorem |
 | additive, Laplace noise, one number | a normal convolved with a Laplace law, in closed form |
-| each person's own answer | Π_t ∫ p(x \\| θ)·g(y_t \\| s(x)) dx, by quadrature over x |
+| each person's own answer | Π_t ∫ p(x given θ)·g(y_t given s(x)) dx, by quadrature over x |
 | order statistics, vectors with Laplace noise | only by simulation: see `particles` |
 
 Moments are those of s of the **clipped** X, by quadrature, for every population and statistic.
@@ -54,7 +54,8 @@ def moments_and_slopes(
 ) -> tuple[Array, Array, Array, Array]:
     """Return μ, Σ and their derivatives (p, k) and (p, k, k), by fourth-order differences."""
     mean, cov = moments(population, statistic, bounds, theta)
-    mean_slopes, cov_slopes = [], []
+    mean_slopes: list[Array] = []
+    cov_slopes: list[Array] = []
     for k in range(population.dimension):
         step = difference_step(theta, population.scales, k)
         at = []
@@ -99,9 +100,7 @@ def marginal(release: NoisyStatistic, mean: Array, cov: Array):  # type: ignore[
 
         return normal
     sd = float(np.sqrt(max(cov[0, 0], 0.0) / release.size))
-    return lambda y: normal_laplace(
-        np.asarray(y)[..., 0] - mean[0], sd, release.noise.scale
-    )
+    return lambda y: normal_laplace(np.asarray(y)[..., 0] - mean[0], sd, release.noise.scale)
 
 
 def _local(release: NoisyStatistic, population: Population, theta: Array) -> float:

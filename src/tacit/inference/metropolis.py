@@ -2,7 +2,7 @@
 
 | sampler | thesis | latent state |
 |---|---|---|
-| ``mh`` | 9 | none: p(y \\| θ) is known |
+| ``mh`` | 9 | none: p(y; θ) is known |
 | ``pseudo-marginal`` | 10 | N particles of S_n |
 | ``correlated`` | 3 | the same, moved with correlation ρ |
 | ``mhaar-rb`` | 11 | u = S_n |
@@ -23,7 +23,19 @@ from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.inference import metropolis_loops as loops
 from tacit.inference.likelihood import has_likelihood, log_likelihood
-from tacit.inference.particles import BATCH, CLT, LOCAL, BuiltIn, Simulated, model_for, shape
+from tacit.inference.particles import (
+    BATCH,
+    CLT,
+    LOCAL,
+    BuiltIn,
+    Simulated,
+    draw_statistic,
+    log_release,
+    log_target,
+    log_weights,
+    model_for,
+    shape,
+)
 from tacit.inference.tables import Table, from_line, scale_codes, tabulate, to_line
 from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
@@ -135,9 +147,7 @@ class MetropolisKernel:
             at = np.array([theta])
             return sum(log_likelihood(r, self.population, at) for r in self.releases)
 
-        table, self.eta, self.log_posterior = tabulate(
-            total, self.priors[0], int(self._scales[0])
-        )
+        table, self.eta, self.log_posterior = tabulate(total, self.priors[0], int(self._scales[0]))
         return table
 
     @property
@@ -188,20 +198,20 @@ class MetropolisKernel:
         """Draw latent variables given θ alone."""
         latent = rng.standard_normal(self.latent_shape())
         if self._loop in (loops.rao_blackwell, loops.gibbs):
-            loops.draw_statistic(self.model, rng, theta, latent[0])
+            draw_statistic(self.model, rng, theta, latent[0])
         return latent
 
     def _score(self, theta: Array, latent: Array) -> float:
         if isinstance(self.model, Table):
             return 0.0
         if self._view is None:
-            return float(loops.log_target(self.model, theta))
+            return float(log_target(self.model, theta))
         if self._loop in (loops.rao_blackwell, loops.gibbs):
             out = np.empty(1)
-            loops.log_release(self.model, latent[0], out)
+            log_release(self.model, latent[0], out)
             return float(out[0])
         weights = np.empty(latent.shape[:2])
-        loops.log_weights(self.model, latent, theta, weights)
+        log_weights(self.model, latent, theta, weights)
         return float(np.logaddexp.reduce(weights, axis=1).sum())
 
     def step(self, rng: np.random.Generator, state: State) -> tuple[State, Info]:
@@ -232,7 +242,6 @@ class MetropolisKernel:
     def line(self, draws: Array) -> Array:
         """Return draws on the scale of the walk."""
         columns = [
-            np.array([to_line(int(s), v) for v in draws[:, k]])
-            for k, s in enumerate(self._scales)
+            np.array([to_line(int(s), v) for v in draws[:, k]]) for k, s in enumerate(self._scales)
         ]
         return np.column_stack(columns)

@@ -113,8 +113,8 @@ def _adapt(step: float, chance: float, goal: float, i: int) -> Any:
 
 
 def marginal(
-    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any, step: float,
-    goal: float, adapt: bool, thin: int, options: Any, out: Any,
+    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any,
+    step: float, goal: float, adapt: bool, thin: int, options: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Algorithm 9: p(y | θ) is known. Return acceptance and step."""
     p = len(theta)
@@ -141,8 +141,8 @@ def marginal(
 
 
 def pseudo_marginal(
-    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any, step: float,
-    goal: float, adapt: bool, thin: int, options: Any, out: Any,
+    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any,
+    step: float, goal: float, adapt: bool, thin: int, options: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Algorithms 10 and 3: particles estimate p(y | θ); options[0] is their correlation ρ."""
     p = len(theta)
@@ -177,8 +177,8 @@ def pseudo_marginal(
 
 
 def averaged(
-    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any, step: float,
-    goal: float, adapt: bool, thin: int, options: Any, out: Any,
+    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any,
+    step: float, goal: float, adapt: bool, thin: int, options: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Algorithms 12 and 13: averaged acceptance ratios over particles of the base law.
 
@@ -219,8 +219,8 @@ def averaged(
 
 
 def rao_blackwell(
-    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any, step: float,
-    goal: float, adapt: bool, thin: int, options: Any, out: Any,
+    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any,
+    step: float, goal: float, adapt: bool, thin: int, options: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Algorithm 11: averaged acceptance ratios over u, with q(u) = f(u | (θ + θ')/2).
 
@@ -268,8 +268,8 @@ def rao_blackwell(
 
 
 def gibbs(
-    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any, step: float,
-    goal: float, adapt: bool, thin: int, options: Any, out: Any,
+    rng: Any, model: Any, priors: Any, scales: Any, walk: Any, theta: Any, latent: Any,
+    step: float, goal: float, adapt: bool, thin: int, options: Any, out: Any,
 ) -> Any:  # fmt: skip
     """MH within Gibbs: u | θ, y from f(u | θ) with acceptance g(y | u')/g(y | u); then θ | u."""
     p = len(theta)

@@ -7,11 +7,11 @@ Two kinds of model answer the same five questions, so that one loop serves both:
 
 | question | answer |
 |---|---|
-| `log_target(model, θ)` | log p(y \\| θ), where it can be computed |
-| `log_weights(model, z, θ, out)` | log h(y_t \\| z, θ) of particles z (groups, N, numbers) |
-| `draw_statistic(model, rng, θ, out)` | u ~ f(u \\| θ), the normal law of S_n |
-| `log_statistic(model, u, θ, out)` | log f(u \\| θ) |
-| `log_release(model, u, out)` | log g(y \\| u) |
+| `log_target(model, θ)` | log p(y; θ), where it can be computed |
+| `log_weights(model, z, θ, out)` | log h(y_t given z, θ) of particles z (groups, N, numbers) |
+| `draw_statistic(model, rng, θ, out)` | u ~ f(u given θ), the normal law of S_n |
+| `log_statistic(model, u, θ, out)` | log f(u given θ) |
+| `log_release(model, u, out)` | log g(y given u) |
 
 Three views of a release: ``CLT`` (z is S_n in units of its own spread), ``BATCH`` (z are n
 people) and ``LOCAL`` (one group for each person).
@@ -100,7 +100,7 @@ def built_in(
 ) -> BuiltIn:
     """Describe a release to compiled loops; moments become splines over the prior's range."""
     statistic = release.statistic
-    ordered = isinstance(statistic, OrderStatistic)
+    rank = statistic.rank(release.size) if isinstance(statistic, OrderStatistic) else 0
     base = statistic.of if isinstance(statistic, OrderStatistic) else statistic
     assert isinstance(base, Power)
     low, high = base.range(release.bounds)
@@ -116,7 +116,7 @@ def built_in(
         variance = spline(scale, eta, np.array([row[1][0, 0] for row in rows]))
     return BuiltIn(
         view, population.code, float(population.constant), int(base.absolute),
-        float(base.exponent), statistic.rank(release.size) if ordered else 0,
+        float(base.exponent), rank,
         float(release.bounds[0]), float(release.bounds[1]), float(low[0]), float(high[0]),
         release.noise.code, float(release.noise.scale), float(release.noise.beta),
         float(release.size), release.values, mean, variance,
@@ -244,12 +244,10 @@ class Simulated:
     def _law(self, theta: Array) -> tuple[Array, Array]:
         """Return mean and Cholesky factor of S_n."""
         assert isinstance(self.release.statistic, Additive)
-        mean, cov = moments(
-            self.population, self.release.statistic, self.release.bounds, theta
-        )
+        mean, cov = moments(self.population, self.release.statistic, self.release.bounds, theta)
         cov = cov / self.release.size
         floor = 1e-14 * max(float(np.trace(cov)), 1e-300)
-        return mean, np.linalg.cholesky(cov + floor * np.eye(len(mean)))
+        return mean, np.asarray(np.linalg.cholesky(cov + floor * np.eye(len(mean))), np.float64)
 
     def draw(self, rng: np.random.Generator, theta: Array, out: Array) -> None:
         """Draw statistics."""

@@ -19,6 +19,7 @@ is modelled is what is released.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -152,7 +153,7 @@ class Population:
 
     @staticmethod
     def _clip(x: Any, bounds: tuple[float, float]) -> Array:
-        return np.clip(x, *bounds)
+        return np.asarray(np.clip(x, *bounds))
 
 
 def difference_step(theta: Array, scales: Sequence[str], k: int) -> float:
@@ -199,7 +200,7 @@ class _Continuous(Population):
                                                          self._above(high, theta)])]  # fmt: skip
         t, w = _legendre()
         cuts = sorted({first, last, *([0.0] if first < 0.0 < last else [])})
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in itertools.pairwise(cuts):
             if start == 0.0 or end == 0.0:
                 far = end if start == 0.0 else start
                 at, slope = far * t**4, abs(far) * 4.0 * t**3
@@ -229,8 +230,8 @@ class NormalMean(_Continuous):
 
     sd: float = 1.0
 
-    code: ClassVar[int] = NORMAL_MEAN
-    names: ClassVar[tuple[str, ...]] = ("mean",)
+    code = NORMAL_MEAN
+    names = ("mean",)
 
     def __post_init__(self) -> None:
         check("sd", self.sd, Real(0, open_low=True))
@@ -271,9 +272,9 @@ class NormalMean(_Continuous):
 class NormalVariance(_Continuous):
     """N(0, θ)."""
 
-    code: ClassVar[int] = NORMAL_VARIANCE
-    scales: ClassVar[tuple[str, ...]] = ("positive",)
-    names: ClassVar[tuple[str, ...]] = ("variance",)
+    code = NORMAL_VARIANCE
+    scales = ("positive",)
+    names = ("variance",)
 
     def simulate(self, theta: Array, z: Array) -> Array:
         """Return √θ·z."""
@@ -306,10 +307,10 @@ class NormalVariance(_Continuous):
 class UniformWidth(_Continuous):
     """Uniform(−θ, θ)."""
 
-    code: ClassVar[int] = UNIFORM_WIDTH
-    scales: ClassVar[tuple[str, ...]] = ("positive",)
-    names: ClassVar[tuple[str, ...]] = ("width",)
-    has_density: ClassVar[bool] = False  # its support moves with θ: no score (thesis, Example 5)
+    code = UNIFORM_WIDTH
+    scales = ("positive",)
+    names = ("width",)
+    has_density = False  # its support moves with θ: no score (thesis, Example 5)
 
     def simulate(self, theta: Array, z: Array) -> Array:
         """Return θ·(2Φ(z) − 1)."""
@@ -337,9 +338,9 @@ class UniformWidth(_Continuous):
 class Exponential(_Continuous):
     """Exponential with mean θ."""
 
-    code: ClassVar[int] = EXPONENTIAL
-    scales: ClassVar[tuple[str, ...]] = ("positive",)
-    names: ClassVar[tuple[str, ...]] = ("mean",)
+    code = EXPONENTIAL
+    scales = ("positive",)
+    names = ("mean",)
 
     def simulate(self, theta: Array, z: Array) -> Array:
         """Return −θ·log Φ(−z)."""
@@ -390,13 +391,13 @@ class _Discrete(Population):
 class Bernoulli(_Discrete):
     """0 or 1, the latter with probability θ."""
 
-    code: ClassVar[int] = BERNOULLI
-    scales: ClassVar[tuple[str, ...]] = ("unit",)
-    names: ClassVar[tuple[str, ...]] = ("probability",)
+    code = BERNOULLI
+    scales = ("unit",)
+    names = ("probability",)
 
     def simulate(self, theta: Array, z: Array) -> Array:
         """Return 1 where Φ(−z) < θ."""
-        return (special.ndtr(-np.asarray(z)) < theta[0]).astype(np.float64)
+        return np.asarray(special.ndtr(-np.asarray(z)) < theta[0], np.float64)
 
     def log_density(self, x: Array, theta: Array) -> Array:
         """Return x·log θ + (1 − x)·log(1 − θ)."""
@@ -423,15 +424,15 @@ class Bernoulli(_Discrete):
 class Poisson(_Discrete):
     """Counts with mean θ."""
 
-    code: ClassVar[int] = POISSON
-    scales: ClassVar[tuple[str, ...]] = ("positive",)
-    names: ClassVar[tuple[str, ...]] = ("mean",)
+    code = POISSON
+    scales = ("positive",)
+    names = ("mean",)
 
     def simulate(self, theta: Array, z: Array) -> Array:
         """Return the quantile at Φ(z)."""
         k = np.arange(math.ceil(theta[0] + 40.0 * math.sqrt(theta[0]) + 60.0))
         total = np.cumsum(np.exp(self.log_density(k, theta)))
-        return np.searchsorted(total, special.ndtr(np.asarray(z))).astype(np.float64)
+        return np.asarray(np.searchsorted(total, special.ndtr(np.asarray(z))), np.float64)
 
     def log_density(self, x: Array, theta: Array) -> Array:
         """Return x·log θ − θ − log x!."""

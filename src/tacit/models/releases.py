@@ -81,7 +81,8 @@ class NoiseLaw:
         if self.kind == "gaussian":
             return np.asarray(-0.5 * (gap / scale) ** 2 - np.log(scale) - _LOG_ROOT_TWO_PI)
         if self.kind == "response":
-            return np.where(np.abs(gap) < 0.5, math.log(self.scale), math.log1p(-self.scale))
+            truth = np.abs(gap) < 0.5
+            return np.asarray(np.where(truth, math.log(self.scale), math.log1p(-self.scale)))
         return np.asarray(-np.abs(gap) / scale - np.log(2.0 * np.asarray(scale)))
 
     def draw(self, rng: np.random.Generator, centre: Any, scale: Any = None) -> Array:
@@ -91,7 +92,8 @@ class NoiseLaw:
         if self.kind == "gaussian":
             return np.asarray(centre + scale * rng.standard_normal(centre.shape))
         if self.kind == "response":
-            return np.where(rng.random(centre.shape) < self.scale, centre, 1.0 - centre)
+            truth = rng.random(centre.shape) < self.scale
+            return np.asarray(np.where(truth, centre, 1.0 - centre))
         return np.asarray(centre + scale * rng.laplace(size=centre.shape))
 
 

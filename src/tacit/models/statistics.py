@@ -204,7 +204,7 @@ class OrderStatistic:
     """
 
     quantile: float = 0.5
-    of: Power = Power(1.0, absolute=False)  # noqa: RUF009  # frozen
+    of: Power = Power(1.0, absolute=False)
 
     def __post_init__(self) -> None:
         check("quantile", self.quantile, Real(0, 1))
