@@ -1,4 +1,4 @@
-"""Every sampler of p(θ | y): against quadrature of the exact posterior, and joint-distribution tests.
+"""Every sampler of p(θ | y): against quadrature of the exact posterior, and joint tests.
 
 The references integrate on their own: nothing of the samplers' likelihoods is used.
 """
@@ -275,7 +275,7 @@ def test_a_population_of_ones_own_gives_what_the_built_in_one_gives():
     assert stats.ks_2samp(draws[-1][::3], draws[1][::3]).pvalue > 1e-3
     kernel = MetropolisKernel("mhaar-rb", [release], own, [Gamma(3.0, 1.0)], particles=3)
     assert not kernel.is_compiled
-    state, info = kernel.run(generator(1), kernel.init(generator(2)), 5)
+    _, info = kernel.run(generator(1), kernel.init(generator(2)), 5)
     assert np.isfinite(info.draws).all()
 
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tacit._core.smooth import best_pair
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid
 from tacit.mechanisms.noise import Noise
-from tacit._core.smooth import best_pair
 from tacit.mechanisms.smooth import SmoothQuantile, smooth_sensitivity
 from tacit.privacy.events import ApproximateDpEvent
 

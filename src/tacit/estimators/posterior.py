@@ -26,7 +26,7 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.estimators.statistic_release import MECHANISMS, ReleasePlan, plan_release
-from tacit.inference.metropolis import SAMPLERS
+from tacit.inference.metropolis import SAMPLERS, check_sampler
 from tacit.inference.posterior import infer
 from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
@@ -222,6 +222,8 @@ class PrivatePosterior(PrivateEstimator):
         plan = self._plan()
         if plan.planned.noise.kind == "response" and not np.isin(x, (0.0, 1.0)).all():
             raise ParameterError("randomized response takes 0/1 answers: data hold other numbers")
+        if self.sampler != "auto":  # what cannot be inferred from is not released
+            check_sampler(self.sampler, [plan.planned])
         reservation = self._reserve([site], "noisy statistic")[site.name]
         source = self._noise(self.noise, site.name)
         self.released_ = plan.release(x, reservation, source)

@@ -33,6 +33,7 @@ from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
 from tacit.models.releases import NoisyStatistic
 from tacit.models.statistics import Statistic, as_statistic
+from tacit.privacy.calibration import SOURCE_SHARE
 from tacit.privacy.events import ApproximateDpEvent, DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger
@@ -330,7 +331,8 @@ class StatisticSelector(PrivateEstimator):
         assert self.privacy is not None
         if math.isinf(self.privacy.epsilon):
             return NonPrivateDpEvent()
-        return ApproximateDpEvent(self.privacy.epsilon, self.privacy.delta)
+        # what calibration leaves of δ for the noise source
+        return ApproximateDpEvent(self.privacy.epsilon, self.privacy.delta * (1.0 - SOURCE_SHARE))
 
     def fit(self, data: Any, y: None = None) -> StatisticSelector:
         """Choose on a first private chunk, release the rest, and infer from both.

@@ -38,6 +38,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.smooth import SmoothQuantile
 from tacit.models.releases import NoiseLaw, NoisyStatistic
 from tacit.models.statistics import Additive, Custom, OrderStatistic, Statistic
+from tacit.privacy.calibration import SOURCE_SHARE
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger import Ledger, Reservation
@@ -176,7 +177,12 @@ def _smooth(
     if privacy.trust == "local":
         raise ParameterError(f"{statistic.name} needs all data: no person can answer alone")
     smooth = SmoothQuantile(
-        privacy.epsilon, privacy.delta, statistic.range(bounds), size, statistic.quantile, source
+        privacy.epsilon,
+        privacy.delta * (1.0 - SOURCE_SHARE),
+        statistic.range(bounds),
+        size,
+        statistic.quantile,
+        source,
     )
     law = NoiseLaw("smooth", privacy.epsilon, smooth.beta)
     return ReleasePlan(NoisyStatistic.planned(statistic, bounds, size, law), smooth)

@@ -29,6 +29,7 @@ from tacit.inference.particles import (
     LOCAL,
     BuiltIn,
     Simulated,
+    check_view,
     draw_statistic,
     log_release,
     log_target,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State"]
+__all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_sampler"]
 
 # name → (loop, view of the release, particles N by default, target acceptance of the walk)
 SAMPLERS: dict[str, tuple[Any, int | None, int, float]] = {
@@ -75,6 +76,20 @@ class Info(NamedTuple):
 
     draws: Array
     acceptance: float
+
+
+def check_sampler(sampler: str, releases: Sequence[NoisyStatistic]) -> None:
+    """Raise unless a sampler suits the releases, which may be planned ones."""
+    view = SAMPLERS[sampler][1]
+    if view is not None:
+        check_view(releases, view)
+        return
+    for release in releases:
+        if not has_likelihood(release):
+            raise ParameterError(
+                f"p(y | θ) of {release.statistic.name} is not known: use sampler='mhaar' or "
+                "'mhaar-rb'"
+            )
 
 
 class MetropolisKernel:
@@ -132,14 +147,9 @@ class MetropolisKernel:
         self.model = self._build()
 
     def _build(self) -> Table | BuiltIn | Simulated:
+        check_sampler(self.sampler, self.releases)
         if self._view is not None:
             return model_for(self.releases, self.population, self.priors, self._view)
-        for release in self.releases:
-            if not has_likelihood(release):
-                raise ParameterError(
-                    f"p(y | θ) of {release.statistic.name} is not known: use sampler='mhaar' or "
-                    "'mhaar-rb'"
-                )
         if self.population.dimension > 1:
             return Simulated(self.releases, self.population, CLT)
 

@@ -20,6 +20,7 @@ people) and ``LOCAL`` (one group for each person).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -54,12 +55,14 @@ __all__ = [
     "LOCAL",
     "BuiltIn",
     "Simulated",
+    "check_view",
     "draw_statistic",
     "is_built_in",
     "log_release",
     "log_statistic",
     "log_target",
     "log_weights",
+    "model_for",
     "shape",
 ]
 
@@ -326,6 +329,19 @@ for _question, _answer in (
     _compile_as(_question, _answer)
 
 
+def check_view(releases: Sequence[NoisyStatistic], view: int) -> None:
+    """Raise unless the releases can be seen in this way."""
+    if len(releases) > 1:
+        raise ParameterError("particle samplers take one release: use sampler='mh' for several")
+    release = releases[0]
+    if view == LOCAL and not release.local:
+        raise ParameterError("the sequential sampler needs each person's own answer")
+    if view != LOCAL and release.local:
+        raise ParameterError("each person's own answer goes with 'mhaar-sequential' or 'mh'")
+    if view == CLT and not release.additive:
+        raise ParameterError(f"{release.statistic.name} is not additive: use sampler='mhaar'")
+
+
 def model_for(
     releases: list[NoisyStatistic],
     population: Population,
@@ -333,15 +349,7 @@ def model_for(
     view: int,
 ) -> BuiltIn | Simulated:
     """Return the model of particle samplers: one release, compiled where that is possible."""
-    if len(releases) > 1:
-        raise ParameterError("particle samplers take one release: use sampler='mh' for several")
     (release,) = releases
-    if view == LOCAL and not release.local:
-        raise ParameterError("the sequential sampler needs each person's own answer")
-    if view != LOCAL and release.local:
-        raise ParameterError("each person's own answer goes with 'mhaar-sequential' or 'mh'")
-    if view == CLT and not release.additive:
-        raise ParameterError(f"{release.statistic.name} is not additive: use sampler='mhaar'")
     scalar = population.dimension == 1 and release.statistic.dimension(release.bounds) == 1
     if scalar and is_built_in(release, population):
         return built_in(release, population, priors[0], view)

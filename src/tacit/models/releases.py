@@ -199,12 +199,12 @@ def normal_laplace(gap: Any, sd: Any, scale: Any) -> Array:
     sd = np.maximum(sd, 1e-12 * np.asarray(scale))
     k, r = np.abs(np.asarray(gap, np.float64)) / sd, sd / np.asarray(scale)
 
-    def log_mills(x: Any) -> Any:  # of φ(k)·M(x)
-        small = np.minimum(x, 0.0)
-        # Φ(−x)·e^{(x² − k²)/2} for x < 0, where M overflows; erfcx elsewhere
-        direct = special.log_ndtr(-small) + 0.5 * (small * small - k * k)
+    def log_mills(x: Any, shift: Any) -> Any:
+        """Return log φ(k)·M(x), where (x² − k²)/2 = shift without cancellation."""
+        direct = special.log_ndtr(-np.minimum(x, 0.0)) + shift  # M overflows for x < 0
         scaled = np.log(special.erfcx(np.maximum(x, 0.0) / _ROOT_TWO) * 0.5) - 0.5 * k * k
         return np.where(x < 0.0, direct, scaled)
 
-    both = np.logaddexp(log_mills(r - k), log_mills(r + k))
+    half, cross = 0.5 * r * r, np.abs(np.asarray(gap, np.float64)) / np.asarray(scale)
+    both = np.logaddexp(log_mills(r - k, half - cross), log_mills(r + k, half + cross))
     return np.asarray(both - np.log(2.0 * np.asarray(scale)))
