@@ -137,7 +137,7 @@ def mse(
     """Return mean squared error of the posterior mean under a flat prior, and its error."""
     rng = generator(1, seed)
     x = population.simulate(np.array([theta]), rng.standard_normal((runs, N)))
-    y = release.noise.draw(rng, *release.centre(x))
+    y = release.noise.perturb(rng, *release.centre(x))
     log = log_like(y)  # (thetas, runs)
     weights = np.exp(log - log.max(axis=0))
     squared = np.square(thetas @ weights / weights.sum(axis=0) - theta)
@@ -190,14 +190,14 @@ def _additive(outcome: Outcome, quick: bool) -> None:
 def _answers(outcome: Outcome, quick: bool) -> None:
     """Figure 6.4: each person's own answer with Laplace noise."""
     runs, bounds, theta = (40 if quick else 200), (-10.0, 10.0), 2.0
-    thetas, population = np.linspace(0.1, 20.0, 60), NormalVariance()
+    thetas, population = np.linspace(0.1, 20.0, 40 if quick else 100), NormalVariance()
     rows = []
     for power in (Power(1.0), Power(2.0)):
         top = float(power.range(bounds)[1][0])
         for epsilon in (2.0, 5.0, 10.0):
             scale = top / epsilon
             release = plan(power, bounds, N, NoiseLaw("laplace", scale), True)
-            grid = np.linspace(-25.0 * scale, top + 25.0 * scale, 3000)
+            grid = np.linspace(-25.0 * scale, top + 25.0 * scale, 600 if quick else 3000)
             tables = []
             for t in thetas:
                 x, weights = population.nodes(np.array([t]), bounds)
@@ -287,7 +287,7 @@ def _adaptive(outcome: Outcome, quick: bool) -> None:
     for true in trues:
         rng = generator(4, f"width {true}")
         x = population.simulate(np.array([true]), rng.standard_normal((runs, N)))
-        y0 = early.noise.draw(rng, early.centre(x[:, :first])[0])
+        y0 = early.noise.perturb(rng, early.centre(x[:, :first])[0])
         log0 = log_like(early, early_parts, y0)
         w0 = np.exp(log0 - log0.max(axis=0)) * prior[:, None]
         w0 /= w0.sum(axis=0)
@@ -296,11 +296,11 @@ def _adaptive(outcome: Outcome, quick: bool) -> None:
         for k in np.unique(chosen):
             release, parts = late[k]
             who = np.flatnonzero(chosen == k)
-            y1 = release.noise.draw(rng, release.centre(x[who, first:])[0])
+            y1 = release.noise.perturb(rng, release.centre(x[who, first:])[0])
             log = log0[:, who] + log_like(release, parts, y1)
             weights = np.exp(log - log.max(axis=0)) * prior[:, None]
             squared[who] = (thetas @ weights / weights.sum(axis=0) - true) ** 2
-        y = whole.noise.draw(rng, whole.centre(x)[0])
+        y = whole.noise.perturb(rng, whole.centre(x)[0])
         log = log_like(whole, whole_parts, y)
         weights = np.exp(log - log.max(axis=0)) * prior[:, None]
         plain = (thetas @ weights / weights.sum(axis=0) - true) ** 2

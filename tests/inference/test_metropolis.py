@@ -196,12 +196,12 @@ def draw_y(rng, kernel, state):
     """Draw y given θ and the latent variables, under the law that the sampler extends."""
     release, latent, theta = kernel.releases[0], state.latent, state.theta
     if kernel.sampler in ("mhaar-rb", "gibbs"):
-        return release.noise.draw(rng, latent[0, 0])
+        return release.noise.perturb(rng, latent[0, 0])
     if kernel.sampler == "mh":
-        return release.noise.draw(rng, theta + rng.standard_normal(1) / math.sqrt(12))
+        return release.noise.perturb(rng, theta + rng.standard_normal(1) / math.sqrt(12))
     if kernel.sampler in ("pseudo-marginal", "correlated"):  # a mixture over particles
         z = latent[0, rng.integers(latent.shape[1])]
-        return release.noise.draw(rng, theta + z / math.sqrt(12))
+        return release.noise.perturb(rng, theta + z / math.sqrt(12))
     x = kernel.population.simulate(theta, latent[:, 0, :])
     return release.simulate(rng, x[:, 0] if release.local else x[0])
 

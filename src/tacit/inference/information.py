@@ -268,7 +268,7 @@ def _importance(
     for start in range(0, outer, chunk):
         count = min(chunk, outer - start)
         truth = mean + rng.standard_normal((count, k)) @ factor.T
-        y = release.noise.draw(rng, truth)
+        y = release.noise.perturb(rng, truth)
         gap = rng.standard_normal((count, 2, half, k)) @ factor.T
         turned = gap @ inverse
         scores = turned @ mean_slopes.T
@@ -292,7 +292,7 @@ def _simulated(
     for start in range(0, outer, chunk):
         count = min(chunk, outer - start)
         truth = population.simulate(theta, rng.standard_normal((count, people)))
-        y = release.noise.draw(rng, *release.centre(truth))
+        y = release.noise.perturb(rng, *release.centre(truth))
         z = rng.standard_normal((count, 2, half, people))
         seen = y[:, None, None, :]
 

@@ -252,7 +252,7 @@ class Simulated:
         floor = 1e-14 * max(float(np.trace(cov)), 1e-300)
         return mean, np.asarray(np.linalg.cholesky(cov + floor * np.eye(len(mean))), np.float64)
 
-    def draw(self, rng: np.random.Generator, theta: Array, out: Array) -> None:
+    def sample(self, rng: np.random.Generator, theta: Array, out: Array) -> None:
         """Draw statistics."""
         mean, factor = self._law(theta)
         out[:] = mean + rng.standard_normal(out.shape) @ factor.T
@@ -289,7 +289,7 @@ def draw_statistic(model: Any, rng: Any, theta: Any, out: Any) -> None:
     if isinstance(model, BuiltIn):
         _built_in_draw(model, rng, theta, out)
     else:
-        model.draw(rng, theta, out)
+        model.sample(rng, theta, out)
 
 
 def log_statistic(model: Any, u: Any, theta: Any, out: Any) -> None:

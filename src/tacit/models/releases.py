@@ -85,7 +85,7 @@ class NoiseLaw:
             return np.asarray(np.where(truth, math.log(self.scale), math.log1p(-self.scale)))
         return np.asarray(-np.abs(gap) / scale - np.log(2.0 * np.asarray(scale)))
 
-    def draw(self, rng: np.random.Generator, centre: Any, scale: Any = None) -> Array:
+    def perturb(self, rng: np.random.Generator, centre: Any, scale: Any = None) -> Array:
         """Return simulated releases, for studies: this is no privacy noise."""
         centre = np.asarray(centre, np.float64)
         scale = self.scale if scale is None else scale
@@ -182,7 +182,7 @@ class NoisyStatistic:
 
     def simulate(self, rng: np.random.Generator, x: Array) -> Array:
         """Return a simulated release of data, for studies."""
-        return self.noise.draw(rng, *self.centre(x))
+        return self.noise.perturb(rng, *self.centre(x))
 
 
 def normal_laplace(gap: Any, sd: Any, scale: Any) -> Array:
