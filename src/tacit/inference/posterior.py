@@ -37,7 +37,7 @@ __all__ = ["ParameterPosterior", "choose_sampler", "infer"]
 ENOUGH = 30  # people from which a mean counts as normal
 _AGREED, _EXTENSIONS = 1.05, 3  # R-hat up to which chains agree; how often they are extended
 _FAR = 7.0  # standard deviations beyond which a prior counts as excluding the data
-_GRID = 65
+_GRID = 33
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ __all__ = [
 SCALES = ("real", "positive", "unit")  # the order is the code that compiled loops use
 _TAIL = 1e-10  # prior mass that a table leaves out at each end
 _DEPTH = 45.0  # how far below its top a log density still matters: e^-45 is 3e-20
-_NODES, _COARSE, _ROUNDS = 257, 33, 24
+_NODES, _COARSE, _ROUNDS = 129, 33, 24
 
 
 @inlined
