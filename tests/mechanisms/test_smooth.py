@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tacit._core.smooth import best_pair
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid
 from tacit.mechanisms.noise import Noise
-from tacit.mechanisms.smooth import SmoothQuantile, _best_pair, smooth_sensitivity
+from tacit.mechanisms.smooth import SmoothQuantile, smooth_sensitivity
 from tacit.privacy.events import ApproximateDpEvent
 
 LOW, HIGH = 0.0, 1.0
@@ -115,7 +116,7 @@ def test_mirrored_data_have_mirrored_sensitivity():
 def test_compiled_search_equals_its_own_source():
     padded = np.r_[LOW, np.sort(np.random.default_rng(5).random(30)), HIGH]
     for rank in (1, 7, 30):
-        assert _best_pair(padded, rank, 0.1) == pytest.approx(
+        assert best_pair(padded, rank, 0.1, np.empty((128, 4), np.int64)) == pytest.approx(
             smooth_sensitivity(padded[1:-1], rank, 0.1, LOW, HIGH), rel=1e-12
         )
 
