@@ -129,7 +129,8 @@ def sweep(
                     errors.append(rmse(values[own], fitted.predict("site 0", mine)))
                 line.append(float(np.mean(errors)))
             found[method, epsilon] = line
-            thesis = THESIS_77["CTF-zCDP (user-level)"].get(epsilon, ("",) * 4)
+            table = THESIS_77["CTF-zCDP (user-level)"] if name == "movielens" else {}
+            thesis = table.get(epsilon, ("",) * 4)
             row = {"data": name, "unit": "entry", "epsilon": epsilon, "method": method}
             row |= {f"N = {n}": v for n, v in zip((1, 2, 5, 10), line, strict=True)}
             row |= {f"thesis N = {n}": v for n, v in zip((1, 2, 5, 10), thesis, strict=True)}

@@ -23,6 +23,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from tacit._core import kernels
+from tacit._core.hat import propose, stirling
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -32,16 +33,6 @@ __all__ = ["bessel", "log_weight"]
 
 _NARROW = 4.0  # standard deviations up to which adding up all weights is cheaper than rejection
 _LARGEST = 1e12  # of ν and a: whole numbers and their ratios stay exact in float64
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-
-
-def _stirling(x: float) -> float:
-    """Return log Γ(x) − ((x − ½)·log x − x + ½·log 2π), for x ≥ 1."""
-    if x < 8.0:
-        return math.lgamma(x) - ((x - 0.5) * math.log(x) - x + _HALF_LOG_2PI)
-    y = 1.0 / (x * x)  # the next term of the series, 1/(156·x¹³), is below 2e-14
-    high = 1.0 / 1680.0 - y * (1.0 / 1188.0 - y * (691.0 / 360360.0))
-    return (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y * high))) / x
 
 
 def log_weight(k: float, m: float, nu: float, q: float) -> float:
@@ -55,8 +46,8 @@ def log_weight(k: float, m: float, nu: float, q: float) -> float:
     moved = (lower - 0.5) * math.log1p(d / lower) - d
     moved += (upper - 0.5) * math.log1p(d / upper) - d
     moved += d * math.log((k + 1.0) * (k + nu + 1.0) / q)
-    moved += _stirling(k + 1.0) - _stirling(lower)
-    moved += _stirling(k + nu + 1.0) - _stirling(upper)
+    moved += stirling(k + 1.0) - stirling(lower)
+    moved += stirling(k + nu + 1.0) - stirling(upper)
     return -moved
 
 
@@ -126,20 +117,11 @@ def _hat(
 def _reject(rng: Any, m: float, nu: float, q: float, deviation: float) -> float:
     """Propose from a hat of a flat middle and two geometric tails."""
     first, last, height_left, height_right, slope_left, slope_right = _hat(m, nu, q, deviation)
-    flat = last - first + 1.0
     right = math.exp(height_right) / (1.0 - math.exp(slope_right))
     left = math.exp(height_left) / (1.0 - math.exp(slope_left))
-    k: float
     while True:
-        u = rng.random() * (flat + right + left)
-        if u < flat:
-            k, hat = first + np.floor(u), 0.0
-        elif u < flat + right:
-            steps = np.floor(math.log(1.0 - rng.random()) / slope_right)
-            k, hat = last + 1.0 + steps, height_right + steps * slope_right
-        else:
-            steps = np.floor(math.log(1.0 - rng.random()) / slope_left)
-            k, hat = first - 1.0 - steps, height_left + steps * slope_left
+        k, hat = propose(rng, first, last, height_left, height_right, slope_left, slope_right,
+                         left, right)  # fmt: skip
         if k < 0.0:
             continue
         v = rng.random()
@@ -166,7 +148,7 @@ def _draw_one(rng: Any, nu: float, a: float) -> float:
 
 
 # the kernel below calls these
-for _function in (_stirling, log_weight, _invert, _squeeze, _hat, _reject, _draw_one):
+for _function in (log_weight, _invert, _squeeze, _hat, _reject, _draw_one):
     register_jitable(_function)
 
 

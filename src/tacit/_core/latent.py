@@ -26,7 +26,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from tacit._core import kernels
-from tacit._core.bessel import _stirling
+from tacit._core.hat import propose, stirling
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def log_weight(x: float, m: float, z: float, rate: float, decay: float) -> float
     """
     d = x - m
     moved = (m + 0.5) * math.log1p(d / (m + 1.0)) - d + d * math.log((x + 1.0) / rate)
-    moved += _stirling(x + 1.0) - _stirling(m + 1.0)
+    moved += stirling(x + 1.0) - stirling(m + 1.0)
     return -moved - decay * (abs(z - x) - abs(z - m))
 
 
@@ -131,18 +131,9 @@ def _reject(
         first = min(np.ceil(left + log_left / slope_left), m)
         height_left = log_left + (left - first + 1.0) * slope_left  # at first − 1
         mass_left = math.exp(height_left) / -math.expm1(slope_left)
-    flat = last - first + 1.0
-    k: float
     while True:
-        u = rng.random() * (flat + mass_right + mass_left)
-        if u < flat:
-            k, hat = first + np.floor(u), 0.0
-        elif u < flat + mass_right:
-            steps = np.floor(math.log(1.0 - rng.random()) / slope_right)
-            k, hat = last + 1.0 + steps, height_right + steps * slope_right
-        else:
-            steps = np.floor(math.log(1.0 - rng.random()) / slope_left)
-            k, hat = first - 1.0 - steps, height_left + steps * slope_left
+        k, hat = propose(rng, first, last, height_left, height_right, slope_left, slope_right,
+                         mass_left, mass_right)  # fmt: skip
         if k >= 0.0 and rng.random() < math.exp(log_weight(k, m, z, rate, decay) - hat):
             return k
 

@@ -70,7 +70,7 @@ def simulated_ratings(
 ) -> Relation:
     """Return ratings 1–5 with offsets, a few common tastes, popular items and busy users.
 
-    Defaults of methods over sites were chosen on such data.
+    The constants of least squares over sites were chosen on such data.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["OverSites"]
 
 
-class OverSites(PrivateEstimator):
+class OverSites(PrivateEstimator, ABC):
     """The part of `CoupledFactorization` that fits over sites; see there."""
 
     privacy: Any
@@ -61,9 +62,9 @@ class OverSites(PrivateEstimator):
     random_state: Any
     _over_sites = False
 
+    @abstractmethod
     def coupled_model(self) -> CoupledModel:
         """Return the model that the parameters describe."""
-        raise NotImplementedError
 
     # -- what is public -------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,7 +55,7 @@ COMMON: Mapping[str, Constraint] = {
 }
 
 
-class SpectralEstimator(PrivateEstimator):
+class SpectralEstimator(PrivateEstimator, ABC):
     """The common part of `SingleTopicModel` and `GaussianMixture`; see there."""
 
     share: float
@@ -70,20 +71,21 @@ class SpectralEstimator(PrivateEstimator):
 
     # -- what a child says -------------------------------------------------------------------
 
+    @abstractmethod
     def _rank(self) -> int:
-        raise NotImplementedError
+        """Return how many components are asked for."""
 
+    @abstractmethod
     def _public_size(self) -> int | None:
         """Return D where the parameters state it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _moments(self, data: Any) -> DocumentMoments | SampleMoments:
         """Read one holder's data; what cannot be used is refused, to the holder."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         """Turn released moments into attributes: post-processing only."""
-        raise NotImplementedError
 
     def _notes(self) -> tuple[str, ...]:
         return ()
