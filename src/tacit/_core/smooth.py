@@ -41,8 +41,7 @@ def smooth_sensitivity(ordered: Any, rank: int, beta: float, low: float, high: f
     >>> round(smooth_sensitivity([0.2, 0.4, 0.5, 0.9], 2, 0.5, 0.0, 1.0), 4)
     0.3033
     """
-    padded = np.concatenate([[low], np.asarray(ordered, np.float64), [high]])
-    return float(kernels.compiled(_search)(padded, rank, beta))
+    return float(smooth_sensitivities([ordered], rank, beta, low, high)[0])
 
 
 def smooth_sensitivities(rows: Any, rank: int, beta: float, low: float, high: float) -> Any:
@@ -54,16 +53,14 @@ def smooth_sensitivities(rows: Any, rank: int, beta: float, low: float, high: fl
 
 
 def _search_rows(rows: Any, rank: int, beta: float, low: float, high: float, out: Any) -> None:
-    padded = np.empty(rows.shape[1] + 2)
-    padded[0], padded[-1] = low, high
+    size = rows.shape[1]
+    padded = np.empty(size + 2)
+    padded[0], padded[size + 1] = low, high
     stack = np.empty((128, 4), np.int64)
     for i in range(rows.shape[0]):
-        padded[1:-1] = rows[i]
+        for k in range(size):
+            padded[k + 1] = rows[i, k]
         out[i] = best_pair(padded, rank, beta, stack)
-
-
-def _search(padded: Any, rank: int, beta: float) -> Any:
-    return best_pair(padded, rank, beta, np.empty((128, 4), np.int64))
 
 
 @inlined
@@ -95,7 +92,8 @@ def best_pair(padded: Any, rank: int, beta: float, stack: Any) -> Any:
         decay = math.exp(-beta * (start - i - 1))
         for j in range(start, stop + 1):
             value = decay * (padded[j] - padded[i])
-            decay *= ratio
+            # products are faster than exponentials, which stop errors from adding up
+            decay = decay * ratio if (j - start) & 63 != 63 else math.exp(-beta * (j - i))
             if value > top:
                 top = value
                 where = j

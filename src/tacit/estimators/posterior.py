@@ -26,8 +26,8 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.estimators.statistic_release import MECHANISMS, ReleasePlan, plan_release
-from tacit.inference.metropolis import SAMPLERS, check_sampler
-from tacit.inference.posterior import infer
+from tacit.inference.metropolis import SAMPLERS
+from tacit.inference.posterior import check_inference, infer
 from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
 from tacit.models.releases import NoisyStatistic
@@ -58,7 +58,7 @@ def check_request(privacy: Privacy | None) -> None:
 
 
 def as_people(data: Any, size: int | None = None) -> NDArray[np.float64]:
-    """Return one number for each person; what cannot be used is refused, to the holder."""
+    """Return one number for each person; shapes are public, values are not looked at."""
     try:
         x = np.asarray(data, np.float64)
     except (TypeError, ValueError):
@@ -67,8 +67,6 @@ def as_people(data: Any, size: int | None = None) -> NDArray[np.float64]:
         x = x[:, 0]
     if x.ndim != 1 or not len(x):
         raise ParameterError(f"data must hold one number for each person, got shape {x.shape}")
-    if np.isnan(x).any():
-        raise ParameterError("data must hold no missing values: fill in or drop them first")
     if size is not None and len(x) != size:
         raise ParameterError(f"data must hold the {size} people that size states, got {len(x)}")
     return x
@@ -216,14 +214,13 @@ class PrivatePosterior(PrivateEstimator):
             Ignored.
         """
         self._check_parameters()
+        assert self.population is not None
         (site,) = self._one_site(data)
         x = as_people(site.data, self.size)
         self.size_ = len(x)
         plan = self._plan()
-        if plan.planned.noise.kind == "response" and not np.isin(x, (0.0, 1.0)).all():
-            raise ParameterError("randomized response takes 0/1 answers: data hold other numbers")
-        if self.sampler != "auto":  # what cannot be inferred from is not released
-            check_sampler(self.sampler, [plan.planned])
+        # what cannot be inferred from is not released
+        check_inference([plan.planned], self.population, self.prior, self.sampler, self.particles)
         reservation = self._reserve([site], "noisy statistic")[site.name]
         source = self._noise(self.noise, site.name)
         self.released_ = plan.release(x, reservation, source)

@@ -1,9 +1,6 @@
 """`StatisticSelector`: which statistic to release, before any data is read, or adaptively.
 
-**Ranking.** F(θ) is the Fisher information of each candidate's release at one (ε, δ). Candidates
-are ranked by the mean over θ of tr F⁻¹(θ), which the posterior variance approaches (thesis 6.5).
-Beside it stands the expected posterior variance tr (F(θ) + J)⁻¹ with J the prior's precision,
-which never exceeds what is known without data.
+How candidates are ranked stands in `tacit.estimators.ranking`.
 
 **Adaptively** (thesis 6.5). A first chunk of people releases a first statistic; the candidates are
 ranked under the posterior given that; the best is released of everybody else; both releases
@@ -16,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,13 +22,14 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.posterior import as_people, check_request
+from tacit.estimators.ranking import Ranking, compare
 from tacit.estimators.statistic_release import MECHANISMS, ReleasePlan, plan_release
-from tacit.inference.information import Information, information
-from tacit.inference.posterior import infer
+from tacit.inference.posterior import check_inference, infer
+from tacit.inference.tables import clip_to_range, scale_codes
 from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
 from tacit.models.releases import NoisyStatistic
-from tacit.models.statistics import Statistic, as_statistic
+from tacit.models.statistics import as_statistic
 from tacit.privacy.calibration import SOURCE_SHARE
 from tacit.privacy.events import ApproximateDpEvent, DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
@@ -41,104 +38,9 @@ from tacit.privacy.ledger import Ledger
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Candidate", "Ranking", "StatisticSelector"]
+__all__ = ["StatisticSelector"]
 
-_LEARNED = 0.05  # the share of the prior variance that has to go for a release to be informative
 _POINTS = 17  # parameters at which candidates are compared
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One candidate: F(θ) at each parameter, and what it leaves uncertain on average.
-
-    ``variance`` is the mean of tr F⁻¹, ``posterior_variance`` the mean of tr (F + J)⁻¹, and
-    ``error`` the standard error of ``variance`` from Monte Carlo, 0 where nothing is simulated.
-    """
-
-    statistic: Statistic
-    mechanism: str
-    information: tuple[Information, ...]
-    variance: float
-    posterior_variance: float
-    error: float
-
-    @property
-    def name(self) -> str:
-        """The statistic's name."""
-        return self.statistic.name
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Candidates, the most informative first.
-
-    ``parameters`` are the θ at which they were compared, ``prior_variance`` what is uncertain
-    without data, ``request`` the (ε, δ) and n in words.
-    """
-
-    candidates: tuple[Candidate, ...]
-    parameters: NDArray[np.float64]
-    prior_variance: float
-    request: str
-
-    @property
-    def best(self) -> Candidate:
-        """The most informative candidate."""
-        return self.candidates[0]
-
-    @property
-    def informative(self) -> bool:
-        """Whether the best candidate would take away at least 5 % of the prior variance."""
-        return self.best.posterior_variance <= (1.0 - _LEARNED) * self.prior_variance
-
-    @property
-    def advice(self) -> str:
-        """What to do, in a sentence or two."""
-        best = self.best
-        if not self.informative:
-            left = min(best.posterior_variance / self.prior_variance, 1.0)
-            return (
-                f"No candidate is informative {self.request}: even {best.name} would leave "
-                f"{left:.0%} of the prior variance. Raise epsilon or the number of people, or "
-                "state narrower bounds."
-            )
-        text = f"Release {best.name} with {best.mechanism} noise {self.request}"
-        if len(self.candidates) == 1:
-            return text + "."
-        second = self.candidates[1]
-        ratio = second.variance / best.variance if best.variance > 0.0 else math.inf
-        room = 3.0 * math.hypot(best.error / best.variance, second.error / second.variance)
-        if math.isfinite(ratio) and ratio - 1.0 <= max(room, 1e-9):
-            return text + f"; {second.name} does as well, as far as this can tell."
-        more = f"{ratio:.3g} times the variance" if math.isfinite(ratio) else "far more variance"
-        return text + f"; the next best, {second.name}, leaves {more}."
-
-    def table(self) -> list[dict[str, Any]]:
-        """Return one row for each candidate."""
-        return [
-            {
-                "rank": rank, "statistic": c.name, "mechanism": c.mechanism,
-                "mean tr F⁻¹": c.variance, "standard error": c.error,
-                "expected posterior variance": c.posterior_variance,
-            }
-            for rank, c in enumerate(self.candidates, 1)
-        ]  # fmt: skip
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw tr F⁻¹ of every candidate over the first parameter; return the axes."""
-        if axes is None:
-            from matplotlib.figure import Figure
-
-            axes = Figure(figsize=(6, 4)).subplots()
-        order = np.argsort(self.parameters[:, 0])
-        for c in self.candidates:
-            values = np.array([found.variance for found in c.information])[order]
-            axes.plot(self.parameters[order, 0], values, marker=".", label=c.name)
-        axes.set_yscale("log")
-        axes.set_xlabel("θ")
-        axes.set_ylabel("1/F(θ), what a release leaves uncertain")
-        axes.legend(fontsize="small")
-        return axes
 
 
 class StatisticSelector(PrivateEstimator):
@@ -274,10 +176,11 @@ class StatisticSelector(PrivateEstimator):
             return np.asarray(self.parameters, np.float64).reshape(-1, p)
         levels = (np.arange(_POINTS) + 0.5) / _POINTS
         columns = []
-        for k, prior in enumerate(self._priors()):
+        scales = scale_codes(self.population.scales)
+        for k, (prior, scale) in enumerate(zip(self._priors(), scales, strict=True)):
             # a different order for each parameter, so that together they fill the prior
             turn = np.argsort((np.arange(_POINTS) * (5 * k + 1)) % _POINTS)
-            columns.append(prior.quantile(levels)[turn])
+            columns.append(clip_to_range(prior, int(scale), prior.quantile(levels)[turn]))
         return np.column_stack(columns)
 
     def _plans(self, size: int) -> list[ReleasePlan]:
@@ -298,31 +201,9 @@ class StatisticSelector(PrivateEstimator):
 
     def _rank(self, size: int, thetas: NDArray[np.float64]) -> Ranking:
         assert self.population is not None and self.privacy is not None
-        precision = np.array([1.0 / prior.variance for prior in self._priors()])
-        rng = generator(self.random_state, "information")
-        found = []
-        for plan in self._plans(size):
-            parts = tuple(
-                information(plan.planned, self.population, theta, rng=rng, outer=300, inner=200)
-                for theta in thetas
-            )
-            variances = np.array([part.variance for part in parts])
-            # Monte-Carlo error of tr F⁻¹ = −tr(F⁻¹·dF·F⁻¹), one parameter at a time
-            errors = [
-                part.variance**2 * float(np.abs(part.error).max())
-                if math.isfinite(part.variance) else 0.0
-                for part in parts
-            ]  # fmt: skip
-            after = [np.trace(np.linalg.inv(part.matrix + np.diag(precision))) for part in parts]
-            found.append(
-                Candidate(
-                    plan.planned.statistic, plan.name, parts, float(variances.mean()),
-                    float(np.mean(after)), float(np.linalg.norm(errors)) / len(thetas),
-                )
-            )  # fmt: skip
         request = f"at ε = {self.privacy.epsilon:g}, δ = {self.privacy.delta:g} for {size} people"
-        ordered = tuple(sorted(found, key=lambda c: (c.variance, c.posterior_variance)))
-        return Ranking(ordered, thetas, float(np.sum(1.0 / precision)), request)
+        rng = generator(self.random_state, "information")
+        return compare(self._plans(size), self.population, self._priors(), thetas, request, rng)
 
     # -- adaptively -----------------------------------------------------------------------
 
@@ -362,6 +243,8 @@ class StatisticSelector(PrivateEstimator):
         opening = plan_release(
             as_statistic(start), self._range, first, privacy, self.mechanism, self.noise
         )
+        for plan in self._plans(len(x) - first):  # what cannot be inferred from is not released
+            check_inference([opening.planned, plan.planned], population, self.prior)
         reservation = self._reserve([site], "adaptive statistic")[site.name]
         if reservation is not None:
             reservation.claim(self.schedule())  # paid as a whole, before the first draw

@@ -102,6 +102,8 @@ class ReleasePlan:
         low, high = self.planned.bounds
         notes: tuple[str, ...] = (f"values in [{low:g}, {high:g}]",
                  f"the number of people, {self.planned.size}, is public")  # fmt: skip
+        if self.planned.noise.kind == "response":
+            notes += ("answers are 0 or 1; what is not counts as the nearer of both",)
         if isinstance(self.planned.statistic, Custom):
             pairs = zip(*self.planned.statistic.range(self.planned.bounds), strict=True)
             spans = ", ".join(f"[{a:g}, {b:g}]" for a, b in pairs)

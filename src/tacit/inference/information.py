@@ -28,7 +28,7 @@ import numpy as np
 from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError
 from tacit.inference.likelihood import marginal, moments, moments_and_slopes
-from tacit.models.populations import Population, difference_step
+from tacit.models.population import Population, difference_step
 from tacit.models.releases import NoisyStatistic
 from tacit.models.statistics import Additive
 

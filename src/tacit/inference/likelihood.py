@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.errors import ParameterError
-from tacit.models.populations import Population, difference_step
+from tacit.models.population import Population, difference_step
 from tacit.models.releases import NoisyStatistic, normal_laplace
 from tacit.models.statistics import Additive
 

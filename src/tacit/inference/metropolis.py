@@ -31,13 +31,14 @@ from tacit.inference.particles import (
     Simulated,
     check_view,
     draw_statistic,
+    log_normal_weights,
     log_release,
     log_target,
-    log_weights,
     model_for,
+    seen_first,
     shape,
 )
-from tacit.inference.tables import Table, from_line, scale_codes, tabulate, to_line
+from tacit.inference.tables import Table, clip_to_range, from_line, scale_codes, tabulate, to_line
 from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
 from tacit.models.releases import NoisyStatistic
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_sampler"]
+__all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_particles", "check_sampler"]
 
 # name → (loop, view of the release, particles N by default, target acceptance of the walk)
 SAMPLERS: dict[str, tuple[Any, int | None, int, float]] = {
@@ -92,6 +93,13 @@ def check_sampler(sampler: str, releases: Sequence[NoisyStatistic]) -> None:
             )
 
 
+def check_particles(sampler: str, particles: int | None) -> None:
+    """Raise unless a sampler can do with so many particles."""
+    check("particles", particles, AnyOf(Integer(1), None))
+    if sampler.startswith("mhaar") and particles == 1:
+        raise ParameterError("averaged acceptance ratios need at least two particles")
+
+
 class MetropolisKernel:
     """A sampler of p(θ | y).
 
@@ -100,7 +108,7 @@ class MetropolisKernel:
     sampler
         One of `SAMPLERS`.
     releases
-        What was released; several only with ``"mh"``.
+        What was released; of several, of different people, one may be seen through particles.
     population
         The law of the data.
     priors
@@ -125,9 +133,9 @@ class MetropolisKernel:
         refresh: bool = True,
     ) -> None:
         check("sampler", sampler, OneOf(*SAMPLERS))
-        check("particles", particles, AnyOf(Integer(1), None))
         check("correlation", correlation, Real(0, 1, open_high=True))
-        self.sampler, self.releases, self.population = sampler, list(releases), population
+        self.sampler, self.population = sampler, population
+        self.releases = seen_first(releases)
         self.priors = tuple(priors)
         if len(self.priors) != population.dimension:
             raise ParameterError(
@@ -135,8 +143,7 @@ class MetropolisKernel:
             )
         self._loop, self._view, default, goal = SAMPLERS[sampler]
         self.particles = default if particles is None else particles
-        if sampler.startswith("mhaar") and self.particles < 2:
-            raise ParameterError("averaged acceptance ratios need at least two particles")
+        check_particles(sampler, particles)
         p = population.dimension
         self.goal = goal if p == 1 else 0.3
         self._priors = np.array([[prior.code, prior.a, prior.b] for prior in self.priors])
@@ -151,7 +158,7 @@ class MetropolisKernel:
         if self._view is not None:
             return model_for(self.releases, self.population, self.priors, self._view)
         if self.population.dimension > 1:
-            return Simulated(self.releases, self.population, CLT)
+            return Simulated(self.releases[0], self.releases, self.population, CLT)
 
         def total(theta: float) -> float:
             at = np.array([theta])
@@ -186,7 +193,12 @@ class MetropolisKernel:
 
     def init(self, rng: np.random.Generator) -> State:
         """Start at the likeliest of some draws of the prior, so that warm-up is short."""
-        theta = np.column_stack([prior.sample(rng, _STARTS) for prior in self.priors])
+        theta = np.column_stack(
+            [
+                clip_to_range(prior, int(scale), prior.sample(rng, _STARTS))
+                for prior, scale in zip(self.priors, self._scales, strict=True)
+            ]
+        )
         spread = np.std(
             [[to_line(s, v) for s, v in zip(self._scales, row, strict=True)] for row in theta],
             axis=0,
@@ -221,7 +233,11 @@ class MetropolisKernel:
             log_release(self.model, latent[0], out)
             return float(out[0])
         weights = np.empty(latent.shape[:2])
-        log_weights(self.model, latent, theta, weights)
+        if self._view == CLT:
+            log_normal_weights(self.model, latent, theta, weights)
+        else:  # with NumPy over all people at once, whatever the model
+            plain = Simulated(self.releases[0], (), self.population, self._view)
+            plain.weights(latent, theta, weights)
         return float(np.logaddexp.reduce(weights, axis=1).sum())
 
     def step(self, rng: np.random.Generator, state: State) -> tuple[State, Info]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.linear import inlined
+from tacit._core.linear import copy, inlined
 from tacit.inference.particles import (
     draw_statistic,
+    log_normal_weights,
     log_release,
     log_statistic,
     log_target,
@@ -64,6 +65,15 @@ def _log_prior(priors: Any, scales: Any, theta: Any) -> Any:
 
 
 @inlined
+def _log_known(model: Any, priors: Any, scales: Any, theta: Any) -> Any:
+    """Return the prior on η and log p(y | θ) of what needs no particles."""
+    total = _log_prior(priors, scales, theta)
+    if total > -math.inf:
+        total += log_target(model, theta)
+    return total
+
+
+@inlined
 def _log_sum(values: Any) -> Any:
     """Return log Σ exp."""
     top = -math.inf
@@ -89,10 +99,10 @@ def _log_sums(values: Any) -> Any:
 @inlined
 def _pick(rng: Any, values: Any) -> Any:
     """Return an index with probability proportional to exp(values)."""
-    left = rng.random() * math.exp(_log_sum(values) - np.max(values))
-    top = np.max(values)
+    left = rng.random()
+    whole = _log_sum(values)
     for j in range(len(values) - 1):
-        left -= math.exp(values[j] - top)
+        left -= math.exp(values[j] - whole)
         if left < 0.0:
             return j
     return len(values) - 1
@@ -108,6 +118,22 @@ def _accept(rng: Any, ratio: float) -> Any:
 
 
 @inlined
+def _fill_normal(rng: Any, out: Any) -> None:
+    """Draw standard normal numbers, one by one: whole arrays take much longer to compile."""
+    flat = out.ravel()
+    for i in range(flat.size):
+        flat[i] = rng.standard_normal()
+
+
+@inlined
+def _mix(a: float, x: Any, b: float, out: Any) -> None:
+    """Replace out by a·x + b·out."""
+    flat, into = x.ravel(), out.ravel()
+    for i in range(flat.size):
+        into[i] = a * flat[i] + b * into[i]
+
+
+@inlined
 def _adapt(step: float, chance: float, goal: float, i: int) -> Any:
     return step * math.exp((chance - goal) / (1.0 + i) ** 0.6)
 
@@ -120,23 +146,21 @@ def marginal(
     p = len(theta)
     eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
     _start(rng, scales, theta, eta)
-    value = log_target(model, theta) + _log_prior(priors, scales, theta)
+    value = _log_known(model, priors, scales, theta)
     accepted = 0.0
     for i in range(out.shape[0] * thin):
         _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_prior(priors, scales, new)
-        if fresh > -math.inf:
-            fresh += log_target(model, new)
+        fresh = _log_known(model, priors, scales, new)
         yes, chance = _accept(rng, fresh - value)
         if yes:
             value = fresh
-            eta[:] = new_eta
-            theta[:] = new
+            copy(new_eta, eta)
+            copy(new, theta)
         accepted += chance
         if adapt:
             step = _adapt(step, chance, goal, i)
         if (i + 1) % thin == 0:
-            out[i // thin] = theta
+            copy(theta, out[i // thin])
     return accepted / (out.shape[0] * thin), step
 
 
@@ -149,30 +173,30 @@ def pseudo_marginal(
     rho = options[0]
     rest = math.sqrt(1.0 - rho * rho)
     eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
-    weights = np.empty(latent.shape[:2])
+    moved, weights = np.empty(latent.shape), np.empty(latent.shape[:2])
     _start(rng, scales, theta, eta)
-    log_weights(model, latent, theta, weights)
-    value = _log_sums(weights) + _log_prior(priors, scales, theta)
+    log_normal_weights(model, latent, theta, weights)
+    value = _log_sums(weights) + _log_known(model, priors, scales, theta)
     accepted = 0.0
     for i in range(out.shape[0] * thin):
         _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_prior(priors, scales, new)
-        moved = latent
+        fresh = _log_known(model, priors, scales, new)
         if fresh > -math.inf:
-            moved = rho * latent + rest * rng.standard_normal(latent.shape)
-            log_weights(model, moved, new, weights)
+            _fill_normal(rng, moved)
+            _mix(rho, latent, rest, moved)
+            log_normal_weights(model, moved, new, weights)
             fresh += _log_sums(weights)
         yes, chance = _accept(rng, fresh - value)
         if yes:
             value = fresh
-            latent[:] = moved
-            eta[:] = new_eta
-            theta[:] = new
+            copy(moved, latent)
+            copy(new_eta, eta)
+            copy(new, theta)
         accepted += chance
         if adapt:
             step = _adapt(step, chance, goal, i)
         if (i + 1) % thin == 0:
-            out[i // thin] = theta
+            copy(theta, out[i // thin])
     return accepted / (out.shape[0] * thin), step
 
 
@@ -188,33 +212,35 @@ def averaged(
     count, refresh = int(options[0]), options[1] > 0.0
     groups, _, size = latent.shape
     eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
+    particles = np.empty((groups, count, size))
     here, there = np.empty((groups, count)), np.empty((groups, count))
     _start(rng, scales, theta, eta)
-    value = _log_prior(priors, scales, theta)
+    value = _log_known(model, priors, scales, theta)
     accepted = 0.0
     for i in range(out.shape[0] * thin):
         _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_prior(priors, scales, new)
+        fresh = _log_known(model, priors, scales, new)
         yes, chance = False, 0.0
         if fresh > -math.inf:
-            particles = rng.standard_normal((groups, count, size))
-            particles[:, 0, :] = latent[:, 0, :]
+            _fill_normal(rng, particles)
+            for t in range(groups):
+                copy(latent[t, 0], particles[t, 0])
             log_weights(model, particles, theta, here)
             log_weights(model, particles, new, there)
             yes, chance = _accept(rng, fresh + _log_sums(there) - value - _log_sums(here))
             if yes or refresh:
                 for t in range(groups):
                     k = _pick(rng, there[t] if yes else here[t])
-                    latent[t, 0] = particles[t, k]
+                    copy(particles[t, k], latent[t, 0])
         if yes:
             value = fresh
-            eta[:] = new_eta
-            theta[:] = new
+            copy(new_eta, eta)
+            copy(new, theta)
         accepted += chance
         if adapt:
             step = _adapt(step, chance, goal, i)
         if (i + 1) % thin == 0:
-            out[i // thin] = theta
+            copy(theta, out[i // thin])
     return accepted / (out.shape[0] * thin), step
 
 
@@ -232,17 +258,17 @@ def rao_blackwell(
     u = np.empty((count, latent.shape[2]))
     here, there, both = np.empty(count), np.empty(count), np.empty(count)
     _start(rng, scales, theta, eta)
-    value = _log_prior(priors, scales, theta)
+    value = _log_known(model, priors, scales, theta)
     accepted = 0.0
     for i in range(out.shape[0] * thin):
         _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_prior(priors, scales, new)
+        fresh = _log_known(model, priors, scales, new)
         yes, chance = False, 0.0
         if fresh > -math.inf:
             for k in range(p):
                 middle[k] = 0.5 * (theta[k] + new[k])
             draw_statistic(model, rng, middle, u)
-            u[0] = latent[0, 0]
+            copy(latent[0, 0], u[0])
             log_statistic(model, u, middle, both)
             log_release(model, u, here)
             for j in range(count):
@@ -254,16 +280,16 @@ def rao_blackwell(
                 there[j] += both[j]
             yes, chance = _accept(rng, fresh + _log_sum(there) - value - _log_sum(here))
             if yes or refresh:
-                latent[0, 0] = u[_pick(rng, there if yes else here)]
+                copy(u[_pick(rng, there if yes else here)], latent[0, 0])
         if yes:
             value = fresh
-            eta[:] = new_eta
-            theta[:] = new
+            copy(new_eta, eta)
+            copy(new, theta)
         accepted += chance
         if adapt:
             step = _adapt(step, chance, goal, i)
         if (i + 1) % thin == 0:
-            out[i // thin] = theta
+            copy(theta, out[i // thin])
     return accepted / (out.shape[0] * thin), step
 
 
@@ -277,19 +303,19 @@ def gibbs(
     u, two = np.empty((1, latent.shape[2])), np.empty((2, latent.shape[2]))
     noise, law, new_law = np.empty(2), np.empty(1), np.empty(1)
     _start(rng, scales, theta, eta)
-    value = _log_prior(priors, scales, theta)
+    value = _log_known(model, priors, scales, theta)
     accepted = 0.0
     for i in range(out.shape[0] * thin):
         for _ in range(int(options[0])):
             draw_statistic(model, rng, theta, two)
-            two[0] = latent[0, 0]
+            copy(latent[0, 0], two[0])
             log_release(model, two, noise)
             move, _ = _accept(rng, noise[1] - noise[0])
             if move:
-                latent[0, 0] = two[1]
-        u[0] = latent[0, 0]
+                copy(two[1], latent[0, 0])
+        copy(latent[0, 0], u[0])
         _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_prior(priors, scales, new)
+        fresh = _log_known(model, priors, scales, new)
         yes, chance = False, 0.0
         if fresh > -math.inf:
             log_statistic(model, u, theta, law)
@@ -297,11 +323,11 @@ def gibbs(
             yes, chance = _accept(rng, fresh + new_law[0] - value - law[0])
         if yes:
             value = fresh
-            eta[:] = new_eta
-            theta[:] = new
+            copy(new_eta, eta)
+            copy(new, theta)
         accepted += chance
         if adapt:
             step = _adapt(step, chance, goal, i)
         if (i + 1) % thin == 0:
-            out[i // thin] = theta
+            copy(theta, out[i // thin])
     return accepted / (out.shape[0] * thin), step

@@ -4,7 +4,8 @@
 people (the central limit theorem) with Gaussian noise, or one number with Laplace noise; and each
 person's own answers, for one parameter. ``mhaar-rb`` for vectors with Laplace noise;
 ``mhaar-sequential`` for answers and several parameters; ``mhaar``, exact for any statistic and
-any n, for everything else.
+any n, for everything else. Of several releases, one may be such a case: it is seen through
+particles, and the others through p(y | θ).
 """
 
 from __future__ import annotations
@@ -20,8 +21,16 @@ from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.errors import MissingExtra, ParameterError
 from tacit.inference.diagnostics import autocorrelation_time, effective_samples, r_hat
-from tacit.inference.likelihood import moments
-from tacit.inference.metropolis import SAMPLERS, MetropolisKernel, State
+from tacit.inference.likelihood import has_likelihood, moments
+from tacit.inference.metropolis import (
+    SAMPLERS,
+    MetropolisKernel,
+    State,
+    check_particles,
+    check_sampler,
+)
+from tacit.inference.particles import seen_first
+from tacit.inference.tables import clip_to_range, line_range, scale_codes
 from tacit.models.populations import Population
 from tacit.models.priors import ScalarPrior
 from tacit.models.releases import NoisyStatistic
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-__all__ = ["ParameterPosterior", "choose_sampler", "infer"]
+__all__ = ["ParameterPosterior", "check_inference", "choose_sampler", "infer"]
 
 ENOUGH = 30  # people from which a mean counts as normal
 _AGREED, _EXTENSIONS = 1.05, 3  # R-hat up to which chains agree; how often they are extended
@@ -83,21 +92,26 @@ class ParameterPosterior:
         return np.asarray(np.quantile(self.flat, [0.5 - level / 2, 0.5 + level / 2], axis=0).T)
 
     def to_arviz(self) -> Any:
-        """Return an ArviZ InferenceData (extra ``diagnostics``)."""
+        """Return an ArviZ InferenceData (extra ``diagnostics``), our diagnostics as attributes."""
         try:
             import arviz  # type: ignore[import-not-found,unused-ignore]
         except ImportError as missing:
             raise MissingExtra("to_arviz", "diagnostics") from missing
+        names = ("r_hat", "effective_samples", "autocorrelation_time")
+        found = {key: self.diagnostics[key] for key in names if key in self.diagnostics}
         return arviz.from_dict(
-            posterior={name: self.draws[..., k] for k, name in enumerate(self.names)}
+            posterior={name: self.draws[..., k] for k, name in enumerate(self.names)},
+            attrs={"sampler": self.sampler, **found},
         )
 
 
 def choose_sampler(releases: Sequence[NoisyStatistic], population: Population) -> str:
     """Return the sampler that suits the releases; see the module's docstring."""
-    if len(releases) > 1:
-        return "mh"
-    (release,) = releases
+    release, *known = seen_first(releases)
+    if known and has_likelihood(release):
+        few = [r for r in releases if not r.local and r.size < ENOUGH]
+        if len(few) != 1:
+            return "mh"
     if release.local:
         return "mh" if population.dimension == 1 else "mhaar-sequential"
     if release.additive and release.size >= ENOUGH:
@@ -149,21 +163,13 @@ def infer(
     >>> infer(share, Bernoulli(), rng=generator(1)).mean.round(2)
     array([0.3])
     """
-    check("sampler", sampler, OneOf("auto", *SAMPLERS))
     check("chains", chains, Integer(1, 64))
     check("draws", draws, Integer(4))
     check("warmup", warmup, Integer(0))
     releases = [releases] if isinstance(releases, NoisyStatistic) else list(releases)
-    if not releases:
-        raise ParameterError("there is no release to infer from")
-    for release in releases:
-        population.check_bounds(release.bounds)
-    if priors is None:
-        priors = population.default_prior(releases[0].bounds)
-    priors = (priors,) if isinstance(priors, ScalarPrior) else tuple(priors)
+    name, priors = check_inference(releases, population, priors, sampler, particles)
     rng = generator(None) if rng is None else rng
-    name = choose_sampler(releases, population) if sampler == "auto" else sampler
-    if population.dimension == 1 and len(priors) == 1:
+    if population.dimension == 1:
         check_prior(releases, population, priors[0])
     kernel = MetropolisKernel(
         name, releases, population, priors, particles=particles, correlation=correlation,
@@ -191,6 +197,35 @@ def infer(
     return ParameterPosterior(name, population.names, values, diagnostics)
 
 
+def check_inference(
+    releases: Sequence[NoisyStatistic],
+    population: Population,
+    priors: Sequence[ScalarPrior] | ScalarPrior | None = None,
+    sampler: str = "auto",
+    particles: int | None = None,
+) -> tuple[str, tuple[ScalarPrior, ...]]:
+    """Return the sampler and the priors; raise where nothing could be inferred.
+
+    Only public facts are used, so that planned releases may be checked before anybody pays.
+    """
+    check("sampler", sampler, OneOf("auto", *SAMPLERS))
+    if not releases:
+        raise ParameterError("there is no release to infer from")
+    for release in releases:
+        population.check_bounds(release.bounds)
+    if priors is None:
+        priors = population.default_prior(releases[0].bounds)
+    priors = (priors,) if isinstance(priors, ScalarPrior) else tuple(priors)
+    if len(priors) != population.dimension:
+        raise ParameterError(f"prior must hold {population.dimension} law(s), got {len(priors)}")
+    for prior, scale in zip(priors, scale_codes(population.scales), strict=True):
+        line_range(prior, int(scale))
+    name = choose_sampler(releases, population) if sampler == "auto" else sampler
+    check_sampler(name, releases)
+    check_particles(name, particles)
+    return name, priors
+
+
 def _warm_up(kernel: MetropolisKernel, rng: np.random.Generator, warmup: int) -> State:
     """Adapt the step, and for several parameters the shape of the walk."""
     state = kernel.init(rng)
@@ -213,7 +248,8 @@ def check_prior(
 ) -> None:
     """Raise where no parameter of the prior could have given what was released."""
     levels = np.linspace(1e-6, 1.0 - 1e-6, _GRID)
-    thetas = np.unique(prior.quantile(levels))
+    scale = int(scale_codes(population.scales)[0])
+    thetas = np.unique(clip_to_range(prior, scale, prior.quantile(levels)))
     for release in releases:
         gaps = [_distance(release, population, np.array([theta])) for theta in thetas]
         if min(gaps) > _FAR:

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "SCALES",
     "Table",
+    "clip_to_range",
+    "everywhere",
     "from_line",
     "line_range",
     "log_slope",
     "look_up",
+    "look_up_within",
     "spline",
     "tabulate",
     "to_line",
@@ -97,16 +100,36 @@ def look_up(table: Any, eta: float) -> Any:
     return c[i, 0] + t * (c[i, 1] + t * (c[i, 2] + t * c[i, 3]))
 
 
+@inlined
+def look_up_within(table: Any, eta: float) -> Any:
+    """Return the spline at η, −∞ outside of it: what was tabulated has no mass there."""
+    place = (eta - table.low) / table.step
+    if place < 0.0 or place > table.coefficients.shape[0]:
+        return -math.inf
+    return look_up(table, eta)
+
+
+def everywhere(scale: int) -> Table:
+    """Return the table that is 0 for every η: nothing is known."""
+    return Table(scale, -1e300, 1e301, np.zeros((1, 4)))
+
+
 def line_range(prior: ScalarPrior, scale: int) -> tuple[float, float]:
     """Return the range of η that holds all but 1e-10 of the prior at each end."""
     low, high = (float(prior.quantile(level)) for level in (_TAIL, 1.0 - _TAIL))
     if scale == 1:
-        low = max(low, 1e-300)
+        low = low if low > 0.0 else _TAIL * high
     if scale == 2:
         low, high = max(low, 1e-12), min(high, 1.0 - 1e-12)
     if not low < high:
         raise ParameterError(f"prior {prior} leaves the parameter's range ({SCALES[scale]})")
     return float(to_line(scale, low)), float(to_line(scale, high))
+
+
+def clip_to_range(prior: ScalarPrior, scale: int, theta: Any) -> Array:
+    """Return parameters, moved to where the prior leaves them possible."""
+    low, high = (from_line(scale, end) for end in line_range(prior, scale))
+    return np.asarray(np.clip(theta, low, high))
 
 
 def spline(scale: int, eta: Array, values: Array) -> Table:

@@ -32,8 +32,10 @@ __all__ = ["SmoothQuantile", "smooth_sensitivity"]
 
 # Bits of the output grid relative to the public range: it must not depend on the data.
 _RANGE_BITS = 30
-# β is lowered by this share, and the scale raised, to cover the rounding of S_β.
-_SAFETY = 2.0**-30
+# The scale is raised by this share, and β lowered by it and by 2⁻⁴¹, to cover the rounding of S_β:
+# e^−β·k is off by at most 2⁻⁵³·(k·β + 70) ≤ 2⁻⁴³ before it underflows (k·β < 745), whatever n is,
+# and two neighbours by twice that.
+_SAFETY, _ROUNDING = 2.0**-30, 2.0**-41
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,11 @@ class SmoothQuantile(Mechanism):
         ordered = np.sort(np.floor((clip_values(value, low, high) - origin) / step + 0.5))
         ends = [math.floor((end - origin) / step + 0.5) for end in (low, high)]
         smooth = smooth_sensitivity(
-            ordered, self.rank, self.beta * (1.0 - _SAFETY), float(ends[0]), float(ends[1])
+            ordered,
+            self.rank,
+            self.beta * (1.0 - _SAFETY) - _ROUNDING,
+            float(ends[0]),
+            float(ends[1]),
         )
         return int(ordered[self.rank - 1]), 2.0 * smooth / self.epsilon * (1.0 + _SAFETY)
 
