@@ -63,7 +63,13 @@ def test_the_runner_lists_and_refuses_by_name(package, capsys):
 
 
 @pytest.mark.parametrize(
-    ("package", "name"), [("experiments", "published-noise"), ("benchmarks", "privacy")]
+    ("package", "name"),
+    [
+        ("experiments", "published-noise"),
+        ("experiments", "statistic-selection"),
+        ("experiments", "mixing"),
+        ("benchmarks", "privacy"),
+    ],
 )
 def test_the_last_line_is_one_json_object(package, name, capsys):
     from experiments.runner import main

@@ -236,15 +236,15 @@ class StatisticSelector(PrivateEstimator):
         first = max(2, round(self.first_share * len(x)))
         if len(x) - first < first:
             raise ParameterError(f"{len(x)} people are too few for two chunks")
-        prior_view = self._rank(len(x) - first, self._thetas())
-        if not prior_view.informative:  # known before anybody pays
-            raise ParameterError(prior_view.advice)
         start = self.candidates[0] if self.first_statistic is None else self.first_statistic
         opening = plan_release(
             as_statistic(start), self._range, first, privacy, self.mechanism, self.noise
         )
         for plan in self._plans(len(x) - first):  # what cannot be inferred from is not released
             check_inference([opening.planned, plan.planned], population, self.prior)
+        prior_view = self._rank(len(x) - first, self._thetas())
+        if not prior_view.informative:  # known before anybody pays
+            raise ParameterError(prior_view.advice)
         reservation = self._reserve([site], "adaptive statistic")[site.name]
         if reservation is not None:
             reservation.claim(self.schedule())  # paid as a whole, before the first draw
@@ -267,8 +267,10 @@ class StatisticSelector(PrivateEstimator):
         self.mean_, self.sd_ = self.posterior_.mean, self.posterior_.sd
         notes = (
             f"the first {first} people and the others are disjoint; the order says nothing",
-            *opening.assumptions[:1], f"the number of people, {len(x)}, is public",
+            f"the number of people, {len(x)}, is public",
+            *(note for part in (opening, plan) for note in part.assumptions if "people" not in note),
         )  # fmt: skip
+        notes = tuple(dict.fromkeys(notes))
         self.certificate_: Certificate = self._certify(site, reservation, source, notes)
         return self
 

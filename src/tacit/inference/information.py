@@ -11,7 +11,7 @@
 **Monte Carlo.** The score of y is the mean of a score over latent variables given y (Fisher's
 identity), estimated by self-normalised importance sampling. The thesis squares one estimate,
 which adds its variance to F; here the scores of two independent halves of the particles are
-multiplied, so that variance averages out. Each value comes with its standard error over y.
+multiplied, so that variance averages out. Each value comes with its standard error.
 
 With x = φ_θ(z) the score may be taken through φ (``pathwise``: ∂ log h(y | z, θ)/∂θ, for
 continuous populations, also those whose support moves with θ) or through the density
@@ -42,6 +42,7 @@ __all__ = ["Information", "information", "normal_information"]
 METHODS = ("auto", "closed", "quadrature", "monte-carlo", "exact")
 _OUTER, _INNER = 1000, 400  # values of y; particles for each, in two halves
 _BLOCK = 2_000_000  # numbers held at once
+_BATCHES = 25  # independent sets of particles where people are simulated
 
 
 @dataclass(frozen=True)
@@ -282,39 +283,72 @@ def _simulated(
     release: NoisyStatistic, population: Population, theta: Array, rng: np.random.Generator,
     outer: int, inner: int, method: str,
 ) -> Information:  # fmt: skip
-    """Algorithms 7 and 8: people are simulated; the score is pathwise or that of the density."""
-    people = 1 if release.local else release.size
-    half = inner // 2
-    pathwise = population.code not in (3, 5) and (population.code >= 0 or not
-                                                  population.has_density)  # fmt: skip
+    """Algorithms 7 and 8: people are simulated; the score is pathwise or that of the density.
+
+    Simulating n people for every particle of every y would cost outer·inner·n. Here the values of
+    y of one batch share their particles; batches are independent, and so the standard error is
+    that of their means.
+    """
+    batches = min(_BATCHES, outer)
+    count, people = max(1, outer // batches), 1 if release.local else release.size
     products = []
-    chunk = max(1, _BLOCK // (inner * people))
-    for start in range(0, outer, chunk):
-        count = min(chunk, outer - start)
+    for _ in range(batches):
         truth = population.simulate(theta, rng.standard_normal((count, people)))
-        y = release.noise.perturb(rng, *release.centre(truth))
-        z = rng.standard_normal((count, 2, half, people))
-        seen = y[:, None, None, :]
+        y = release.noise.perturb(rng, *release.centre(truth))[:, None]
+        laws, scores = _particles(release, population, theta, rng, inner // 2 * 2)
 
-        def weigh(at: Array, z: Array = z, seen: Array = seen) -> tuple[Array, Array]:
-            x = population.simulate(at, z)
-            centre, scale = release.centre(x)
-            return release.noise.log_density(seen - centre, scale).sum(axis=-1), x
+        def weigh(law: tuple[Array, Any], y: Array = y) -> Array:
+            terms = release.noise.log_density(y - law[0], law[1]).sum(axis=-1)
+            return np.asarray(terms.reshape(count, 2, -1))
 
-        log_weights, x = weigh(theta)
-        if pathwise:
+        log_weights = weigh(laws[0])
+        if scores is None:  # pathwise: a difference for each parameter
             slopes = []
             for k in range(len(theta)):
-                step = 0.1 * difference_step(theta, population.scales, k)
-                ends = []
-                for sign in (-1.0, 1.0):
-                    moved = theta.copy()
-                    moved[k] += sign * step
-                    ends.append(weigh(moved)[0])
-                slopes.append((ends[1] - ends[0]) / (2.0 * step))
-            scores = np.stack(slopes, axis=-1)
+                step = 2.0 * _path_step(population, theta, k)
+                slopes.append((weigh(laws[2 * k + 2]) - weigh(laws[2 * k + 1])) / step)
+            each = np.stack(slopes, axis=-1)
         else:
-            scores = population.score(x, theta).sum(axis=-2)
-        products.append(_products(log_weights, scores))
+            each = np.broadcast_to(scores.reshape(1, 2, -1, len(theta)),
+                                   (*log_weights.shape, len(theta)))  # fmt: skip
+        products.append(_products(log_weights, each).mean(axis=0))
     times = float(release.size) if release.local else 1.0
-    return _summarise(np.concatenate(products), times, method)
+    return _summarise(np.array(products), times, method)
+
+
+def _path_step(population: Population, theta: Array, k: int) -> float:
+    return 0.1 * difference_step(theta, population.scales, k)
+
+
+def _particles(
+    release: NoisyStatistic, population: Population, theta: Array, rng: np.random.Generator,
+    count: int,
+) -> tuple[list[tuple[Array, Any]], Array | None]:  # fmt: skip
+    """Return what would be released of simulated people at θ, θ − h and θ + h; or their scores.
+
+    Counts have no derivative in θ: they, and a custom population with a density, give scores.
+    """
+    pathwise = population.code not in (3, 5) and (population.code >= 0 or not
+                                                  population.has_density)  # fmt: skip
+    points = [theta]
+    for k in range(len(theta) if pathwise else 0):
+        for sign in (-1.0, 1.0):
+            points.append(theta.copy())
+            points[-1][k] += sign * _path_step(population, theta, k)
+    people = 1 if release.local else release.size
+    parts: list[list[tuple[Array, Any]]] = [[] for _ in points]
+    scores = []
+    chunk = max(1, _BLOCK // people)
+    for start in range(0, count, chunk):
+        z = rng.standard_normal((min(chunk, count - start), people))
+        for at, found in zip(points, parts, strict=True):
+            x = population.simulate(at, z)
+            found.append(release.centre(x))
+        if not pathwise:
+            scores.append(population.score(x, theta).sum(axis=-2))
+    laws = [
+        (np.concatenate([c for c, _ in found]),
+         None if found[0][1] is None else np.concatenate([s for _, s in found]))
+        for found in parts
+    ]  # fmt: skip
+    return laws, None if pathwise else np.concatenate(scores)

@@ -383,9 +383,8 @@ for _question, _answer in (
 
 
 def seen_first(releases: Sequence[NoisyStatistic]) -> list[NoisyStatistic]:
-    """Return releases with the one first that needs particles most; the others are known."""
-    first = min(releases, key=lambda r: (has_likelihood(r), r.local, r.size))
-    return [first, *(release for release in releases if release is not first)]
+    """Return releases with the one first that needs particles most."""
+    return sorted(releases, key=lambda r: (has_likelihood(r), r.local, r.size))
 
 
 def check_view(releases: Sequence[NoisyStatistic], view: int) -> None:
