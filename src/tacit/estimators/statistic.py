@@ -265,12 +265,13 @@ class StatisticSelector(PrivateEstimator):
         self.releases_ = [early, late]
         self.posterior_ = infer(self.releases_, population, self.prior, **sample)
         self.mean_, self.sd_ = self.posterior_.mean, self.posterior_.sd
+        # a chunk's own number of people follows from the two that are stated
+        ranges = (note for part in (opening, plan) for note in part.ranges)
         notes = (
             f"the first {first} people and the others are disjoint; the order says nothing",
             f"the number of people, {len(x)}, is public",
-            *(note for part in (opening, plan) for note in part.assumptions if "people" not in note),
-        )  # fmt: skip
-        notes = tuple(dict.fromkeys(notes))
+            *dict.fromkeys(ranges),
+        )
         self.certificate_: Certificate = self._certify(site, reservation, source, notes)
         return self
 

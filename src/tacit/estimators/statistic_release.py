@@ -97,11 +97,10 @@ class ReleasePlan:
         return self.planned.replace(np.atleast_1d(np.asarray(noisy, np.float64)) + self._low)
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
-        """The public inputs."""
+    def ranges(self) -> tuple[str, ...]:
+        """The public ranges of data and statistic."""
         low, high = self.planned.bounds
-        notes: tuple[str, ...] = (f"values in [{low:g}, {high:g}]",
-                 f"the number of people, {self.planned.size}, is public")  # fmt: skip
+        notes: tuple[str, ...] = (f"values in [{low:g}, {high:g}]",)
         if self.planned.noise.kind == "response":
             notes += ("answers are 0 or 1; what is not counts as the nearer of both",)
         if isinstance(self.planned.statistic, Custom):
@@ -109,6 +108,11 @@ class ReleasePlan:
             spans = ", ".join(f"[{a:g}, {b:g}]" for a, b in pairs)
             notes += (f"{self.planned.statistic.name} in {spans}",)
         return notes
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The public inputs."""
+        return (*self.ranges, f"the number of people, {self.planned.size}, is public")
 
 
 def plan_release(
