@@ -71,6 +71,17 @@ def test_equals_brute_force_on_larger_data(size):
                 )
 
 
+def test_rounding_stays_below_what_the_mechanism_sets_aside():
+    """Products of e^−β do not drift with n: 2⁻⁴³ in long double arithmetic, n = 3000."""
+    rng, rank, beta = np.random.default_rng(8), 1500, 2e-3
+    values = np.sort(rng.random(3000))
+    padded = np.r_[LOW, values, HIGH].astype(np.longdouble)
+    i, j = np.arange(rank + 1)[:, None], np.arange(rank, 3002)
+    decay = np.exp(-np.longdouble(beta) * (j - i - 1))
+    exact = np.max(np.where(j > i, decay * (padded[j] - padded[i]), 0))
+    assert abs(smooth(values, rank, beta) / exact - 1) <= 2.0**-43
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(unit_interval, min_size=1, max_size=8), betas, st.data())
 def test_neighbours_differ_by_at_most_e_to_the_beta(values, beta, data):
