@@ -140,9 +140,9 @@ def test_time_grows_little_faster_than_linearly():
         ordered = np.sort(rng.random(size))
         best = math.inf
         for _ in range(9):
-            start = time.perf_counter()
+            start = time.process_time()
             smooth_sensitivity(ordered, size // 2, 1e-4, LOW, HIGH)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     seconds(1000)  # compiles

@@ -27,11 +27,11 @@ class Continuous(Population):
         """Return where all mass lies."""
         raise NotImplementedError
 
-    def below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: float, theta: Array) -> float:
         """Return P(X < x)."""
         raise NotImplementedError
 
-    def above(self, x: float, theta: Array) -> float:
+    def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
         raise NotImplementedError
 
@@ -43,8 +43,8 @@ class Continuous(Population):
         low, high = bounds
         first, last = self.limits(theta)
         first, last = max(first, low), min(last, high)
-        x, weights = [np.array([low, high])], [np.array([self.below(low, theta),
-                                                         self.above(high, theta)])]  # fmt: skip
+        atoms = [self.share_below(low, theta), self.share_above(high, theta)]
+        x, weights = [np.array([low, high])], [np.array(atoms)]
         t, w = _legendre()
         # a law that lies beyond a bound altogether is the atom there
         cuts = sorted(

@@ -113,11 +113,11 @@ class NormalMean(Continuous):
         """Return where all mass lies."""
         return theta[0] - _REACH * self.sd, theta[0] + _REACH * self.sd
 
-    def below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: float, theta: Array) -> float:
         """Return P(X < x)."""
         return float(special.ndtr((x - theta[0]) / self.sd))
 
-    def above(self, x: float, theta: Array) -> float:
+    def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
         return float(special.ndtr((theta[0] - x) / self.sd))
 
@@ -151,11 +151,11 @@ class NormalVariance(Continuous):
         reach = _REACH * math.sqrt(theta[0])
         return -reach, reach
 
-    def below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: float, theta: Array) -> float:
         """Return P(X < x)."""
         return float(special.ndtr(x / math.sqrt(theta[0])))
 
-    def above(self, x: float, theta: Array) -> float:
+    def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
         return float(special.ndtr(-x / math.sqrt(theta[0])))
 
@@ -185,11 +185,11 @@ class UniformWidth(Continuous):
         """Return where all mass lies."""
         return -float(theta[0]), float(theta[0])
 
-    def below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: float, theta: Array) -> float:
         """Return P(X < x)."""
         return float(np.clip((x / theta[0] + 1.0) / 2.0, 0.0, 1.0))
 
-    def above(self, x: float, theta: Array) -> float:
+    def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
         return float(np.clip((1.0 - x / theta[0]) / 2.0, 0.0, 1.0))
 
@@ -222,11 +222,11 @@ class Exponential(Continuous):
         """Return where all mass lies."""
         return 0.0, 40.0 * float(theta[0])
 
-    def below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: float, theta: Array) -> float:
         """Return P(X < x)."""
         return float(-np.expm1(-max(x, 0.0) / theta[0]))
 
-    def above(self, x: float, theta: Array) -> float:
+    def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
         return math.exp(-max(x, 0.0) / float(theta[0]))
 
