@@ -63,7 +63,11 @@ def test_the_runner_lists_and_refuses_by_name(package, capsys):
 
 
 @pytest.mark.parametrize(
-    ("package", "name"), [("experiments", "published-noise"), ("benchmarks", "privacy")]
+    ("package", "name"),
+    [
+        ("experiments", "published-noise"),
+        ("benchmarks", "privacy"),
+    ],
 )
 def test_the_last_line_is_one_json_object(package, name, capsys):
     from experiments.runner import main
@@ -76,6 +80,16 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
     assert all(set(check) == {"what", "value", "bar", "ok"} for check in result["checks"])
     if package == "experiments":
         assert result["ok"]
+
+
+@pytest.mark.parametrize("name", ["statistic-selection", "mixing"])
+def test_the_quick_form_on_simulated_data_runs(name, capsys):
+    from experiments.runner import main
+
+    assert main("experiments", [name, "--json", "--quick"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["checks"]
+    assert result["rows"]
 
 
 @pytest.mark.parametrize(
