@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.rng import generator
-from tacit.errors import NotCertified, ParameterError
+from tacit.errors import NotCertified, ParameterError, SiteFailure
 from tacit.estimators import spectral_published as published
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.release import write_release
@@ -36,12 +36,14 @@ from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
 from tacit.rounds.inprocess import run
+from tacit.rounds.protocol import Failure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STRATEGIES", "SpectralEstimator"]
+__all__ = ["MOST_COMPONENTS", "STRATEGIES", "SpectralEstimator"]
 
+MOST_COMPONENTS = 200  # `tacit.models.moments.SHRINK` covers rounding up to here
 STRATEGIES = ("certified", *published.STRATEGIES)
 COMMON: Mapping[str, Constraint] = {
     "share": Real(0, 1, open_low=True, open_high=True),
@@ -50,6 +52,7 @@ COMMON: Mapping[str, Constraint] = {
     "privacy": AnyOf(InstanceOf(Privacy), None),
     "strategy": OneOf(*STRATEGIES),
     "calibration": OneOf("certified", "published"),
+    "on_failure": OneOf("stop", "exclude"),
     "ledger": AnyOf(InstanceOf(Ledger), None),
     "random_state": AnyOf(Integer(0), None),
 }
@@ -64,6 +67,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
     privacy: Privacy | None
     strategy: str
     calibration: str
+    on_failure: str
     random_state: int | None
     plan_: Plan | None = None
     _unit: ClassVar[str]
@@ -116,7 +120,13 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if privacy.delta <= 0.0:
             raise ParameterError(
                 "privacy.delta must be positive, because whitening needs Gaussian noise: pass "
-                "Privacy(…, delta=1e-6)"
+                "Privacy(…, delta=1e-6); OrthogonalDecomposition is purely ε-private with δ = 0, "
+                "for tensors that need no whitening"
+            )
+        if privacy.trust == "aggregator" and self.on_failure == "exclude":
+            raise ParameterError(
+                "on_failure must be 'stop' with trust='aggregator': the share of the noise of a "
+                "site that is lost would be missing from the sum"
             )
 
     def _plan(self, size: int, sites: int = 1) -> Plan:
@@ -158,7 +168,13 @@ class SpectralEstimator(PrivateEstimator, ABC):
         self._check_parameters()
         self.plan_ = None
         sites = self._as_sites(data)
-        loaded = {site.name: self._load(site) for site in sites}
+        if self.calibration == "published" and len(sites) > 1:
+            raise ParameterError(
+                f"strategy {self.strategy!r} is published for one holder: pass the data of one, "
+                "or strategy='certified' with calibration='certified' for several sites"
+            )
+        loaded = self._load(sites)
+        sites = [site for site in sites if site.name in loaded]
         sizes = {m.size - (self._unit == "row") for m in loaded.values()}
         if len(sizes) > 1:
             raise ParameterError(f"the sites have different sizes: {sorted(sizes)}")
@@ -167,8 +183,6 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if stated is not None and stated != size:
             raise ParameterError(f"the data have {size} dimensions, {stated} were stated")
         self.plan_ = self._plan(size, len(sites))
-        if self.calibration == "published" and len(sites) > 1:
-            raise ParameterError("published calibrations are those of one holder")
         reservations = self._reserve(sites, self._purpose)
         sources = {site.name: self._noise("grid", site.name) for site in sites}
         rng = generator(self.random_state, "spectral")
@@ -179,13 +193,24 @@ class SpectralEstimator(PrivateEstimator, ABC):
             self._fit_rounds(sites, loaded, reservations, sources, rng)
         self._certify_all(sites, reservations, sources)
 
-    def _load(self, site: Site) -> DocumentMoments | SampleMoments:
-        try:
-            return self._moments(site.data)
-        except ParameterError as error:
-            if site.name == "the data":
-                raise
-            raise ParameterError(f"site {site.name!r}: {error}") from None
+    def _load(self, sites: Sequence[Site]) -> dict[str, DocumentMoments | SampleMoments]:
+        """Read every site's data, before anything is paid for."""
+        loaded: dict[str, DocumentMoments | SampleMoments] = {}
+        self.failures_: list[Failure] = []
+        for site in sites:
+            try:
+                loaded[site.name] = self._moments(site.data)
+            except Exception as error:
+                if self.on_failure == "exclude" and len(sites) > 1:
+                    self.failures_.append(Failure.of(0, site.name, error))
+                elif isinstance(error, ParameterError) and site.name != "the data":
+                    raise ParameterError(f"site {site.name!r}: {error}") from None
+                else:
+                    raise
+        if not loaded:
+            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in self.failures_)
+            raise SiteFailure(f"no site can read its data ({reasons})")
+        return loaded
 
     def _fit_rounds(
         self,
@@ -202,9 +227,9 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if secure:
             check_room(plan, mechanisms[0], [loaded[site.name] for site in sites])
         aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
+        # a secure sum has the noise of one holder
         sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
-        edge = noise_edge(sd, plan.matrix_size)
-        found = Spectrum(plan, mechanisms, secure, rng, edge)
+        found = Spectrum(plan, mechanisms, secure, rng, noise_edge(sd, plan.matrix_size))
         holders = [
             Holder(
                 site.name, loaded[site.name], plan, mechanisms, reservations[site.name],
@@ -212,8 +237,11 @@ class SpectralEstimator(PrivateEstimator, ABC):
             )
             for site in sites
         ]  # fmt: skip
-        self.record_ = run(found, holders, aggregator=aggregator)
-        white = whiten(found.values, found.basis, edge)
+        self.record_ = run(found, holders, aggregator=aggregator, on_failure=self.on_failure)
+        self.failures_ += self.record_.failures
+        if not secure:
+            sd = mechanisms[0].scale * math.sqrt(len(self.record_.sites))
+        white = whiten(found.values, found.basis, noise_edge(sd, plan.matrix_size))
         self._check_signal(white, sd)
         self.eigenvalues_ = white.values
         self._rng = rng
@@ -239,7 +267,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
         noise: Noise,
         rng: np.random.Generator,
     ) -> None:
-        raise ParameterError(f"strategy {self.strategy!r} is published for documents only")
+        raise TypeError(f"{type(self).__name__} has no published strategy")
 
     def _check_signal(self, white: Whitening, sd: float) -> None:
         """Say so where the noise hides what whitening needs."""

@@ -13,7 +13,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 from tacit.estimators import spectral_published
-from tacit.estimators.spectral import COMMON, SpectralEstimator
+from tacit.estimators.spectral import COMMON, MOST_COMPONENTS, SpectralEstimator
 from tacit.estimators.spectral_rounds import Spectrum
 from tacit.models.moments import DocumentMoments, SampleMoments
 from tacit.models.whitening import Whitening, onto_simplex
@@ -56,6 +56,8 @@ class SingleTopicModel(SpectralEstimator):
     strategy, calibration
         ``"certified"``; or one of ``"agn"``, ``"avn"`` and ``"dp-tpm"`` with
         ``calibration="published"``, for tables, of one holder with few words.
+    on_failure
+        ``"stop"`` at a site's first failure, or ``"exclude"`` it and go on with the others.
     ledger
         Who pays when a single corpus is fitted; sites bring their own.
     random_state
@@ -71,8 +73,10 @@ class SingleTopicModel(SpectralEstimator):
         The noisy number of documents.
     eigenvalues_
         The leading eigenvalues of the noisy second moment.
+    failures_
+        Which sites were excluded, in which round, and why.
     certificate_, certificates_
-        The certificate with the largest ε, and one per site.
+        The certificate with the largest ε, and one per site that paid.
 
     Examples
     --------
@@ -87,7 +91,7 @@ class SingleTopicModel(SpectralEstimator):
     _unit = "document"
     _purpose = "a single-topic model"
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "topics": Integer(1, 1000),
+        "topics": Integer(1, MOST_COMPONENTS),
         "vocabulary": AnyOf(Integer(1), InstanceOf(Sequence, np.ndarray), None),
         "smoothing": Real(0, 1, open_low=True, open_high=True),
         **COMMON,
@@ -105,6 +109,7 @@ class SingleTopicModel(SpectralEstimator):
         privacy: Privacy | None = None,
         strategy: str = "certified",
         calibration: str = "certified",
+        on_failure: str = "stop",
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -117,6 +122,7 @@ class SingleTopicModel(SpectralEstimator):
         self.privacy = privacy
         self.strategy = strategy
         self.calibration = calibration
+        self.on_failure = on_failure
         self.ledger = ledger
         self.random_state = random_state
 
@@ -179,11 +185,12 @@ class SingleTopicModel(SpectralEstimator):
     ) -> None:
         assert self.privacy is not None and self.plan_ is not None
         assert isinstance(moments, DocumentMoments)
-        white, values, vectors = spectral_published.release(
+        found = spectral_published.release(
             moments, self.plan_, self.privacy, self.strategy, reservation, noise, rng
         )
+        white, values, vectors = found.white, found.values, found.vectors
         self.eigenvalues_ = white.values
-        self.documents_ = float(len(moments.documents))  # public in the paper
+        self.documents_ = found.count
         self._check_delta(self.documents_)
         topics = np.maximum(white.components(values, vectors), 0.0)
         sums = topics.sum(axis=1, keepdims=True)
@@ -191,9 +198,6 @@ class SingleTopicModel(SpectralEstimator):
         mass = np.where(values > 0.0, np.maximum(values, 1e-150) ** -2.0, 0.0)
         order = np.argsort(-mass, kind="stable")
         self._keep(topics[order], mass[order])
-
-    def _notes(self) -> tuple[str, ...]:
-        return () if self.calibration == "certified" else ("the number of documents is public",)
 
     # -- using the result ------------------------------------------------------------------
 
