@@ -55,7 +55,7 @@ from tacit.privacy.ledger import Reservation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CLAIMS", "STRATEGIES", "Published", "release", "schedule"]
+__all__ = ["CLAIMS", "STRATEGIES", "Published", "reaches", "release", "schedule"]
 
 STRATEGIES = ("agn", "avn", "dp-tpm")
 STARTS, STEPS = 10, 10  # of DP-TPM
@@ -195,6 +195,16 @@ def _on_grid(integers: Any, exponent: int, mechanism: Any) -> GridSum:
     return GridSum((integers + (1 << (-shift - 1))) >> -shift, mechanism.grid)
 
 
+def reaches(w: NDArray[np.float64], u: NDArray[np.float64]) -> tuple[float, float]:
+    """Return how far one document more or less moves M₃(W, Wu, Wu) and M₃(Wu, Wu, Wu).
+
+    M₃(d) has no negative entry and adds up to one: the first is an average of rows of W times two
+    entries of Wu, the second one of products of three entries of Wu.
+    """
+    largest = float(np.abs(w @ u).max())
+    return float(np.linalg.norm(w, axis=1).max()) * largest**2, largest**3
+
+
 def _noisy_power(
     tensor: NDArray[np.float64],
     white: Whitening,
@@ -208,7 +218,6 @@ def _noisy_power(
     assert parts.scalar is not None
     w = white.basis * white.levels**-0.5
     inner = np.einsum("abc,ai,bj,ck->ijk", tensor, w, w, w, optimize=True)
-    longest = float(np.linalg.norm(w, axis=1).max())
     change = 2.0 if plan.neighbours == REPLACE else 1.0
     values, vectors = np.zeros(plan.rank), np.zeros((plan.rank, plan.rank))
     for k in range(plan.rank):
@@ -217,14 +226,14 @@ def _noisy_power(
             u = rng.standard_normal(plan.rank)
             u /= np.linalg.norm(u)
             for _ in range(STEPS):
-                reach = change * longest * float(np.abs(w @ u).max()) ** 2
+                reach = change * reaches(w, u)[0]
                 image = np.einsum("abc,b,c->a", inner, u, u)
                 noisy = reach * privatize(
                     parts.third, image / reach, ledger=reservation, rng=noise
                 )
                 noisy -= (np.square(vectors[:k] @ u) * values[:k]) @ vectors[:k]  # released
                 u = noisy / max(float(np.linalg.norm(noisy)), 1e-300)
-            reach = change * float(np.abs(w @ u).max()) ** 3
+            reach = change * reaches(w, u)[1]
             value = np.einsum("abc,a,b,c->", inner, u, u, u) / reach
             score = reach * float(
                 privatize(parts.scalar, float(value), ledger=reservation, rng=noise)
