@@ -5,7 +5,9 @@ its peak memory is that of the fit and its data: under 120 s and 3 GB on two cor
 Dirichlet with concentration 0.01: about a hundred common words each. Without privacy the data
 determine them; with it the noise of the second moment reaches τ·√(2D) and must stay below its
 20th eigenvalue, about N·w·‖a‖² ≈ N/2000. So the ε at which topics appear falls as √D/N where it is
-small. The bar is a matched error below half of that of random topics.
+small. The bar is a matched error below half of that of random topics, which are drawn from the
+same law as the true ones. Seconds are those of the clock; processor seconds and the load of the
+machine stand beside them.
 
 **Time** is measured at three numbers of documents: what depends on N is linear, and the noise,
 D²/2 numbers in every round, does not depend on it.
@@ -25,7 +27,7 @@ from experiments.data import ROOT
 from experiments.runner import Outcome
 
 _HEAD = """
-import json, resource, sys, time, warnings
+import json, os, resource, sys, time, warnings
 import numpy as np
 from tacit.data.synthetic import topic_documents
 from tacit.estimators.topics import SingleTopicModel
@@ -80,7 +82,7 @@ chance = np.mean([matched_error(rng.dirichlet(np.full(D, settings["concentration
                   for _ in range(5)])
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({
-    "seconds": seconds, "CPU seconds": cpu, "peak MB": after / 1024,
+    "seconds": seconds, "CPU seconds": cpu, "load": os.getloadavg()[0], "peak MB": after / 1024,
     "fit MB": (after - before) / 1024, "rounds": rounds,
     "matched": matched_error(topics, truth), "random": float(chance),
     "nearest": nearest_error(topics, truth),
@@ -116,23 +118,22 @@ def _row(outcome: Outcome, what: str, found: dict[str, Any], **facts: Any) -> No
 def _scale(outcome: Outcome, quick: bool) -> None:
     base = {"N": 100_000 if quick else 1_000_000, "D": 2_000 if quick else 10_000,
             "K": 10 if quick else 20, "L": 10, "concentration": 0.01}  # fmt: skip
-    tried = (10.0,) if quick else (1.0, 2.0, 3.0, 5.0, None)
+    tried = (10.0,) if quick else (1.0, 2.0, 4.0)
     met: float | None = None
     slowest = peak = 0.0
     for epsilon in tried:
         found = fit(**base, epsilon=epsilon)
         _row(outcome, "scale", found, epsilon=epsilon, **base)
-        if epsilon is not None:
-            slowest, peak = max(slowest, found["seconds"]), max(peak, found["peak MB"])
-            if met is None and found["matched"] < 0.5 * found["random"]:
-                met = epsilon
+        slowest, peak = max(slowest, found["seconds"]), max(peak, found["peak MB"])
+        if met is None and found["matched"] < 0.5 * found["random"]:
+            met = epsilon
     size = f"{base['N']:,} documents, {base['D']:,} words, {base['K']} topics"
     outcome.check(f"seconds, {size}, private", slowest, "< 120", slowest < 120.0)
     outcome.check("peak MB of the whole process", peak, "< 3000", peak < 3000.0)
     outcome.check("ε at which the matched error is below half of random", met or "none",
                   f"one of {tried}", met is not None)  # fmt: skip
     if not quick:
-        for change, epsilon in (({"N": 250_000}, 5.0), ({"D": 2_500}, 2.0), ({"D": 2_500}, 1.0)):
+        for change, epsilon in (({"N": 250_000}, 4.0), ({"D": 2_500}, 1.0)):
             other = {**base, **change}
             _row(outcome, "how N and D move it", fit(**other, epsilon=epsilon), epsilon=epsilon,
                  **other)  # fmt: skip

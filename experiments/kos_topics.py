@@ -8,7 +8,7 @@ sensitivity of one, projected to the simplex. Privacy is for whole documents, δ
 
 A corpus of this size is small for the noise: the largest eigenvalue of its second moment is 4.4,
 and the noise reaches 621, 231 and 83 at ε = 1, 3 and 10. The table says how many stand out, and
-whether the topics lose to the one unigram at the same ε. The quick form has 800 words.
+whether the topics lose to the one unigram at the same ε. The quick form has 500 words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tacit.privacy.ledger import Ledger
 
 TOPICS = 5
 DELTA = 1e-5
-QUICK_WORDS = 800
+QUICK_WORDS = 500
 
 
 def run(quick: bool) -> Outcome:

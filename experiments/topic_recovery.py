@@ -115,7 +115,7 @@ def _public(outcome: Outcome, quick: bool) -> None:
     outcome.check("not private", exact["nearest"], "≤ 0.038", exact["nearest"] <= 0.038)
     chance = knowing_nothing(truth, weights, 50)
     outcome.rows += [{"data": "public", "method": name, **row} for name, row in chance.items()]
-    runs = 3 if quick else 10
+    runs = 2 if quick else 10
     for delta in (0.01,) if quick else (0.01, 1e-6):
         for epsilon in (1.0,) if quick else EPSILONS:
             table: dict[str, dict[str, float]] = {}
