@@ -144,6 +144,23 @@ def test_published_strategies_say_that_they_are_for_one_holder_and_for_documents
         mixture.fit(np.ones((5, 3)))
 
 
+def test_a_site_too_large_for_whole_numbers_is_refused_before_anybody_pays(monkeypatch):
+    documents, _, _ = topic_documents(600, 600, 2, words=5, seed=1)
+    sites = [tc.Site(name, documents, tc.Ledger.memory(epsilon=2.0, delta=1e-5))
+             for name in "ab"]  # fmt: skip
+    privacy = tc.Privacy(1.0, 1e-6, unit="document", trust="aggregator")
+    read = DocumentMoments.__init__
+
+    def huge(self, given):
+        read(self, given)
+        self.units = 10**9
+
+    monkeypatch.setattr(DocumentMoments, "__init__", huge)
+    with pytest.raises(ParameterError, match=r"too many for whole-number products"):
+        fit(sites, privacy=privacy)
+    assert all(site.ledger.remaining.epsilon == 2.0 for site in sites)
+
+
 # -- shared noise --------------------------------------------------------------------------------
 
 SIZE, RANK, COUNT = 40, 3, 5

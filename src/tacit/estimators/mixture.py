@@ -12,6 +12,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, chec
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.spectral import COMMON, MOST_COMPONENTS, SpectralEstimator
 from tacit.estimators.spectral_rounds import Spectrum
+from tacit.estimators.spectral_signal import check_delta
 from tacit.models.moments import SampleMoments
 from tacit.models.whitening import Whitening
 from tacit.privacy.guarantee import Privacy
@@ -160,7 +161,7 @@ class GaussianMixture(SpectralEstimator):
         assert self.radius is not None
         spherical = found.spherical
         self.rows_ = spherical.count
-        self._check_delta(self.rows_)
+        check_delta(self.privacy, self.rows_, self._unit)
         means, mass = self._decompose(spherical.corrected(found.third), white)
         mass = np.minimum(mass, max(self.rows_, 1.0))
         total = float(mass.sum())

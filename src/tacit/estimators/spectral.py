@@ -9,7 +9,6 @@ what a document or a sample is.
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,13 +24,13 @@ from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.estimators.spectral_release import Plan
 from tacit.estimators.spectral_rounds import Holder, Spectrum, check_room
+from tacit.estimators.spectral_signal import check_signal
 from tacit.inference.power import power_method
 from tacit.mechanisms.noise import Noise
 from tacit.models.moments import DocumentMoments, SampleMoments
 from tacit.models.whitening import Whitening, noise_edge, whiten
 from tacit.privacy.accounting import epsilon_of
-from tacit.privacy.calibration import gaussian_sigma
-from tacit.privacy.events import ADD_REMOVE, DpEvent, GaussianDpEvent
+from tacit.privacy.events import ADD_REMOVE, DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
@@ -137,10 +136,14 @@ class SpectralEstimator(PrivateEstimator, ABC):
             )
         privacy = self.privacy
         neighbours = ADD_REMOVE if privacy is None else str(privacy.neighbours)
-        shared = privacy is not None and privacy.trust == "aggregator"
         return Plan(
-            size, rank, self._unit == "row", neighbours, self.share, sites if shared else 1
+            size, rank, self._unit == "row", neighbours, self.share, sites if self._secure else 1
         )
+
+    @property
+    def _secure(self) -> bool:
+        """Whether only sums over sites are seen."""
+        return self.privacy is not None and self.privacy.trust == "aggregator"
 
     def schedule(self) -> DpEvent:
         """Return everything that one fit releases at one site."""
@@ -183,6 +186,8 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if stated is not None and stated != size:
             raise ParameterError(f"the data have {size} dimensions, {stated} were stated")
         self.plan_ = self._plan(size, len(sites))
+        if self._secure:  # the holders' own business, before anybody pays
+            check_room(self.plan_, self.plan_.mechanisms(self.privacy)[0], list(loaded.values()))
         reservations = self._reserve(sites, self._purpose)
         sources = {site.name: self._noise("grid", site.name) for site in sites}
         rng = generator(self.random_state, "spectral")
@@ -223,9 +228,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
         plan = self.plan_
         assert plan is not None
         mechanisms = plan.mechanisms(self.privacy)
-        secure = self.privacy is not None and self.privacy.trust == "aggregator"
-        if secure:
-            check_room(plan, mechanisms[0], [loaded[site.name] for site in sites])
+        secure = self._secure
         aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
         # a secure sum has the noise of one holder
         sd = mechanisms[0].scale * math.sqrt(1 if secure else len(sites))
@@ -242,7 +245,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if not secure:
             sd = mechanisms[0].scale * math.sqrt(len(self.record_.sites))
         white = whiten(found.values, found.basis, noise_edge(sd, plan.matrix_size))
-        self._check_signal(white, sd)
+        check_signal(white, sd, self.privacy)
         self.eigenvalues_ = white.values
         self._rng = rng
         self._learn(found, white)
@@ -268,46 +271,6 @@ class SpectralEstimator(PrivateEstimator, ABC):
         rng: np.random.Generator,
     ) -> None:
         raise TypeError(f"{type(self).__name__} has no published strategy")
-
-    def _check_signal(self, white: Whitening, sd: float) -> None:
-        """Say so where the noise hides what whitening needs."""
-        if sd == 0.0:
-            rank = int((white.values > 1e-9 * max(float(white.values[0]), 1e-300)).sum())
-            if rank < len(white.values):
-                raise ParameterError(
-                    f"{len(white.values)} components were asked for, but the second moment has "
-                    f"rank {rank}: pass at most {rank}"
-                )
-            return
-        if not white.hidden:
-            return
-        assert self.privacy is not None
-        last = float(white.values[-1])
-        factor = min(white.edge / last, 100.0) if last > 0.0 else 100.0
-        factor = max(factor, 1.25)
-        sigma = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / factor
-        epsilon = epsilon_of(GaussianDpEvent(sigma), self.privacy.delta)
-        state = "below zero" if last <= 0.0 else f"{last:.3g}"
-        warnings.warn(
-            f"{white.hidden} of {len(white.values)} eigenvalues of the noisy second moment do not "
-            f"stand out of the noise (it reaches {white.edge:.3g}, the smallest is {state}): that "
-            f"many components are guesses. It would take at least {factor:.2g} times the data, or "
-            f"ε of at least {epsilon:.2g}, or fewer components",
-            UserWarning,
-            stacklevel=5,
-        )
-
-    def _check_delta(self, count: float) -> None:
-        privacy = self.privacy
-        if privacy is not None and math.isfinite(privacy.epsilon) and (
-            privacy.delta * max(count, 1.0) > 1.0
-        ):  # fmt: skip
-            warnings.warn(
-                f"delta = {privacy.delta:g} is above one in the number of {self._unit}s: a "
-                "mechanism that publishes one of them whole would pass; pass a smaller delta",
-                UserWarning,
-                stacklevel=5,
-            )
 
     def _certify_all(
         self,

@@ -15,6 +15,7 @@ from tacit.errors import ParameterError
 from tacit.estimators import spectral_published
 from tacit.estimators.spectral import COMMON, MOST_COMPONENTS, SpectralEstimator
 from tacit.estimators.spectral_rounds import Spectrum
+from tacit.estimators.spectral_signal import check_delta
 from tacit.models.moments import DocumentMoments, SampleMoments
 from tacit.models.whitening import Whitening, onto_simplex
 from tacit.privacy.guarantee import Privacy
@@ -165,7 +166,7 @@ class SingleTopicModel(SpectralEstimator):
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         self.documents_ = max(float(found.sums.sum()), 0.0)
-        self._check_delta(self.documents_)
+        check_delta(self.privacy, self.documents_, self._unit)
         topics, mass = self._decompose(found.third, white)
         self._keep(onto_simplex(topics), mass)
 
@@ -191,7 +192,7 @@ class SingleTopicModel(SpectralEstimator):
         white, values, vectors = found.white, found.values, found.vectors
         self.eigenvalues_ = white.values
         self.documents_ = found.count
-        self._check_delta(self.documents_)
+        check_delta(self.privacy, self.documents_, self._unit)
         topics = np.maximum(white.components(values, vectors), 0.0)
         sums = topics.sum(axis=1, keepdims=True)
         topics = np.where(sums > 0.0, topics / np.maximum(sums, 1e-300), 1.0 / topics.shape[1])
