@@ -8,7 +8,8 @@ sensitivity of one, projected to the simplex. Privacy is for whole documents, δ
 
 A corpus of this size is small for the noise: the largest eigenvalue of its second moment is 4.4,
 and the noise reaches 621, 231 and 83 at ε = 1, 3 and 10. The table says how many stand out, and
-whether the topics lose to the one unigram at the same ε. The quick form has 500 words.
+whether the topics lose to the one unigram at the same ε. Topics that noise hides are uniform. The
+quick form has 500 words.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def run(quick: bool) -> Outcome:
             "warned": any("stand out" in str(w.message) for w in caught),
         }  # fmt: skip
         for k, top in enumerate(model.top_words(6)):
-            row[f"topic {k}"] = f"{model.weights_[k]:.2f} " + " ".join(top)
+            row[f"topic {k}"] = f"{model.weights_[k]:.2f} " + (" ".join(top) or "(uniform)")
         outcome.rows.append(row)
         if method == "not private":
             outcome.check("perplexity without privacy against one unigram", perplexity,

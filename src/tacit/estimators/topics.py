@@ -243,6 +243,8 @@ class SingleTopicModel(SpectralEstimator):
     def top_words(self, count: int = 10) -> list[list[Any]]:
         """Return every topic's most probable words, or their numbers without a vocabulary.
 
+        A topic of which nothing is known, because noise hides it, is uniform and has none.
+
         Parameters
         ----------
         count
@@ -250,7 +252,10 @@ class SingleTopicModel(SpectralEstimator):
         """
         if not hasattr(self, "topics_"):
             raise ParameterError("there is no model yet: call fit first")
-        chosen = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
+        order = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
+        known = np.ptp(self.topics_, axis=1) > 1e-9 * self.topics_.max(axis=1)
+        known |= self.topics_.shape[1] == 1
+        chosen = [row if some else row[:0] for row, some in zip(order, known, strict=True)]
         words = self.vocabulary
         if words is None or isinstance(words, int | np.integer):
             return [row.tolist() for row in chosen]
