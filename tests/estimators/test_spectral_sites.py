@@ -92,6 +92,16 @@ def test_a_lost_site_of_samples_is_taken_out(loses):
     assert model.rows_ == pytest.approx(30_000, rel=1e-3)
 
 
+def test_samples_of_sites_share_the_noise_of_one_curator():
+    samples, means, _ = spherical_mixture(30_000, 5, 2, seed=1)
+    sites = [tc.Site(str(k), samples[k::3]) for k in range(3)]
+    privacy = tc.Privacy(2.0, 1e-6, trust="aggregator")
+    model = tc.GaussianMixture(2, radius=6.0, random_state=0, privacy=privacy).fit(sites)
+    assert matched_error(model.means_, means) < 0.1
+    assert model.rows_ == pytest.approx(30_000, abs=200)
+    assert all(c.epsilon <= 2.0 for c in model.certificates_.values())
+
+
 def test_a_site_that_cannot_read_its_data_is_left_out_and_pays_nothing():
     documents, _, _ = corpora(12)
     ledgers = [tc.Ledger.memory(epsilon=1.5, delta=1e-5) for _ in range(2)]
