@@ -6,7 +6,7 @@ topics and weights known), and simulated single-topic documents and Gaussian mix
 **Errors.** *nearest*: the paper's, the mean distance of every recovered topic to the nearest true
 one. *matched*: under the best one-to-one matching, which does not forgive duplicates. *weights*:
 the largest error of a topic's weight under that matching. Means over 10 runs with noise of their
-own (5 for the simulated data of 50 dimensions). Everything is under replace-one, as in the paper,
+own (3 for the simulated data of 50 dimensions). Everything is under replace-one, as in the paper,
 unless it says otherwise.
 
 **Knowing nothing.** How the paper draws its random vectors is not printed. *random* is processed
@@ -165,8 +165,10 @@ def _sweeps(quick: bool) -> list[tuple[int, int, int, tuple[float, ...]]]:
     """Return D, K, N and the ε of every sweep."""
     if quick:
         return [(10, 5, 50_000, (1.0,))]
+    # below ε = 0.1 the steps of DP-TPM for ten topics need more noise than a grid has room for
+    epsilons = {10: (0.01, 0.1, 1.0, 10.0), 50: (0.1, 1.0, 10.0)}
     return [
-        (size, count, number, (0.01, 0.1, 1.0, 10.0) if number == 100_000 else (1.0,))
+        (size, count, number, epsilons[size] if number == 100_000 else (1.0,))
         for size, count in ((10, 5), (50, 10))
         for number in (10_000, 100_000, 1_000_000)
     ]
@@ -174,7 +176,7 @@ def _sweeps(quick: bool) -> list[tuple[int, int, int, tuple[float, ...]]]:
 
 def _simulated(outcome: Outcome, quick: bool) -> None:
     for size, count, number, epsilons in _sweeps(quick):
-        runs = 1 if quick else (10 if size == 10 else 5)
+        runs = 1 if quick else (10 if size == 10 else 3)
         documents, truth, weights = topic_documents(number, size, count, seed=size)
         facts = {"data": f"topics {size}/{count}", "N": number}
         exact = topics(documents, count, "certified", None, 0)
@@ -208,7 +210,7 @@ def _mixtures(outcome: Outcome, quick: bool) -> None:
             outcome.rows.append({**facts, "method": name, **trivial})
         for epsilon in epsilons:
             rows = []
-            for seed in range(1 if quick else (10 if size == 10 else 5)):
+            for seed in range(1 if quick else (10 if size == 10 else 3)):
                 model = GaussianMixture(
                     count, radius=radius, privacy=Privacy(epsilon, 1e-6), random_state=seed
                 ).fit(samples)
