@@ -13,7 +13,8 @@ machine stand beside them.
 D²/2 numbers in every round, does not depend on it.
 
 **Against the dense path**, D = 200: M₂ and M₃ as arrays and a dense eigensolver, without noise, in
-processes of their own: the same topics, and the ratios of time and memory.
+processes of their own: the same topics, and the ratios of time and memory. The dense path is the
+plain one, matrix products over pieces of 2,000 documents.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ def _dense(outcome: Outcome, quick: bool) -> None:
     ratio = dense["CPU seconds"] / streamed["CPU seconds"]
     outcome.check("processor time of the dense path over that of the streaming one", ratio, "> 1",
                   ratio > 1)  # fmt: skip
-    memory = dense["fit MB"] / max(streamed["fit MB"], 1.0)
-    outcome.check("memory of the dense path over that of the streaming one", memory, "> 1",
-                  memory > 1)  # fmt: skip
+    # the streaming fit takes less than the process had reached before: whole processes, then
+    memory = dense["peak MB"] / streamed["peak MB"]
+    outcome.check("peak memory of the dense process over that of the streaming one", memory,
+                  "> 1", memory > 1)  # fmt: skip
