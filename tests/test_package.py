@@ -99,6 +99,8 @@ def test_the_quick_form_on_simulated_data_runs(name, capsys):
         ("lastfm-tags", "lastfm-2k"),
         ("sites-movielens", "ml-100k"),
         ("sites-uclaf", "uclaf"),
+        ("topic-recovery", "topic-moments"),
+        ("kos-topics", "uci-kos"),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tacit._core.check import Integer, OneOf, check
-from tacit.errors import ParameterError, SiteFailure, TacitError
+from tacit.errors import ParameterError, SiteFailure
 from tacit.rounds.aggregate import Aggregator, PlainAggregator
 from tacit.rounds.checkpoint import Checkpoint
 from tacit.rounds.messages import Message, check_reply
@@ -72,7 +72,7 @@ def run(
                 replies[name] = reply
                 record.bytes_received += reply.size
             except Exception as error:
-                failure = Failure(record.rounds, name, _reason(error))
+                failure = Failure.of(record.rounds, name, error)
                 record.failures.append(failure)
                 if on_failure == "stop":
                     raise SiteFailure(
@@ -94,8 +94,3 @@ def run(
             progress(record.rounds)
     record.sites = tuple(active)
     return record
-
-
-def _reason(error: Exception) -> str:
-    """Return what may be said: our own errors speak, others only by their kind."""
-    return str(error) if isinstance(error, TacitError) else type(error).__name__
