@@ -134,8 +134,17 @@ def _mix(a: float, x: Any, b: float, out: Any) -> None:
 
 
 @inlined
-def _adapt(step: float, chance: float, goal: float, i: int) -> Any:
-    return step * math.exp((chance - goal) / (1.0 + i) ** 0.6)
+def _finish(
+    i: int, yes: bool, chance: float, step: float, goal: float, adapt: bool, thin: int,
+    new_eta: Any, new: Any, eta: Any, theta: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Go where the walk was accepted, keep every ``thin``-th place, and return the next step."""
+    if yes:
+        copy(new_eta, eta)
+        copy(new, theta)
+    if (i + 1) % thin == 0:
+        copy(theta, out[i // thin])
+    return step * math.exp((chance - goal) / (1.0 + i) ** 0.6) if adapt else step
 
 
 def marginal(
@@ -154,13 +163,8 @@ def marginal(
         yes, chance = _accept(rng, fresh - value)
         if yes:
             value = fresh
-            copy(new_eta, eta)
-            copy(new, theta)
         accepted += chance
-        if adapt:
-            step = _adapt(step, chance, goal, i)
-        if (i + 1) % thin == 0:
-            copy(theta, out[i // thin])
+        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
     return accepted / (out.shape[0] * thin), step
 
 
@@ -190,13 +194,8 @@ def pseudo_marginal(
         if yes:
             value = fresh
             copy(moved, latent)
-            copy(new_eta, eta)
-            copy(new, theta)
         accepted += chance
-        if adapt:
-            step = _adapt(step, chance, goal, i)
-        if (i + 1) % thin == 0:
-            copy(theta, out[i // thin])
+        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
     return accepted / (out.shape[0] * thin), step
 
 
@@ -234,13 +233,8 @@ def averaged(
                     copy(particles[t, k], latent[t, 0])
         if yes:
             value = fresh
-            copy(new_eta, eta)
-            copy(new, theta)
         accepted += chance
-        if adapt:
-            step = _adapt(step, chance, goal, i)
-        if (i + 1) % thin == 0:
-            copy(theta, out[i // thin])
+        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
     return accepted / (out.shape[0] * thin), step
 
 
@@ -283,13 +277,8 @@ def rao_blackwell(
                 copy(u[_pick(rng, there if yes else here)], latent[0, 0])
         if yes:
             value = fresh
-            copy(new_eta, eta)
-            copy(new, theta)
         accepted += chance
-        if adapt:
-            step = _adapt(step, chance, goal, i)
-        if (i + 1) % thin == 0:
-            copy(theta, out[i // thin])
+        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
     return accepted / (out.shape[0] * thin), step
 
 
@@ -323,11 +312,6 @@ def gibbs(
             yes, chance = _accept(rng, fresh + new_law[0] - value - law[0])
         if yes:
             value = fresh
-            copy(new_eta, eta)
-            copy(new, theta)
         accepted += chance
-        if adapt:
-            step = _adapt(step, chance, goal, i)
-        if (i + 1) % thin == 0:
-            copy(theta, out[i // thin])
+        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
     return accepted / (out.shape[0] * thin), step
