@@ -48,8 +48,10 @@ class Payers:
             ledger = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
             self._known.append(
                 ledger.reserve(
-                    self._method.schedule(self._task), purpose="a person's own messages",
-                    delta=privacy.delta or None, asked=privacy.epsilon,
+                    self._method.schedule(self._task),
+                    purpose="a person's own messages",
+                    delta=privacy.delta or None,
+                    asked=privacy.epsilon,
                 )  # fmt: skip
             )
         return self._known[party]

@@ -88,7 +88,7 @@ class ResponseGradient(LocalDescent):
         super().check(task)
         if task.noisy and task.privacy is not None:
             bit = self.share * task.privacy.epsilon / self.rounds / self.changed(task)
-            if bit < 1e-9:
+            if bit < 1e-6:
                 raise ParameterError(f"ε leaves {bit:.2g} for a bit: use fewer rounds")
 
     def changed(self, task: Task) -> int:
@@ -101,12 +101,9 @@ class ResponseGradient(LocalDescent):
             return None
         each = task.privacy.epsilon / self.rounds
         changed, numbers, reach = self.changed(task), task.items * task.rank, 2.0 * self.norm
-        # rounding to the grid adds a little to the reach: a grid step per number
-        scale = reach / ((1.0 - self.share) * each)
-        draft = ItemResponses(
-            self.share * each / changed, changed, scale, reach, task.items, numbers
-        )
-        return draft.widened((1.0 - self.share) * each)
+        scale = ItemResponses.scale_for((1.0 - self.share) * each, reach, numbers)
+        bit = self.share * each / changed
+        return ItemResponses(bit, changed, scale, reach, task.items, numbers)
 
     def schedule(self, task: Task) -> DpEvent:
         """Return all messages of one person."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import Integer, check
+from tacit._core.check import Integer, Real, check
 from tacit.errors import ParameterError
-from tacit.mechanisms.additive import Laplace
 from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.grid import Grid
 from tacit.mechanisms.local import RandomizedResponse
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import REPLACE, DpEvent, compose, repeat
+from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, compose, repeat
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ItemResponses"]
+
+_FINE = 30  # log2 of the noise's scale in grid steps
 
 
 @dataclass(frozen=True)
@@ -53,21 +55,34 @@ class ItemResponses(Mechanism):
         check("items", self.items, Integer(1))
         check("numbers", self.numbers, Integer(1))
         check("changed", self.changed, Integer(1, self.items))
-        self._bits, self._numbers  # noqa: B018 - they check their parameters
+        check("scale", self.scale, Real(0, open_low=True))
+        check("reach", self.reach, Real(0, open_low=True))
+        check("bit_epsilon", self.bit_epsilon, Real(1e-6, 30))
 
     @property
     def _bits(self) -> RandomizedResponse:
         return RandomizedResponse(self.bit_epsilon)
 
     @property
-    def _numbers(self) -> Laplace:
-        """Return the noise of one person, whose grid is that of everybody."""
-        return Laplace(self.scale, self.reach, (self.numbers,), REPLACE)
+    def _grid(self) -> Grid:
+        """A fine one: a person's numbers are many, and rounding moves each of them."""
+        return Grid.for_scale(self.scale, _FINE)
 
     @property
     def event(self) -> DpEvent:
         """What each person pays: the bits that change, and the numbers."""
-        return compose([repeat(self._bits.event, self.changed), self._numbers.event])
+        reach = self.reach + self._grid.growth(self.numbers, 1, REPLACE)
+        return compose(
+            [repeat(self._bits.event, self.changed), LaplaceDpEvent(self.scale / reach)]
+        )
+
+    @staticmethod
+    def scale_for(epsilon: float, reach: float, numbers: int) -> float:
+        """Return the scale at which the numbers of a person are ε-private, rounding included."""
+        left = epsilon - numbers * 2.0**-_FINE
+        if left < epsilon / 2.0:
+            raise ParameterError(f"ε = {epsilon:g} is too little for {numbers} numbers")
+        return reach / left * (1.0 + 1e-12)
 
     def check(self, value: Any) -> None:
         """Check the shape."""
@@ -86,8 +101,10 @@ class ItemResponses(Mechanism):
             lengths = np.abs(numbers).sum(axis=1, keepdims=True)
         room = self.reach / 2.0 * (1.0 - 2.0**-30)  # for the rounding of sums and products
         numbers = numbers * np.minimum(1.0, room / np.maximum(lengths, 1e-300))
-        everybody = dataclasses.replace(self._numbers, shape=numbers.shape)
-        table[:, self.items :] = everybody.draw(numbers, noise)
+        exponent = self._grid.exponent
+        steps = noise.laplace(numbers.size, math.ldexp(self.scale, -exponent))
+        total = self._grid.round(numbers) + steps.reshape(numbers.shape)
+        table[:, self.items :] = np.ldexp(total.astype(np.float64), exponent)
         return table
 
     def bits(self, answers: Any) -> NDArray[np.float64]:
@@ -105,7 +122,7 @@ class ItemResponses(Mechanism):
     def variance(self, value: Any) -> NDArray[np.float64]:
         """Return that of every released bit and number."""
         table = np.asarray(value, np.float64)
-        found = np.full(table.shape, self._numbers.variance())
+        found = np.full(table.shape, 2.0 * self.scale**2)
         lie = self._bits.lie
         found[:, : self.items] = lie / 2.0 * (1.0 - lie / 2.0)
         return found

@@ -94,9 +94,7 @@ def _even_tails(count: int) -> tuple[Floats, int]:
     return np.concatenate([[1.0], tails, [0.0]]), low
 
 
-def _clones(
-    local_epsilon: float, people: int
-) -> tuple[NDArray[np.int64], Floats, float]:
+def _clones(local_epsilon: float, people: int) -> tuple[NDArray[np.int64], Floats, float]:
     """Return numbers of clones, rounded down to few, their probabilities, and what is left out."""
     from scipy import special, stats
 
@@ -144,9 +142,7 @@ def shuffled_deltas(local_epsilon: float, people: int, epsilons: Any) -> Floats:
     return np.where(given < 0.0, np.minimum(mirrored, 1.0), np.minimum(found, 1.0))
 
 
-def shuffled_local_epsilon(
-    epsilon: float, delta: float, people: int, rounds: int = 1
-) -> float:
+def shuffled_local_epsilon(epsilon: float, delta: float, people: int, rounds: int = 1) -> float:
     """Return the largest ε₀ whose messages, shuffled in every round, are (ε, δ)-private together.
 
     Parameters
