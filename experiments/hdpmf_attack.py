@@ -23,7 +23,8 @@ from experiments.hdpmf_table3 import DELTA, request, trial
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.datasets import movielens
-from tacit.estimators.recommender_certified import HeterogeneousOffsets, Raters
+from tacit.estimators.recommender_certified import HeterogeneousOffsets
+from tacit.estimators.recommender_certified_parts import Raters
 from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_method import Task
 from tacit.inference.members import by_member

@@ -2,8 +2,8 @@
 
 In each of k rounds the server sends V and gets an estimate of the average gradient; it steps once
 with γ_t = γ₁/t, and scales V to rows of typical length one, which is post-processing, and without
-which noise makes V grow without bound. Users find their own vector by ridge regression on V, on the
-device. Without noise nobody has to sample or to add anything: the gradient is whole.
+which noise makes V grow without bound. Users find their own vector by ridge regression on V, on
+the device. Without noise nobody has to sample or to add anything: the gradient is whole.
 """
 
 from __future__ import annotations

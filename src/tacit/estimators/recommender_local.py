@@ -13,8 +13,8 @@ The server averages, scales up by the number of coordinates, projects back with 
 ε/k give an average of variance k²/(n·ε²) each; k rounds in which another n/k users answer with all
 of ε give k/(n·ε²). Every user still sends one message or k that are ε-private together.
 
-**Through a shuffler** (``trust="shuffler"``), another trust: messages, each with the coordinate that
-it is about, come in random order, and ε is what somebody learns who does not know who sent which.
+**Through a shuffler** (``trust="shuffler"``), another trust: messages, each with the coordinate
+that it is about, come in random order, and ε is what somebody learns who does not know who sent which.
 Every message is then ε₀-private by itself, with an ε₀ that is many times larger
 (`tacit.privacy.shuffling`): n persons are shuffled in every round, or n/k where each answers once.
 """

@@ -1,13 +1,13 @@
 """The baseline of Shin et al. (2018): every user answers for every item, in every round.
 
-A message has a bit per item, 1 where the user has rated it, which goes through randomized response,
-and d numbers per item, g_ij = −2·e_ij·u_i where rated and 0 elsewhere, with Laplace noise. The
+A message has a bit per item, 1 where the user has rated it, which goes through randomized
+response, and d numbers per item, g_ij = −2·e_ij·u_i where rated and 0 elsewhere, with Laplace noise. The
 server estimates y_ij by (y* − p/2)/(1 − p) and averages that times the noisy g* (PRIVACY B2).
 
 **What a message gives away.** The printed scale Δ·d·k/ε₂ takes u_i as fixed and bounds neither u_i
 nor g. But u_i is a function of all of the user's ratings, so one rating moves every number of the
-message: as printed, no finite ε holds. Here a user's m × d numbers are shortened to an L1 norm of C,
-so that whatever changes at the user moves them by at most 2C, and Laplace noise of scale
+message: as printed, no finite ε holds. Here a user's m × d numbers are shortened to an L1 norm of
+C, so that whatever changes at the user moves them by at most 2C, and Laplace noise of scale
 2C·k/ε₂ is ε₂/k-private per round. Of the bits
 
 - one changes where one cell of the table changes (rated or not, and how): ε₁/k each

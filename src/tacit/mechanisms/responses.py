@@ -38,8 +38,8 @@ class ItemResponses(Mechanism):
     changed
         How many bits of a person differ between neighbours: 1, or all ``items``.
     scale, reach
-        Of the Laplace noise, and the L1 distance of a person's numbers between neighbours: rows are
-        shortened to an L1 norm of half of it.
+        Of the Laplace noise, and the L1 distance of a person's numbers between neighbours: rows
+        are shortened to an L1 norm of half of it.
     items, numbers
         The sizes.
     """

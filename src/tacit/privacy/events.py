@@ -3,8 +3,8 @@
 The names and fields are those of ``dp_accounting`` (whose import is slow, and happens only
 when a privacy-loss distribution is computed), so that a reader can rebuild every event there;
 `to_dp_accounting` does it. tacit adds three things: `ApproximateDpEvent` for mechanisms that are
-known only by their (ε, δ), `ShuffledDpEvent`, and the neighbour relation on Poisson sampling, because a sampled
-Gaussian under replacement is not a rescaled one under addition.
+known only by their (ε, δ), `ShuffledDpEvent`, and the neighbour relation on Poisson sampling,
+because a sampled Gaussian under replacement is not a rescaled one under addition.
 
 An unsampled event records its noise relative to the sensitivity for its *own* neighbour
 relation, so it is never doubled again. A Poisson-sampled Gaussian records its noise relative

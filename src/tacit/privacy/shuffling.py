@@ -17,9 +17,9 @@ A ~ Bin(C, ½) and the own message from Q₀ with probability q or 1 − q,
 
 Randomisers may differ between places of the random order and depend on messages before.
 
-**The hockey stick.** Given C = c the two laws at (a, c + 1 − a) are K·(q·a + (1 − q)(c + 1 − a)) and
-K·((1 − q)·a + q(c + 1 − a)) with one K, so their ratio grows with a, and
-Σ (P − e^ε·P')₊ is a difference of two binomial tails. It falls with c: one clone more can be added
+**The hockey stick.** Given C = c the two laws at (a, c + 1 − a) are
+K·(q·a + (1 − q)(c + 1 − a)) and K·((1 − q)·a + q(c + 1 − a)) with one K, so their ratio grows with
+a, and Σ (P − e^ε·P')₊ is a difference of two binomial tails. It falls with c: one clone more can be added
 to a pair by whoever looks at it. So c may be rounded down to few values, and the answer stays an
 upper bound.
 """
