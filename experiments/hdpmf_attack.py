@@ -113,7 +113,8 @@ def certified(trials: int, epsilon: float = 1.0) -> dict[str, Any]:
             ledger = Ledger.memory(epsilon=epsilon, delta=DELTA)
             payer = ledger.reserve(method.schedule(public), purpose="attack", delta=DELTA)
         raters = Raters(method, public, cells, payer, Noise("exact", seed=seed))
-        sent = [raters.respond(Message(k, {"mean": np.zeros(1)}))["sum"] for k in (0, 1)]
+        asked = {"mean": np.zeros(1), "kind": np.zeros(1, int)}  # offsets, and offsets again
+        sent = [raters.respond(Message(k, asked))["sum"] for k in range(len(method.plan))]
         scales = [m.scale for m in method.mechanisms(task).values()]
         return np.concatenate([s / scale for s, scale in zip(sent, scales, strict=True)])
 

@@ -4,12 +4,12 @@ Source: Shin et al. (2018). Synthetic ratings in the proportions of the paper's 
 26,744 items, 20 million): offsets and two tastes, 145 ratings a user. RMSE on one held-out rating
 per user against k and ε for the published form (everybody answers each round with ε/k), for one
 answer per user with all of ε, for hybrid answers, through a shuffler (another trust: δ = 1e-6),
-and with an offset fitted on the device; beside them the same descent without noise and the
-trivial predictors. The curves are for 10,000 × 2,000, k = 1 for the paper's size too;
-TACIT_SCALE=paper runs all of them there (hours). The baseline sends n·m·(d + 1) numbers a round,
-and is compared at 2,000 × 200. Then the error of the server's first gradient, whose slopes the theorem
-states: −1 in ε, −½ in n, ½ in m·d, and at most 1 in q while m grows with it.
-The paper's own table, on MovieLens 20M: 1.269 … 1.145 without privacy, 2.960 … 1.372 for GD-DR.
+and with an offset fitted on the device; beside them the same descent without noise and the trivial
+predictors. The curves are for 10,000 × 2,000, k = 1 for the paper's size too; TACIT_SCALE=paper
+runs all of them there (hours). The baseline sends n·m·(d + 1) numbers a round, and is compared at
+2,000 × 200. Then the error of the server's first gradient, whose slopes the theorem states: −1 in
+ε, −½ in n, ½ in m·d, and at most 1 in q while m grows with it. The paper's own table, on MovieLens
+20M: 1.269 … 1.145 without privacy, 2.960 … 1.372 for GD-DR.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def slope(sizes: Any, errors: Any) -> float:
 
 def slopes(outcome: Outcome, quick: bool) -> None:
     """Fit the theorem's slopes."""
-    n, m = (4_000, 200) if quick else (40_000, 1_000)
+    n, m = (2_000, 160) if quick else (40_000, 1_000)
     lines = {
         "ε, GD": (EPSILONS, lambda x: gradient_error(n, m, 4, None, x), -1.0),
         "n, GD": ((n // 8, n // 4, n // 2, n),

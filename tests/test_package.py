@@ -63,7 +63,12 @@ def test_the_runner_lists_and_refuses_by_name(package, capsys):
 
 
 @pytest.mark.parametrize(
-    ("package", "name"), [("experiments", "published-noise"), ("benchmarks", "privacy")]
+    ("package", "name"),
+    [
+        ("experiments", "published-noise"),
+        ("experiments", "ldp-scaling"),
+        ("benchmarks", "privacy"),
+    ],
 )
 def test_the_last_line_is_one_json_object(package, name, capsys):
     from experiments.runner import main
@@ -85,6 +90,8 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         ("lastfm-tags", "lastfm-2k"),
         ("sites-movielens", "ml-100k"),
         ("sites-uclaf", "uclaf"),
+        ("hdpmf-table3", "ml-100k"),
+        ("hdpmf-attack", "ml-100k"),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):

@@ -52,7 +52,7 @@ class Payers:
                     purpose="a person's own messages",
                     delta=privacy.delta or None,
                     asked=privacy.epsilon,
-                )  # fmt: skip
+                )
             )
         return self._known[party]
 

@@ -14,8 +14,8 @@ The server averages, scales up by the number of coordinates, projects back with 
 of ε give k/(n·ε²). Every user still sends one message or k that are ε-private together.
 
 **Through a shuffler** (``trust="shuffler"``), another trust: messages, each with the coordinate
-that it is about, come in random order, and ε is what somebody learns who does not know who sent which.
-Every message is then ε₀-private by itself, with an ε₀ that is many times larger
+that it is about, come in random order, and ε is what somebody learns who does not know who sent
+which. Every message is then ε₀-private by itself, with an ε₀ that is many times larger
 (`tacit.privacy.shuffling`): n persons are shuffled in every round, or n/k where each answers once.
 """
 
@@ -55,7 +55,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalGradient"]
 
-_ANSWERS = {"one-bit": OneBitMean, "piecewise": Piecewise, "hybrid": Hybrid}
+_ANSWERS: dict[str, Callable[[float], Mechanism]] = {
+    "one-bit": OneBitMean,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+}
 
 
 @dataclass(frozen=True)
@@ -105,14 +109,11 @@ class LocalGradient(LocalDescent):
             raise ParameterError(f"dimensions must be at most the {task.items} items")
         if self.participation == "once" and self.rounds > task.users:
             raise ParameterError(f"{task.users} users are too few for {self.rounds} rounds")
-        if task.noisy and task.privacy is not None and self._shuffled(task):
-            if task.privacy.delta == 0.0:
-                raise ParameterError("a shuffler gives (ε, δ): pass Privacy(…, delta=1e-6)")
+        privacy = task.privacy
+        if privacy and task.noisy and privacy.trust == "shuffler" and privacy.delta == 0.0:
+            raise ParameterError("a shuffler gives (ε, δ): pass Privacy(…, delta=1e-6)")
 
     # -- what it costs --------------------------------------------------------------------
-
-    def _shuffled(self, task: Task) -> bool:
-        return task.privacy is not None and task.privacy.trust == "shuffler"
 
     @property
     def _times(self) -> int:
@@ -124,7 +125,7 @@ class LocalGradient(LocalDescent):
         if not task.noisy or task.privacy is None:
             return None
         epsilon, delta = task.privacy.epsilon, task.privacy.delta
-        if not self._shuffled(task):
+        if task.privacy.trust != "shuffler":
             return _ANSWERS[self.answer](epsilon / self._times)
         crowd = task.users * self._times // self.rounds
         local = shuffled_local_epsilon(epsilon, delta, crowd, self._times)
@@ -207,8 +208,9 @@ class LocalGradient(LocalDescent):
             places = places.astype(np.int64)
         else:
             answers = privatize(mechanism, answers, ledger=reservation, rng=noise)
-        total = np.bincount(places, answers, height * task.rank).reshape(height, task.rank)
-        average = total * (height * task.rank / len(users))
+        size = height * task.rank
+        total = np.bincount(places, answers, size).astype(np.float64)
+        average = total.reshape(height, task.rank) * (size / len(users))
         return average if projection is None else projection.back(average)
 
 

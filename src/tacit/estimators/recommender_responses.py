@@ -1,8 +1,9 @@
 """The baseline of Shin et al. (2018): every user answers for every item, in every round.
 
 A message has a bit per item, 1 where the user has rated it, which goes through randomized
-response, and d numbers per item, g_ij = −2·e_ij·u_i where rated and 0 elsewhere, with Laplace noise. The
-server estimates y_ij by (y* − p/2)/(1 − p) and averages that times the noisy g* (PRIVACY B2).
+response, and d numbers per item, g_ij = −2·e_ij·u_i where rated and 0 elsewhere, with Laplace
+noise. The server estimates y_ij by (y* − p/2)/(1 − p) and averages that times the noisy g*
+(PRIVACY B2).
 
 **What a message gives away.** The printed scale Δ·d·k/ε₂ takes u_i as fixed and bounds neither u_i
 nor g. But u_i is a function of all of the user's ratings, so one rating moves every number of the

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified
-from tacit.privacy import calibration
+from tacit.privacy import calibration, conversions
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -155,7 +155,7 @@ def _hybrid(deviation: float, query: Query) -> DpEvent:
     least = hybrid_deviation(30.0)
     if deviation <= least:
         raise NotCertified(f"deviation must exceed {least:.2g}, that at ε = 30")
-    found = calibration.conversions.solve_decreasing(
+    found = conversions.solve_decreasing(
         lambda inverse: -hybrid_deviation(1.0 / inverse), -deviation, 0.5, 1.0, tolerance=1e-12
     )
     # a larger ε than the exact one: the search stops on the side of less noise

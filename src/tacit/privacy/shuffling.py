@@ -17,11 +17,10 @@ A ~ Bin(C, ½) and the own message from Q₀ with probability q or 1 − q,
 
 Randomisers may differ between places of the random order and depend on messages before.
 
-**The hockey stick.** Given C = c the two laws at (a, c + 1 − a) are
-K·(q·a + (1 − q)(c + 1 − a)) and K·((1 − q)·a + q(c + 1 − a)) with one K, so their ratio grows with
-a, and Σ (P − e^ε·P')₊ is a difference of two binomial tails. It falls with c: one clone more can be added
-to a pair by whoever looks at it. So c may be rounded down to few values, and the answer stays an
-upper bound.
+**The hockey stick.** Given C = c the two laws at (a, c + 1 − a) are K·(q·a + (1 − q)(c + 1 − a))
+and K·((1 − q)·a + q(c + 1 − a)) with one K, so their ratio grows with a, and Σ (P − e^ε·P')₊ is a
+difference of two binomial tails. It falls with c: one clone more can be added to a pair by whoever
+looks at it. So c may be rounded down to few values, and the answer stays an upper bound.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ def shuffled_deltas(local_epsilon: float, people: int, epsilons: Any) -> Floats:
         found += chance * np.maximum(gain * tails[place] - loss * tails[place + 1], 0.0)
     # of a symmetric pair: δ(−ε) = 1 − e^(−ε) + e^(−ε)·δ(ε)
     mirrored = -np.expm1(-size) + np.exp(-size) * found
-    return np.where(given < 0.0, np.minimum(mirrored, 1.0), np.minimum(found, 1.0))
+    return np.asarray(np.where(given < 0.0, np.minimum(mirrored, 1.0), np.minimum(found, 1.0)))
 
 
 def shuffled_local_epsilon(epsilon: float, delta: float, people: int, rounds: int = 1) -> float:
