@@ -89,7 +89,8 @@ def test_no_rating_moves_what_leaves_further_than_its_weight_allows(settings):
             assert far <= own * bounds[name] * (1 + 1e-6) + 1e-8, (name, own)
             largest[name] = max(largest[name], far / (own * bounds[name]))
     assert largest["mean"] > 0.99 and largest["offsets"] > 0.7  # the search is no pushover
-    assert largest["later"] > 0.2
+    # own vectors are short where residuals are clipped early: see the directed search below
+    assert largest["later"] > (0.2 if method.clip >= 1.0 else 0.05)
 
 
 def test_the_bound_is_reached():
@@ -154,7 +155,7 @@ class Undamped(Raters):
 
 def test_the_search_catches_a_factor_round_that_forgets_the_own_vector():
     """One rating turns the user's vector, and that the messages of all other items."""
-    method, count, caught = HeterogeneousOffsets(), 30, 0.0
+    method, count, caught, reached = HeterogeneousOffsets(), 30, 0.0, 0.0
     public = Task(1, count, BOUNDS, 1, OPEN, tc.PrivacyWeights.equal(1, count))
     known = {"base": np.zeros(count), "mean": np.zeros(1), "kind": np.array([1])}
     for size in np.geomspace(0.05, 2.0, 12):
@@ -174,7 +175,8 @@ def test_the_search_catches_a_factor_round_that_forgets_the_own_vector():
             far = {k: np.linalg.norm(sums[k, 1.0] - sums[k, 5.0]) for k in (Raters, Undamped)}
             assert far[Raters] <= bound * (1 + 1e-6)
             caught = max(caught, far[Undamped] / bound)
-    assert caught > 1.1
+            reached = max(reached, far[Raters] / bound)
+    assert caught > 1.1 and reached > 0.3, (caught, reached)
 
 
 @pytest.mark.parametrize("sent", [np.nan, np.inf, -1e300, 1e17])
