@@ -18,11 +18,13 @@ import numpy as np
 from tacit.estimators.recommender_device import fold_in, ladder
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task
 from tacit.inference.members import ByMember, ridge_rows
+from tacit.privacy.events import DpEvent, NonPrivateDpEvent, repeat
 from tacit.privacy.ledger import Ledger, Reservation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tacit.mechanisms.base import Mechanism
     from tacit.mechanisms.noise import Noise
 
     Floats = NDArray[np.float64]
@@ -63,6 +65,22 @@ class LocalDescent(RecommenderMethod):
     rounds: int
     own_offset: bool
     rate: float
+
+    @property
+    def times(self) -> int:
+        """How many messages a person sends."""
+        return self.rounds
+
+    @abstractmethod
+    def mechanism(self, task: Task) -> Mechanism | None:
+        """Return what one message goes through; None where no noise is asked for."""
+
+    def schedule(self, task: Task) -> DpEvent:
+        """Return all messages of one person."""
+        mechanism = self.mechanism(task)
+        if mechanism is None:
+            return NonPrivateDpEvent()
+        return repeat(mechanism.event, self.times)
 
     def learn(
         self,

@@ -35,14 +35,13 @@ from tacit.estimators.recommender_descent import (
     user_errors,
     whole_gradient,
 )
-from tacit.estimators.recommender_method import Task, nothing_private
+from tacit.estimators.recommender_method import Task
 from tacit.inference.members import ByMember
 from tacit.inference.projection import Projection, projected_gradients
 from tacit.mechanisms.base import Mechanism, privatize
 from tacit.mechanisms.hybrid import Hybrid
 from tacit.mechanisms.local import OneBitMean, Piecewise
 from tacit.mechanisms.shuffled import Shuffled
-from tacit.privacy.events import DpEvent, repeat
 from tacit.privacy.shuffling import shuffled_local_epsilon
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ class LocalGradient(LocalDescent):
     # -- what it costs --------------------------------------------------------------------
 
     @property
-    def _times(self) -> int:
+    def times(self) -> int:
         """How many messages a person sends."""
         return self.rounds if self.participation == "every" else 1
 
@@ -126,19 +125,10 @@ class LocalGradient(LocalDescent):
             return None
         epsilon, delta = task.privacy.epsilon, task.privacy.delta
         if task.privacy.trust != "shuffler":
-            return _ANSWERS[self.answer](epsilon / self._times)
-        crowd = task.users * self._times // self.rounds
-        local = shuffled_local_epsilon(epsilon, delta, crowd, self._times)
+            return _ANSWERS[self.answer](epsilon / self.times)
+        crowd = task.users * self.times // self.rounds
+        local = shuffled_local_epsilon(epsilon, delta, crowd, self.times)
         return Shuffled(_ANSWERS[self.answer](local), crowd)
-
-    def schedule(self, task: Task) -> DpEvent:
-        """Return all messages of one person."""
-        mechanism = self.mechanism(task)
-        if mechanism is None:
-            found = nothing_private(task)
-            assert found is not None
-            return found
-        return repeat(mechanism.event, self._times)
 
     def assumptions(self, task: Task) -> tuple[str, ...]:
         """Say who answers when, and who is trusted."""

@@ -34,11 +34,10 @@ from tacit.estimators.recommender_descent import (
     user_errors,
     whole_gradient,
 )
-from tacit.estimators.recommender_method import Task, nothing_private
+from tacit.estimators.recommender_method import Task
 from tacit.inference.members import ByMember
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.responses import ItemResponses
-from tacit.privacy.events import DpEvent, repeat
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,15 +105,6 @@ class ResponseGradient(LocalDescent):
         bit = self.share * each / changed
         return ItemResponses(bit, changed, scale, reach, task.items, numbers)
 
-    def schedule(self, task: Task) -> DpEvent:
-        """Return all messages of one person."""
-        mechanism = self.mechanism(task)
-        if mechanism is None:
-            found = nothing_private(task)
-            assert found is not None
-            return found
-        return repeat(mechanism.event, self.rounds)
-
     def assumptions(self, task: Task) -> tuple[str, ...]:
         """Say what is public."""
         notes = ["the number of users is public; each message is randomised on its device"]
@@ -144,7 +134,7 @@ class ResponseGradient(LocalDescent):
                 table = _messages(task, cells, u, errors, first, last)
                 sent = privatize(mechanism, table, ledger=payers[block], rng=noise)
                 numbers = sent[:, task.items :].reshape(-1, task.items, task.rank)
-                total += np.einsum("ij,ijk->jk", mechanism.bits(sent), numbers)
+                total += np.einsum("ij,ijk->jk", mechanism.rated(sent), numbers)
             return total / task.users
 
         return estimate

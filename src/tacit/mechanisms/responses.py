@@ -107,7 +107,7 @@ class ItemResponses(Mechanism):
         table[:, self.items :] = np.ldexp(total.astype(np.float64), exponent)
         return table
 
-    def bits(self, answers: Any) -> NDArray[np.float64]:
+    def rated(self, answers: Any) -> NDArray[np.float64]:
         """Return unbiased estimates of the true bits from released ones: (y − p/2)/(1 − p)."""
         lie = self._bits.lie
         return np.asarray((np.asarray(answers)[:, : self.items] - lie / 2.0) / (1.0 - lie))
