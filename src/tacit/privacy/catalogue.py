@@ -155,11 +155,8 @@ def _hybrid(deviation: float, query: Query) -> DpEvent:
     least = hybrid_deviation(30.0)
     if deviation <= least:
         raise NotCertified(f"deviation must exceed {least:.2g}, that at ε = 30")
-    found = conversions.solve_decreasing(
-        lambda inverse: -hybrid_deviation(1.0 / inverse), -deviation, 0.5, 1.0, tolerance=1e-12
-    )
-    # a larger ε than the exact one: the search stops on the side of less noise
-    return ApproximateDpEvent(1.0 / found * (1.0 + 1e-9))
+    # the least ε whose noise is no more than that, from above: no more is claimed than is there
+    return ApproximateDpEvent(conversions.solve_decreasing(hybrid_deviation, deviation, 0.5, 1.0))
 
 
 _GAUSSIAN = Entry(

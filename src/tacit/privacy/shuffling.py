@@ -54,7 +54,7 @@ def clones_epsilon(local_epsilon: float, people: int, delta: float) -> float:
     It needs ε₀ ≤ ln(n/(16·ln(2/δ))), and is ε₀ otherwise.
 
     >>> round(clones_epsilon(1.0, 100_000, 1e-6), 3)
-    0.072
+    0.073
     """
     check("local_epsilon", local_epsilon, Real(0, open_low=True))
     check("people", people, Integer(1))
