@@ -23,7 +23,8 @@ from experiments.hdpmf_table3 import DELTA, request, trial
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.datasets import movielens
-from tacit.estimators.recommender_certified import HeterogeneousOffsets, Raters
+from tacit.estimators.recommender_certified import HeterogeneousOffsets
+from tacit.estimators.recommender_certified_parts import Raters
 from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_method import Task
 from tacit.inference.members import by_member
@@ -112,7 +113,8 @@ def certified(trials: int, epsilon: float = 1.0) -> dict[str, Any]:
             ledger = Ledger.memory(epsilon=epsilon, delta=DELTA)
             payer = ledger.reserve(method.schedule(public), purpose="attack", delta=DELTA)
         raters = Raters(method, public, cells, payer, Noise("exact", seed=seed))
-        sent = [raters.respond(Message(k, {"mean": np.zeros(1)}))["sum"] for k in (0, 1)]
+        asked = {"mean": np.zeros(1), "kind": np.zeros(1, int)}  # offsets, and offsets again
+        sent = [raters.respond(Message(k, asked))["sum"] for k in range(len(method.plan))]
         scales = [m.scale for m in method.mechanisms(task).values()]
         return np.concatenate([s / scale for s, scale in zip(sent, scales, strict=True)])
 

@@ -82,7 +82,7 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         assert result["ok"]
 
 
-@pytest.mark.parametrize("name", ["statistic-selection", "mixing"])
+@pytest.mark.parametrize("name", ["statistic-selection", "mixing", "ldp-scaling"])
 def test_the_quick_form_on_simulated_data_runs(name, capsys):
     from experiments.runner import main
 
@@ -101,6 +101,8 @@ def test_the_quick_form_on_simulated_data_runs(name, capsys):
         ("sites-uclaf", "uclaf"),
         ("topic-recovery", "topic-moments"),
         ("kos-topics", "uci-kos"),
+        ("hdpmf-table3", "ml-100k"),
+        ("hdpmf-attack", "ml-100k"),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):

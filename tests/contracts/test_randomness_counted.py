@@ -246,7 +246,11 @@ def callers_of(name: str) -> set[tuple[str, str]]:
 def test_privatize_is_the_only_caller_of_draw():
     assert callers_of("draw") == {
         ("mechanisms/base.py", "privatize"),
-        ("mechanisms/additive.py", "draw"),  # PoissonSampled hands over to what it wraps
+        # mechanisms that hand over to what they wrap or are made of
+        ("mechanisms/additive.py", "draw"),
+        ("mechanisms/hybrid.py", "draw"),
+        ("mechanisms/responses.py", "draw"),
+        ("mechanisms/shuffled.py", "draw"),
     }
 
 

@@ -137,7 +137,7 @@ def test_no_request_and_an_infinite_one_are_the_same(ratings):
 
 def test_the_noise_in_the_sums_is_what_the_certificate_says(ratings):
     """Without covariates to hide it: two seeds differ by √2 of the stated noise."""
-    from tacit.estimators.recommender_certified import Raters
+    from tacit.estimators.recommender_certified_parts import Raters
     from tacit.inference.members import by_member
     from tacit.mechanisms.noise import Noise
     from tacit.privacy.ledger import Ledger
