@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["HeterogeneousOffsets"]
 
 HALF = 2.0  # ratings are mapped to [−2, 2]
-_MEAN, _LATER = 0.02, 0.3  # shares of the squared noise multiplier; offsets have the rest
+_MEAN, _LATER = 0.05, 0.3  # shares of the squared noise multiplier; offsets have the rest
 _SLACK = 1.0 + 2.0**-30  # on sensitivities: the rounding of products
 
 

@@ -185,10 +185,7 @@ class ItemServer(Coordinator):
         whole = self._precision + precision
         self._sums = (self._precision * self._sums + precision * total) / whole
         self._precision = whole
-        popularity = np.log1p(self._counts)
-        covariates = np.column_stack(
-            [np.ones(len(total)), popularity - popularity.mean(), self._features]
-        )
+        covariates = np.column_stack([np.log1p(self._counts), self._features])
         self._offsets = shrink_towards(
             self._sums, self._weights, 1.0 / whole if noise else 0.0,
             _RESIDUAL * self._squares, covariates,

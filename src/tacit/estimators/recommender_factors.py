@@ -123,7 +123,6 @@ def features_from_sums(
     within
         The variance of a residual.
     """
-    known = np.column_stack([np.ones(len(sums)), features])
     sampling = within * squares / sums.shape[1]  # the K entries of u share at most one
-    learned = [shrink_towards(column, reach, noise, sampling, known) for column in sums.T]
+    learned = [shrink_towards(column, reach, noise, sampling, features) for column in sums.T]
     return scaled_columns(np.column_stack(learned), len(sums))
