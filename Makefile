@@ -18,7 +18,7 @@ test: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@echo "== tests and doctests"
-	@$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered -q
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered -q
 
 test-slow: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -m slow -q
