@@ -226,14 +226,18 @@ def verify(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("demo-result"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier result.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Let three hospitals release private statistics of their patients.
+    """Let three hospitals learn together what each knows too little about alone.
 
-    Example: tacit demo
+    Example: tacit demo --fresh
     """
     from tacit.report.demo import run_demo
 
-    run_demo(folder)
+    found = run_demo(folder, fresh=fresh, quiet=as_json)
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
 
 
 @app.callback(invoke_without_command=True)

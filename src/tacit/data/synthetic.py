@@ -90,12 +90,16 @@ class HospitalResults(NamedTuple):
         the middle of a test's reference range.
     panels
         Hospital → the tests that it does as a routine.
+    levels
+        Hospital → (patients, tests): what every test of every patient would show on average,
+        done or not.
     effects
         (tests, conditions): what every condition does to every test.
     """
 
     relations: dict[str, Relation]
     panels: dict[str, tuple[str, ...]]
+    levels: dict[str, NDArray[np.float64]]
     effects: NDArray[np.float64]
 
 
@@ -104,7 +108,7 @@ def hospital_results(
     *,
     routine: float = 0.65,
     often: float = 0.5,
-    seldom: float = 0.015,
+    seldom: float = 0.003,
     seed: int = 0,
 ) -> HospitalResults:
     """Return laboratory results of hospitals with overlapping tests and disjoint patients.
@@ -132,7 +136,7 @@ def hospital_results(
     tests = LABORATORY_TESTS
     effects = np.array([[e.get(t, 0.0) for e in _CONDITIONS.values()] for t in tests])
     typical = generator(seed, "tests").normal(0.0, 0.5, len(tests))  # a ward is no healthy sample
-    relations, panels = {}, {}
+    relations, panels, levels = {}, {}, {}
     for hospital, size in sizes.items():
         check(f"size of {hospital!r}", size, Integer(1))
         rng = generator(seed, f"hospital {hospital}")
@@ -141,8 +145,8 @@ def hospital_results(
         share[panel] = np.clip(rng.normal(often, 0.15, len(panel)), 0.1, 0.9)
         illness = rng.standard_normal((size, effects.shape[1]))
         general = rng.normal(0.0, 0.4, size)
-        level = typical + general[:, None] + illness @ effects.T
-        results = 5.0 + level + 0.5 * rng.standard_normal(level.shape)
+        level = 5.0 + typical + general[:, None] + illness @ effects.T
+        results = level + 0.5 * rng.standard_normal(level.shape)
         done = rng.random(level.shape) < share
         done[~done.any(axis=1), panel[0]] = True  # every patient has some result
         relations[hospital] = Relation.from_cells(
@@ -150,7 +154,8 @@ def hospital_results(
             shape=level.shape, labels={"test": tests},
         )  # fmt: skip
         panels[hospital] = tuple(tests[k] for k in panel)
-    return HospitalResults(relations, panels, effects)
+        levels[hospital] = np.clip(level, 0.0, 10.0)
+    return HospitalResults(relations, panels, levels, effects)
 
 
 def simulated_ratings(

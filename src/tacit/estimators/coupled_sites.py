@@ -209,6 +209,10 @@ class OverSites(PrivateEstimator, ABC):
             "method": repr(self.method_),
             "bounds": {n: list(pair) for n, pair in self.problem_.bounds.items()},
             "calibration": self.calibration,
+            # the public lists of members, which every site was given
+            "labels": {
+                e: [str(name) for name in names] for e, names in self.problem_.labels.items()
+            },
         }
         return write_release(
             folder, type(self).__name__, self.shared_factors_, self.certificates_, settings
