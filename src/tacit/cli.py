@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from tacit._version import __version__
-from tacit.errors import TacitError
+from tacit.commands import register
+from tacit.errors import BudgetExceeded, TacitError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at a data holder's privacy ledger.")
 app.add_typer(ledger_app, name="ledger")
+register(app)
 
 MECHANISMS = (
     "gaussian, symmetric-gaussian, laplace, geometric, k-norm, smooth-laplace, "
@@ -251,12 +253,12 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; an error is one sentence and exit status 1."""
+    """Run the command line; an error is one sentence and exit status 1, a refusal 3."""
     try:
         app()
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
-        sys.exit(1)
+        sys.exit(3 if isinstance(error, BudgetExceeded) else 1)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tacit._core.html import Html
 from tacit.report.drawing import COLOURS, GRID, WIDTH, Drawing, number, ticks
-from tacit.report.html import Html
 
 __all__ = ["Chart", "line_chart"]
 

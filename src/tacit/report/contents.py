@@ -17,7 +17,13 @@ from tacit.report.posteriors import Parameter
 
 __all__ = ["Accuracy", "Contents", "Factor", "gather"]
 
-_OWN = ("summary/", "histogram/", "covariance", "quantiles/")  # arrays that are no factors
+_OWN = (
+    "summary/",
+    "histogram/",
+    "covariance",
+    "quantiles/",
+    "kinds",
+)  # arrays that are no factors
 
 
 @dataclass(frozen=True)
@@ -124,13 +130,15 @@ def _factors(arrays: Mapping[str, Any], labels: Mapping[str, Any]) -> tuple[Fact
     found = []
     for name, values in arrays.items():
         array = np.asarray(values)
-        if array.ndim not in (1, 2) or len(array) < 2 or name.startswith(_OWN):
+        if array.ndim not in (1, 2) or len(array) < 2 or not array.size or name.startswith(_OWN):
             continue
         if not np.issubdtype(array.dtype, np.number) or not np.isfinite(array).all():
             continue
         members = labels.get(name) or labels.get(name.split(" ")[0])
-        fits = members is not None and len(members) == len(array)
-        found.append(Factor(name, array, tuple(map(str, members)) if fits else None))
+        if members is not None and len(members) == len(array):
+            found.append(Factor(name, array, tuple(str(member) for member in members)))
+        else:
+            found.append(Factor(name, array))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.report.html import Html, join, tag
+from tacit._core.html import Html, join, tag
 
 __all__ = ["COLOURS", "Drawing", "number", "ticks"]
 

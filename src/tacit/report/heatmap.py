@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._core.html import Html, join, table, tag
 from tacit.report.drawing import WIDTH, Drawing, number
-from tacit.report.html import Html, join, table, tag
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,8 +69,8 @@ def heat_map(title: str, values: Any, names: Sequence[object] | None = None) -> 
          for label, row in zip(kept, part, strict=True)), numbers=part.shape[1],
     )  # fmt: skip
     return tag(
-        "figure", drawing.render(f"Heat map of {title}", words),
-        tag("figcaption", f"{title}.{note}"),
+        "figure", tag("figcaption", f"Factor “{title}”.{note}"),
+        drawing.render(f"Heat map of {title}", words),
         tag("details", tag("summary", f"The numbers of {title}"), numbers),
     )  # fmt: skip
 

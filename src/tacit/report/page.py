@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit._core.html import Html, tag
 from tacit._version import __version__
 from tacit.report import sections
 from tacit.report.contents import Accuracy, Contents, gather
-from tacit.report.html import Html, tag
 from tacit.report.style import CSS
 
 if TYPE_CHECKING:
@@ -105,7 +105,6 @@ def render_report(
         *(tag("section", tag("h2", name, id=key), body, aria_labelledby=key)
           for name, key, body in shown),
     )  # fmt: skip
-    moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", " UTC")
-    made = f"Written by tacit {__version__} at {moment.replace('T', ' ')}."
+    made = f"Written by tacit {__version__} at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
     body = tag("body", header, main, tag("footer", tag("p", made, class_="soft")))
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"

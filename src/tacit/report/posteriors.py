@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.html import Html, table, tag
 from tacit.report.drawing import COLOURS, GRID, WIDTH, Drawing, number, ticks
-from tacit.report.html import Html, table, tag
 
 __all__ = ["Parameter", "intervals"]
 

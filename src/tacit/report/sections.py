@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tacit.privacy.events import leaves
+from tacit._core.html import Html, join, table, tag
 from tacit.privacy.guarantee import Certificate
 from tacit.report.charts import Chart, line_chart
 from tacit.report.citations import citation_keys, citations
 from tacit.report.contents import Accuracy, Contents, Factor
 from tacit.report.drawing import number
 from tacit.report.heatmap import heat_map
-from tacit.report.html import Html, join, table, tag
 from tacit.report.posteriors import intervals
 from tacit.report.trust import trust_picture
 
@@ -37,24 +36,7 @@ __all__ = [
 
 def certificate_table(certificate: Certificate) -> Html:
     """Return a certificate as a table."""
-    events = sum(leaves(certificate.event).values())
-    rows = [
-        ("ε", number(certificate.epsilon)),
-        ("δ", f"{certificate.delta:g}"),
-        ("unit", certificate.unit),
-        ("neighbours", certificate.neighbours),
-        ("trust", certificate.trust),
-        ("against", certificate.against),
-        ("accountant", f"{certificate.accountant}, over {events} event(s)"),
-        ("calibration", certificate.calibration),
-    ]
-    if certificate.claimed_epsilon is not None:
-        rows.append(("published claim", f"ε = {certificate.claimed_epsilon:g}: "
-                                        f"{certificate.claim}"))  # fmt: skip
-    if certificate.ledger is not None:
-        entry = certificate.ledger
-        rows.append(("charged to", f"ledger {entry.ledger[:8]}, row {entry.counter}"))
-    rows += [(f"assumption {k}", note) for k, note in enumerate(certificate.assumptions, 1)]
+    rows = certificate.table()
     return table(f"Certificate of {certificate.holder or 'the data'}", ["field", "value"], rows)
 
 

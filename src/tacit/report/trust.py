@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tacit._core.html import Html, table, tag
 from tacit.privacy.guarantee import Certificate, round_up
 from tacit.report.drawing import INK, WIDTH, Drawing, number
-from tacit.report.html import Html, table, tag
 
 __all__ = ["Party", "parties", "trust_picture"]
 

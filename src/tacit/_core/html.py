@@ -68,4 +68,6 @@ def table(
         for row in rows
     ]  # fmt: skip
     inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
-    return tag("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    return tag(
+        "div", inner, class_="scroll", tabindex=0, role="region", aria_label=f"Table: {caption}"
+    )
