@@ -195,14 +195,16 @@ def ledger_verify(file: File, as_json: Json = False) -> None:
 
 
 @ledger_app.command("export")
-def ledger_export(file: File) -> None:
-    """Print the whole ledger as JSON, for an archive.
+def ledger_export(file: File, as_json: Json = False) -> None:
+    """Print the whole ledger as JSON, for an archive; with --json on one line.
 
     Example: tacit ledger export north.db > north.json
     """
     from tacit.privacy.ledger import Ledger
 
-    typer.echo(json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=1))
+    typer.echo(
+        json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=None if as_json else 1)
+    )
 
 
 @app.command()

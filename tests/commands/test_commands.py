@@ -164,7 +164,7 @@ def test_a_summary_and_a_regression_predict_or_say_why_not(capsys, tmp_path, mon
     assert status == 1
     assert "PrivateSummary predicts nothing" in err
     model = tc.PrivateLinearRegression(
-        bounds={"age": (0, 10)}, y_bounds=(0, 10), target="stay", method="adassp",
+        bounds={"age": (0, 10)}, y_bounds=(0, 10), target="stay", method="adaSSP",
         privacy=tc.Privacy(1.0, 1e-6),
     )  # fmt: skip
     model.fit({"age": rows[:, 0], "stay": rows[:, 1]}).release(tmp_path / "r")

@@ -81,6 +81,8 @@ class Config:
             found = re.match(r"\s*\[\[?\s*([\w.-]+)\s*\]\]?", line)
             if found:
                 here = found[1]
+                if not section and here == key:  # the top of the file names its tables
+                    return count
                 seen += here == section
                 if here == section and seen == number:
                     heading = count
