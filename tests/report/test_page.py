@@ -44,7 +44,7 @@ def everything(fitted, **changes):
     model, ledger = fitted
     parts = {
         "factors": (Factor("test", np.eye(3), ("LDL", "HDL", "TSH")),),
-        "posterior": (Parameter.normal("slope", 1.0, 0.2),
+        "posterior": (Parameter.summarised("slope", 1.0, 0.2),
                       Parameter.sampled("level", np.linspace(0, 1, 200))),
         "history": (3.0, 2.0, 1.5), "settings": {"rank": 3}, "versions": {"tacit": "0"},
     } | changes  # fmt: skip

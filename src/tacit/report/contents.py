@@ -120,7 +120,7 @@ def _from_release(release: Release) -> Contents:
 
 def _normals(names: Any, means: Any, sds: Any) -> tuple[Parameter, ...]:
     return tuple(
-        Parameter.normal(str(name), float(mean), float(sd))
+        Parameter.summarised(str(name), float(mean), float(sd))
         for name, mean, sd in zip(names, means, sds, strict=False)
     )
 

@@ -175,6 +175,7 @@ def _accuracy(found: Comparison) -> Accuracy:
     verdicts = [
         _verdict("the private averages of tests, the best trivial predictor,", wins, found),
         _verdict("what hospitals reach alone", helps, found),
+        *_better_alone(found),
     ]
     return Accuracy(
         "RMSE, tests seldom done",
@@ -192,6 +193,16 @@ def _accuracy(found: Comparison) -> Accuracy:
         "Predictions of tests that a hospital seldom does, against the simulation's truth; mean "
         "over the hospitals, lower is better. " + " ".join(verdicts),
     )
+
+
+def _better_alone(found: Comparison) -> list[str]:
+    """Return one sentence for each hospital that does better by itself at some ε."""
+    sentences = []
+    for name, alone in found.alone.items():
+        at = [f"{e:g}" for e, errors in found.private.items() if errors[name] >= alone]
+        if at:
+            sentences.append(f"{name} does better alone at ε = {', '.join(at)}.")
+    return sentences
 
 
 def _verdict(what: str, wins: list[float], found: Comparison) -> str:

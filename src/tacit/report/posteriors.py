@@ -28,7 +28,7 @@ class Parameter:
     draws: Any = None
 
     @classmethod
-    def normal(cls, name: str, mean: float, sd: float) -> Parameter:
+    def summarised(cls, name: str, mean: float, sd: float) -> Parameter:
         """Return a parameter of which only mean and standard deviation are known."""
         return cls(name, mean, sd, mean - 1.645 * sd, mean + 1.645 * sd)
 
@@ -43,7 +43,7 @@ class Parameter:
 def intervals(parameters: Sequence[Parameter]) -> Html:
     """Return a picture of parameters with 90 % intervals (and densities), and their table.
 
-    >>> "slope" in intervals([Parameter.normal("slope", 1.0, 0.2)])
+    >>> "slope" in intervals([Parameter.summarised("slope", 1.0, 0.2)])
     True
     """
     shown = [p for p in parameters if np.isfinite([p.low, p.high]).all()][:_SHOWN]
