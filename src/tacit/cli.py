@@ -12,6 +12,7 @@ import typer
 
 from tacit._version import __version__
 from tacit.commands import register
+from tacit.commands.output import Json, show
 from tacit.errors import BudgetExceeded, TacitError
 
 app = typer.Typer(
@@ -28,7 +29,6 @@ MECHANISMS = (
     "randomized-response, one-bit, piecewise, exponential"
 )
 Mechanism = Annotated[str, typer.Argument(help=f"One of: {MECHANISMS}.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Delta = Annotated[float, typer.Option(help="The δ at which ε is stated.")]
 Sensitivity = Annotated[
     float, typer.Option(help="How far one unit moves the value when added or removed.")
@@ -39,11 +39,6 @@ Neighbours = Annotated[str, typer.Option(help="add-remove-one or replace-one.")]
 Categories = Annotated[int, typer.Option(help="Answers of randomized response.")]
 Accountant = Annotated[str, typer.Option(help="pld, rdp, zcdp, advanced or basic.")]
 File = Annotated[Path, typer.Argument(help="The ledger file.")]
-
-
-def _print(data: dict[str, Any], text: str, as_json: bool) -> None:
-    clean = {k: "inf" if v == math.inf else v for k, v in data.items()}
-    typer.echo(json.dumps(clean, ensure_ascii=False) if as_json else text)
 
 
 def _entry(name: str) -> Any:
@@ -94,7 +89,7 @@ def certify(
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
     event = entry.event(value, query)
     epsilon = round_up(epsilon_of(event, delta, accountant), 7)
-    _print(
+    show(
         {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, entry.parameter: value,
          "sensitivity": sensitivity, "rate": rate, "steps": steps, "neighbours": neighbours,
          "accountant": accountant},
@@ -127,7 +122,7 @@ def calibrate(
     entry = _entry(mechanism)
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
     value = entry.calibrate(epsilon, query, accountant)
-    _print(
+    show(
         {entry.parameter: value, "epsilon": epsilon, "delta": delta, "mechanism": mechanism,
          "sensitivity": sensitivity, "rate": rate, "steps": steps, "neighbours": neighbours,
          "accountant": accountant},
@@ -187,7 +182,7 @@ def ledger_verify(file: File, as_json: Json = False) -> None:
 
     ledger = Ledger.open(file)
     rows = ledger.verify()
-    _print(
+    show(
         {"ok": True, "id": ledger.id, "rows": rows},
         f"Ledger {ledger.id[:8]} is whole: {rows} rows, every hash, sum and cost agrees.",
         as_json,
@@ -219,7 +214,7 @@ def verify(
 
     release = read_release(folder)
     lines = [str(certificate) for certificate in release.certificates.values()]
-    _print(
+    show(
         {"ok": True, "estimator": release.estimator,
          "epsilon": {site: c.epsilon for site, c in release.certificates.items()}},
         f"The release of {release.estimator} in {folder} is whole.\n" + "\n".join(lines),

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tacit as tc
+from tacit.data.synthetic import spherical_mixture
 from tacit.errors import ParameterError
 from tacit.report import Accuracy, write_report
-from tacit.report.contents import Contents, Factor
+from tacit.report.contents import Contents, Factor, gather
 from tacit.report.page import render_report
 from tacit.report.posteriors import Parameter
 
@@ -111,3 +112,22 @@ def test_notebooks_show_certificates_ledgers_and_estimators(fitted):
     assert "summary" in ledger._repr_html_()
     assert "Certificate of North" in model._repr_html_()
     assert "Certificate of North" in model._repr_mimebundle_()["text/html"]
+
+
+def test_estimators_of_every_family_can_be_shown():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, 300)
+    request = tc.Privacy(1.0, 1e-6)
+    regression = tc.PrivateLinearRegression(
+        bounds={"age": (0, 10)}, y_bounds=(0, 10), target="stay", method="adaSSP", privacy=request
+    ).fit({"age": x, "stay": x / 2})
+    assert [p.name for p in gather(regression).posterior] == ["age"]
+    samples, _, _ = spherical_mixture(2000, 3, 2, sd=0.3)
+    means = tc.GaussianMixture(2, radius=6.0, random_state=0).fit(samples)
+    assert gather(means).factors[0].values.shape == (3, 2)
+    plain = tc.CoupledFactorization("row:k column:k", rank=1, iterations=30, random_state=0)
+    plain = plain.fit(np.outer([1.0, 2, 3], [2.0, 1, 4]))
+    found = gather(plain)
+    assert {factor.name for factor in found.factors} == {"row", "column"}
+    assert len(found.history) > 1
+    assert "Convergence" in render_report(found)
