@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from tacit._version import __version__
-from tacit.errors import TacitError
+from tacit.commands import register
+from tacit.commands.output import Json, show
+from tacit.errors import BudgetExceeded, TacitError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,13 +22,13 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at a data holder's privacy ledger.")
 app.add_typer(ledger_app, name="ledger")
+register(app)
 
 MECHANISMS = (
     "gaussian, symmetric-gaussian, laplace, geometric, k-norm, smooth-laplace, "
     "randomized-response, one-bit, piecewise, exponential"
 )
 Mechanism = Annotated[str, typer.Argument(help=f"One of: {MECHANISMS}.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Delta = Annotated[float, typer.Option(help="The δ at which ε is stated.")]
 Sensitivity = Annotated[
     float, typer.Option(help="How far one unit moves the value when added or removed.")
@@ -37,11 +39,6 @@ Neighbours = Annotated[str, typer.Option(help="add-remove-one or replace-one.")]
 Categories = Annotated[int, typer.Option(help="Answers of randomized response.")]
 Accountant = Annotated[str, typer.Option(help="pld, rdp, zcdp, advanced or basic.")]
 File = Annotated[Path, typer.Argument(help="The ledger file.")]
-
-
-def _print(data: dict[str, Any], text: str, as_json: bool) -> None:
-    clean = {k: "inf" if v == math.inf else v for k, v in data.items()}
-    typer.echo(json.dumps(clean, ensure_ascii=False) if as_json else text)
 
 
 def _entry(name: str) -> Any:
@@ -92,7 +89,7 @@ def certify(
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
     event = entry.event(value, query)
     epsilon = round_up(epsilon_of(event, delta, accountant), 7)
-    _print(
+    show(
         {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, entry.parameter: value,
          "sensitivity": sensitivity, "rate": rate, "steps": steps, "neighbours": neighbours,
          "accountant": accountant},
@@ -125,7 +122,7 @@ def calibrate(
     entry = _entry(mechanism)
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
     value = entry.calibrate(epsilon, query, accountant)
-    _print(
+    show(
         {entry.parameter: value, "epsilon": epsilon, "delta": delta, "mechanism": mechanism,
          "sensitivity": sensitivity, "rate": rate, "steps": steps, "neighbours": neighbours,
          "accountant": accountant},
@@ -185,7 +182,7 @@ def ledger_verify(file: File, as_json: Json = False) -> None:
 
     ledger = Ledger.open(file)
     rows = ledger.verify()
-    _print(
+    show(
         {"ok": True, "id": ledger.id, "rows": rows},
         f"Ledger {ledger.id[:8]} is whole: {rows} rows, every hash, sum and cost agrees.",
         as_json,
@@ -193,14 +190,16 @@ def ledger_verify(file: File, as_json: Json = False) -> None:
 
 
 @ledger_app.command("export")
-def ledger_export(file: File) -> None:
-    """Print the whole ledger as JSON, for an archive.
+def ledger_export(file: File, as_json: Json = False) -> None:
+    """Print the whole ledger as JSON, for an archive; with --json on one line.
 
     Example: tacit ledger export north.db > north.json
     """
     from tacit.privacy.ledger import Ledger
 
-    typer.echo(json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=1))
+    typer.echo(
+        json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=None if as_json else 1)
+    )
 
 
 @app.command()
@@ -215,7 +214,7 @@ def verify(
 
     release = read_release(folder)
     lines = [str(certificate) for certificate in release.certificates.values()]
-    _print(
+    show(
         {"ok": True, "estimator": release.estimator,
          "epsilon": {site: c.epsilon for site, c in release.certificates.items()}},
         f"The release of {release.estimator} in {folder} is whole.\n" + "\n".join(lines),
@@ -226,14 +225,18 @@ def verify(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("demo-result"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier result.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Let three hospitals release private statistics of their patients.
+    """Let three hospitals learn together what each knows too little about alone.
 
-    Example: tacit demo
+    Example: tacit demo --fresh
     """
     from tacit.report.demo import run_demo
 
-    run_demo(folder)
+    found = run_demo(folder, fresh=fresh, quiet=as_json)
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
 
 
 @app.callback(invoke_without_command=True)
@@ -247,12 +250,12 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; an error is one sentence and exit status 1."""
+    """Run the command line; an error is one sentence and exit status 1, a refusal 3."""
     try:
         app()
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
-        sys.exit(1)
+        sys.exit(3 if isinstance(error, BudgetExceeded) else 1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,71 @@
+"""Tables from files: CSV with the standard library, Parquet with the extra ``frames``."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import MissingExtra, ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["read_table"]
+
+
+def read_table(path: str | Path) -> dict[str, NDArray[Any]]:
+    r"""Return the columns of a CSV or Parquet file; numbers where a whole column is numeric.
+
+    Parameters
+    ----------
+    path
+        A file that ends in ``.csv`` (with a line of headings; an empty cell is NaN among numbers)
+        or ``.parquet``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "t.csv")
+    ...     _ = file.write_text("test,result\nLDL,4.5\nHDL,\n")
+    ...     read_table(file)["result"].tolist()
+    [4.5, nan]
+    """
+    file = Path(path)
+    if file.suffix == ".parquet":
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise MissingExtra("reading Parquet", "frames") from None
+        try:
+            table = parquet.read_table(file)
+        except (OSError, ValueError) as error:
+            raise ParameterError(f"{file} cannot be read: {error}") from None
+        return {name: np.asarray(table[name].to_pandas()) for name in table.column_names}
+    if file.suffix != ".csv":
+        raise ParameterError(f"{file} must end in .csv or .parquet")
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as stream:
+            rows = list(csv.reader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ParameterError(f"{file} cannot be read: {error}") from None
+    if not rows or len(set(rows[0])) != len(rows[0]):
+        raise ParameterError(f"{file} must begin with a line of distinct column names")
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != len(rows[0]):
+            raise ParameterError(
+                f"{file}, row {number} has {len(row)} cells: the headings name {len(rows[0])}"
+            )
+    columns = list(zip(*rows[1:], strict=True)) or [()] * len(rows[0])
+    return {name: _typed(values) for name, values in zip(rows[0], columns, strict=True)}
+
+
+def _typed(values: tuple[str, ...]) -> NDArray[Any]:
+    """Return a column as numbers where every filled cell is one, else as text."""
+    try:
+        return np.array([float(v) if v.strip() else np.nan for v in values])
+    except ValueError:
+        return np.array(values)
