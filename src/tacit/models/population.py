@@ -6,6 +6,7 @@ Built-in ones stand in `tacit.models.populations`.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ __all__ = ["CustomPopulation", "Population", "difference_step"]
 _STRATA = 1 << 14  # equal strata of z for a simulator about which nothing else is known
 
 
-class Population:
+class Population(ABC):
     """Base of all populations.
 
     Attributes
@@ -49,13 +50,13 @@ class Population:
         """How many parameters there are."""
         return len(self.scales)
 
+    @abstractmethod
     def simulate(self, theta: Array, z: Array) -> Array:
         """Return x = φ_θ(z), elementwise in z."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_density(self, x: Array, theta: Array) -> Array:
         """Return log p(x | θ), elementwise in x."""
-        raise NotImplementedError
 
     def score(self, x: Array, theta: Array) -> Array:
         """Return ∂ log p(x | θ)/∂θ, with one more axis at the end for the parameters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,17 +24,17 @@ _NODES = 256  # Gauss–Legendre nodes of each smooth piece
 class Continuous(Population):
     """A population with a density that is smooth between known points."""
 
+    @abstractmethod
     def limits(self, theta: Array) -> tuple[float, float]:
         """Return where all mass lies."""
-        raise NotImplementedError
 
+    @abstractmethod
     def share_below(self, x: float, theta: Array) -> float:
         """Return P(X < x)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
-        raise NotImplementedError
 
     def nodes(self, theta: Array, bounds: tuple[float, float]) -> tuple[Array, Array]:
         """Return Gauss–Legendre nodes on each side of 0, and an atom at each bound.
@@ -71,9 +72,9 @@ def _legendre() -> tuple[Array, Array]:
 class Discrete(Population):
     """A population of whole numbers."""
 
+    @abstractmethod
     def largest(self, bounds: tuple[float, float]) -> int:
         """Return the largest value that counts on its own."""
-        raise NotImplementedError
 
     def nodes(self, theta: Array, bounds: tuple[float, float]) -> tuple[Array, Array]:
         """Return every value with its probability; what lies above counts at the upper bound."""

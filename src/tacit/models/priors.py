@@ -6,6 +6,7 @@ The densities are written once, for plain Python and for compiled loops alike.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,7 +44,7 @@ def log_prior(code: float, a: float, b: float, x: float) -> Any:
 
 
 @dataclass(frozen=True)
-class ScalarPrior:
+class ScalarPrior(ABC):
     """Base: a law with two numbers."""
 
     a: float
@@ -58,19 +59,19 @@ class ScalarPrior:
         """Return the log density up to a constant."""
         return float(log_prior(float(self.code), self.a, self.b, float(x)))
 
+    @abstractmethod
     def quantile(self, level: Any) -> NDArray[np.float64]:
         """Return quantiles."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def mean(self) -> float:
         """The mean."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def variance(self) -> float:
         """The variance."""
-        raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Draw, by inversion."""

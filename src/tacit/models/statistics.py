@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,21 +50,21 @@ def power(absolute: int, exponent: float, x: float) -> Any:
 
 
 @dataclass(frozen=True)
-class Additive:
+class Additive(ABC):
     """Base of functions s of one person's number; the mean of s over people is released."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """How tables call it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def evaluate(self, x: Array) -> Array:
         """Return s(x), with one more axis of coordinates at the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def range(self, bounds: tuple[float, float]) -> tuple[Array, Array]:
         """Return the smallest and largest value of every coordinate over the public bounds."""
-        raise NotImplementedError
 
     def values(self, x: Any, bounds: tuple[float, float]) -> Array:
         """Return s of the clipped data, clipped to its range; what is no number counts as low."""
