@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install
 
-.PHONY: demo test test-slow setup bench-setup peers lint format clean
+.PHONY: axe screenshots demo test test-slow setup bench-setup peers lint format clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tacit demo
@@ -18,7 +18,7 @@ test: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@echo "== tests and doctests"
-	@$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered -q
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered -q
 
 test-slow: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -m slow -q
@@ -58,6 +58,16 @@ peers: .venv-diffprivlib/.done
 	@test -x .venv-diffprivlib/bin/python || $(PYTHON) -m venv .venv-diffprivlib
 	@.venv-diffprivlib/bin/python -m pip --disable-pip-version-check -q install -r benchmarks/requirements-diffprivlib.txt
 	@touch $@
+
+# axe checks the report's accessibility in tests/report/test_browser.py, where there is a Chromium
+axe: node_modules/axe-core/axe.min.js
+
+node_modules/axe-core/axe.min.js:
+	@npm install --silent --no-save --no-audit --no-fund axe-core@4
+
+# the pictures of the report that the guide shows; needs a Chromium
+screenshots: $(VENV)/.dev
+	@$(BIN)/python -m tests.report.screenshots docs/images
 
 clean:
 	@rm -rf $(VENV) .venv-bench .venv-diffprivlib build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache

@@ -5,13 +5,16 @@ its peak memory is that of the fit and its data: under 120 s and 3 GB on two cor
 Dirichlet with concentration 0.01: about a hundred common words each. Without privacy the data
 determine them; with it the noise of the second moment reaches τ·√(2D) and must stay below its
 20th eigenvalue, about N·w·‖a‖² ≈ N/2000. So the ε at which topics appear falls as √D/N where it is
-small. The bar is a matched error below half of that of random topics.
+small. The bar is a matched error below half of that of random topics, which are drawn from the
+same law as the true ones. Seconds are those of the clock; processor seconds and the load of the
+machine stand beside them.
 
 **Time** is measured at three numbers of documents: what depends on N is linear, and the noise,
 D²/2 numbers in every round, does not depend on it.
 
 **Against the dense path**, D = 200: M₂ and M₃ as arrays and a dense eigensolver, without noise, in
-processes of their own: the same topics, and the ratios of time and memory.
+processes of their own: the same topics, and the ratios of time and memory. The dense path is the
+plain one, matrix products over pieces of 2,000 documents.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from experiments.data import ROOT
 from experiments.runner import Outcome
 
 _HEAD = """
-import json, resource, sys, time, warnings
+import json, os, resource, sys, time, warnings
 import numpy as np
 from tacit.data.synthetic import topic_documents
 from tacit.estimators.topics import SingleTopicModel
@@ -36,7 +39,9 @@ settings = json.loads(sys.argv[1])
 N, D, K, L = (settings[k] for k in "NDKL")
 documents, truth, weights = topic_documents(
     N, D, K, words=L, concentration=settings["concentration"], seed=1)
-SingleTopicModel(2, random_state=0).fit(documents[:100])  # compile
+for size in (20, 600):  # compile
+    SingleTopicModel(2, random_state=0, privacy=Privacy(5.0, 1e-6, unit="document")).fit(
+        topic_documents(100, size, 2, words=10)[0])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started, used = time.perf_counter(), time.process_time()
 """
@@ -80,7 +85,7 @@ chance = np.mean([matched_error(rng.dirichlet(np.full(D, settings["concentration
                   for _ in range(5)])
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({
-    "seconds": seconds, "CPU seconds": cpu, "peak MB": after / 1024,
+    "seconds": seconds, "CPU seconds": cpu, "load": os.getloadavg()[0], "peak MB": after / 1024,
     "fit MB": (after - before) / 1024, "rounds": rounds,
     "matched": matched_error(topics, truth), "random": float(chance),
     "nearest": nearest_error(topics, truth),
@@ -116,23 +121,24 @@ def _row(outcome: Outcome, what: str, found: dict[str, Any], **facts: Any) -> No
 def _scale(outcome: Outcome, quick: bool) -> None:
     base = {"N": 100_000 if quick else 1_000_000, "D": 2_000 if quick else 10_000,
             "K": 10 if quick else 20, "L": 10, "concentration": 0.01}  # fmt: skip
-    tried = (10.0,) if quick else (1.0, 2.0, 3.0, 5.0, None)
+    tried = (10.0,) if quick else (2.0, 4.0)
     met: float | None = None
     slowest = peak = 0.0
     for epsilon in tried:
         found = fit(**base, epsilon=epsilon)
         _row(outcome, "scale", found, epsilon=epsilon, **base)
-        if epsilon is not None:
-            slowest, peak = max(slowest, found["seconds"]), max(peak, found["peak MB"])
-            if met is None and found["matched"] < 0.5 * found["random"]:
-                met = epsilon
+        slowest, peak = max(slowest, found["seconds"]), max(peak, found["peak MB"])
+        if met is None and found["matched"] < 0.5 * found["random"]:
+            met = epsilon
     size = f"{base['N']:,} documents, {base['D']:,} words, {base['K']} topics"
     outcome.check(f"seconds, {size}, private", slowest, "< 120", slowest < 120.0)
     outcome.check("peak MB of the whole process", peak, "< 3000", peak < 3000.0)
     outcome.check("ε at which the matched error is below half of random", met or "none",
                   f"one of {tried}", met is not None)  # fmt: skip
     if not quick:
-        for change, epsilon in (({"N": 250_000}, 5.0), ({"D": 2_500}, 2.0), ({"D": 2_500}, 1.0)):
+        changes = ({"D": 2_500}, 1.0), ({"D": 2_500, "N": 250_000}, 1.0), ({"D": 2_500,
+                   "N": 250_000}, 4.0)  # fmt: skip
+        for change, epsilon in changes:
             other = {**base, **change}
             _row(outcome, "how N and D move it", fit(**other, epsilon=epsilon), epsilon=epsilon,
                  **other)  # fmt: skip
@@ -140,15 +146,15 @@ def _scale(outcome: Outcome, quick: bool) -> None:
 
 def _growth(outcome: Outcome, quick: bool) -> None:
     base = {"D": 1_000, "K": 10, "L": 10, "concentration": 0.05, "epsilon": 5.0}
-    sizes = (50_000, 100_000, 200_000) if quick else (500_000, 1_000_000, 2_000_000)
+    sizes = (50_000, 100_000, 200_000) if quick else (250_000, 500_000, 1_000_000)
     seconds = []
     for size in sizes:
         found = fit(**base, N=size)
-        # the number of rounds depends on the data: time for one
+        # up to 2,000 words the noise is small beside the documents
         _row(outcome, "growth", found, N=size, **base)
-        seconds.append(found["seconds"])
+        seconds.append(found["CPU seconds"])
     ratio = (seconds[2] - seconds[1]) / max(seconds[1] - seconds[0], 1e-9)
-    outcome.check("seconds at twice the documents over seconds", seconds[2] / seconds[1],
+    outcome.check("processor seconds at twice the documents over those", seconds[2] / seconds[1],
                   "≤ 2.4", seconds[2] / seconds[1] <= 2.4)  # fmt: skip
     outcome.rows.append(
         {"what": "growth", "added seconds over added seconds (2 is linear)": ratio}
@@ -158,15 +164,17 @@ def _growth(outcome: Outcome, quick: bool) -> None:
 def _dense(outcome: Outcome, quick: bool) -> None:
     import numpy as np
 
-    base = {"N": 20_000 if quick else 100_000, "D": 200, "K": 8, "L": 10, "concentration": 0.1,
+    base = {"N": 20_000 if quick else 30_000, "D": 200, "K": 8, "L": 10, "concentration": 0.1,
             "epsilon": None}  # fmt: skip
     streamed, dense = fit(**base), fit(_DENSE, **base)
     _row(outcome, "streaming, D = 200", streamed, **base)
     _row(outcome, "dense, D = 200", dense, **base)
     gap = float(np.abs(np.array(streamed["topics"]) - np.array(dense["topics"])).max())
     outcome.check("largest difference of a probability", gap, "< 1e-4", gap < 1e-4)
-    ratio = dense["seconds"] / streamed["seconds"]
-    outcome.check("time of the dense path over that of the streaming one", ratio, "> 1", ratio > 1)
-    memory = dense["fit MB"] / max(streamed["fit MB"], 1.0)
-    outcome.check("memory of the dense path over that of the streaming one", memory, "> 1",
-                  memory > 1)  # fmt: skip
+    ratio = dense["CPU seconds"] / streamed["CPU seconds"]
+    outcome.check("processor time of the dense path over that of the streaming one", ratio, "> 1",
+                  ratio > 1)  # fmt: skip
+    # the streaming fit takes less than the process had reached before: whole processes, then
+    memory = dense["peak MB"] / streamed["peak MB"]
+    outcome.check("peak memory of the dense process over that of the streaming one", memory,
+                  "> 1", memory > 1)  # fmt: skip

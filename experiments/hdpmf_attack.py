@@ -15,15 +15,16 @@ import sys
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 import tacit as tc
 from experiments.data import data_folder
 from experiments.hdpmf_table3 import DELTA, request, trial
 from experiments.runner import Outcome
 from tacit._core.rng import generator
+from tacit.audit.bounds import ErrorRates
 from tacit.data.datasets import movielens
-from tacit.estimators.recommender_certified import HeterogeneousOffsets, Raters
+from tacit.estimators.recommender_certified import HeterogeneousOffsets
+from tacit.estimators.recommender_certified_parts import Raters
 from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_method import Task
 from tacit.inference.members import by_member
@@ -33,21 +34,6 @@ from tacit.rounds.messages import Message
 
 EPOCHS = 100
 STARS = np.arange(1.0, 6.0)
-
-
-def epsilon_at_least(false_alarms: int, misses: int, trials: int, delta: float) -> float:
-    """Return a lower bound on ε from the errors of a test, each of ``trials`` tries."""
-    if trials < 1:
-        return 0.0
-    alarm, miss = (
-        float(stats.beta.ppf(0.975, k + 1, trials - k)) if k < trials else 1.0
-        for k in (false_alarms, misses)
-    )
-    best = 0.0
-    for first, second in ((alarm, miss), (miss, alarm)):
-        if 1.0 - delta - second > 0.0:
-            best = max(best, math.log((1.0 - delta - second) / first))
-    return best
 
 
 def published(trials: int, least: float, epsilon: float = 1.0) -> dict[str, Any]:
@@ -87,9 +73,9 @@ def published(trials: int, least: float, epsilon: float = 1.0) -> dict[str, Any]
         "attack on": f"HDPMF, single messages, weight ≥ {least:g}", "claimed ε": epsilon,
         "ratings": trials,
         "recovered": float(np.mean(nearest == truth)),
-        "ε at least": epsilon_at_least(
-            int((ones > 3.0).sum()), int((fives < 3.0).sum()), trials, DELTA
-        ),
+        "ε at least": ErrorRates(
+            int((ones > 3.0).sum()), trials, int((fives < 3.0).sum()), trials
+        ).epsilon(DELTA),
     }  # fmt: skip
 
 
@@ -112,7 +98,8 @@ def certified(trials: int, epsilon: float = 1.0) -> dict[str, Any]:
             ledger = Ledger.memory(epsilon=epsilon, delta=DELTA)
             payer = ledger.reserve(method.schedule(public), purpose="attack", delta=DELTA)
         raters = Raters(method, public, cells, payer, Noise("exact", seed=seed))
-        sent = [raters.respond(Message(k, {"mean": np.zeros(1)}))["sum"] for k in (0, 1)]
+        asked = {"mean": np.zeros(1), "kind": np.zeros(1, int)}  # offsets, and offsets again
+        sent = [raters.respond(Message(k, asked))["sum"] for k in range(len(method.plan))]
         scales = [m.scale for m in method.mechanisms(task).values()]
         return np.concatenate([s / scale for s, scale in zip(sent, scales, strict=True)])
 
@@ -129,7 +116,9 @@ def certified(trials: int, epsilon: float = 1.0) -> dict[str, Any]:
     return {
         "attack on": "certified, sums only", "claimed ε": epsilon, "ratings": trials,
         "recovered": float(recovered / trials),
-        "ε at least": epsilon_at_least(errors[1.0], errors[5.0], trials, DELTA),
+        "ε at least": ErrorRates(
+            int(errors[1.0]), trials, int(errors[5.0]), trials
+        ).epsilon(DELTA),
     }  # fmt: skip
 
 

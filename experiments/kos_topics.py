@@ -7,7 +7,9 @@ private one that knows no topics (A9): one Gaussian release of Σ c/L over docum
 sensitivity of one, projected to the simplex. Privacy is for whole documents, δ = 1e-5, add-remove.
 
 A corpus of this size is small for the noise: the largest eigenvalue of its second moment is 4.4,
-and the noise reaches 621, 231 and 83 at ε = 1, 3 and 10. The table says how many stand out.
+and the noise reaches 621, 231 and 83 at ε = 1, 3 and 10. The table says how many stand out, and
+whether the topics lose to the one unigram at the same ε. Topics that noise hides are uniform. The
+quick form has 500 words.
 """
 
 from __future__ import annotations
@@ -31,15 +33,18 @@ from tacit.privacy.ledger import Ledger
 
 TOPICS = 5
 DELTA = 1e-5
+QUICK_WORDS = 500
 
 
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
     documents, words = kos(data_folder("uci-kos"))
-    train, test = _split(documents)
+    if quick:
+        words = words[:QUICK_WORDS]
+    train, test = _split(documents, len(words))
     fits: list[tuple[str, float | None]] = [("not private", None)]
     fits += [("certified", e) for e in ((10.0,) if quick else (1.0, 3.0, 10.0))]
-    uniform = float(documents.vocabulary)
+    uniform = float(len(words))
     outcome.rows.append({"method": "knowing nothing", "perplexity": uniform})
     for method, epsilon in fits:
         privacy = None if epsilon is None else Privacy(epsilon, DELTA, unit="document")
@@ -50,35 +55,36 @@ def run(quick: bool) -> Outcome:
         perplexity = model.perplexity(test)
         one = _unigram(train, test, epsilon)
         scale = model.plan_.mechanisms(privacy)[0].scale if model.plan_ else 0.0
-        edge = noise_edge(scale, documents.vocabulary)
+        edge = noise_edge(scale, len(words))
         row: dict[str, Any] = {
             "method": method, "epsilon": epsilon, "perplexity": perplexity,
-            "one unigram": one, "noise edge": edge,
+            "one unigram": one, "loses to it": perplexity >= one, "noise edge": edge,
             "visible topics": int((model.eigenvalues_ > edge).sum()),
             "warned": any("stand out" in str(w.message) for w in caught),
         }  # fmt: skip
         for k, top in enumerate(model.top_words(6)):
-            row[f"topic {k}"] = f"{model.weights_[k]:.2f} " + " ".join(top)
+            row[f"topic {k}"] = f"{model.weights_[k]:.2f} " + (" ".join(top) or "(uniform)")
         outcome.rows.append(row)
         if method == "not private":
             outcome.check("perplexity without privacy against one unigram", perplexity,
                           f"< {one:.0f}", perplexity < one)  # fmt: skip
         else:
             outcome.check(f"perplexity at ε = {epsilon:g} against knowing nothing", perplexity,
-                          f"< {uniform:.0f}", perplexity < uniform)  # fmt: skip
+                          f"≤ {uniform:.0f}", perplexity <= 1.001 * uniform)  # fmt: skip
             outcome.check(f"says so where topics are hidden, ε = {epsilon:g}",
                           f"{row['visible topics']} of {TOPICS} visible", "warned if hidden",
                           row["warned"] == (row["visible topics"] < TOPICS))  # fmt: skip
     return outcome
 
 
-def _split(documents: Documents) -> tuple[Documents, Documents]:
+def _split(documents: Documents, size: int) -> tuple[Documents, Documents]:
+    """Return what is learned from and what is held out, with the first words only."""
     from scipy.sparse import csr_array
 
     table = csr_array(
         (documents.counts, documents.words, documents.starts),
         shape=(len(documents), documents.vocabulary),
-    )
+    )[:, :size]
     held = np.arange(len(documents)) % 5 == 4
     return Documents.read(table[~held]), Documents.read(table[held])
 

@@ -1,28 +1,33 @@
-"""Local privacy at scale: private GD and GD-DR against rounds, ε and sizes.
+"""Local privacy at scale: private GD, GD-DR, their baseline and what improves on them.
 
-Source: Shin et al. (2018). Synthetic ratings of the paper's size (138,493 users × 26,744 items,
-20 million): 140,000 × 27,000 with 145 ratings a user, offsets and two tastes. RMSE on one held-out
-rating per user against k and ε for the published form (everybody answers each round with ε/k),
-for one answer per user with all of ε, and with an offset fitted on the device; beside them the
-same descent without noise and the trivial predictors. Then the error of the server's first
-gradient, whose slopes the theorem states: −1 in ε, −½ in n, ½ in m·d, and at most 1 in q.
-The paper's own table, on MovieLens 20M: 1.269 … 1.145 without privacy, 2.960 … 1.372 for GD-DR.
+Source: Shin et al. (2018). Synthetic ratings in the proportions of the paper's (138,493 users ×
+26,744 items, 20 million): offsets and two tastes, 145 ratings a user. RMSE on one held-out rating
+per user against k and ε for the published form (everybody answers each round with ε/k), for one
+answer per user with all of ε, for hybrid answers, through a shuffler (another trust: δ = 1e-6),
+and with an offset fitted on the device; beside them the same descent without noise and the trivial
+predictors. The curves are for 10,000 × 2,000, k = 1 for the paper's size too; TACIT_SCALE=paper
+runs all of them there (hours). The baseline sends n·m·(d + 1) numbers a round, and is compared at
+2,000 × 200. Then the error of the server's first gradient, whose slopes the theorem states: −1 in
+ε, −½ in n, ½ in m·d, and at most 1 in q while m grows with it. The paper's own table, on MovieLens
+20M: 1.269 … 1.145 without privacy, 2.960 … 1.372 for GD-DR.
 """
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+import os
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import tacit as tc
 from experiments.runner import Outcome
 from tacit._core.rng import generator
+from tacit.estimators.recommender_descent import LocalDescent, whole_gradient
 from tacit.estimators.recommender_device import score
-from tacit.estimators.recommender_local import LocalGradient, _whole_gradient
+from tacit.estimators.recommender_local import LocalGradient
 from tacit.estimators.recommender_method import Task
-from tacit.inference.members import ByMember, ridge_rows
+from tacit.estimators.recommender_responses import ItemResponseGradient, ResponseGradient
+from tacit.inference.members import ByMember
 from tacit.inference.projection import Projection
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.ledger import Ledger
@@ -34,9 +39,43 @@ PAPER = {"without noise": (1.269, 1.204, 1.187, 1.173, 1.161, 1.145),
 BOUNDS = (0.5, 5.0)
 
 
-def request(epsilon: float) -> tc.Privacy:
-    """Return the request: everything about a user, nobody trusted."""
-    return tc.Privacy(epsilon, unit="user", neighbours="replace-one", trust="local")
+DELTA = 1e-6  # of a shuffler
+
+
+def request(epsilon: float, trust: str = "local", unit: str = "user") -> tc.Privacy:
+    """Return the request: everything about a user, nobody trusted, or a shuffler."""
+    delta = DELTA if trust == "shuffler" else 0.0
+    return tc.Privacy(epsilon, delta, unit=unit, neighbours="replace-one", trust=trust)
+
+
+class Scale(NamedTuple):
+    """Sizes of one comparison: n, m, ratings a user, q and d."""
+
+    users: int
+    items: int
+    each: int
+    q: int
+    rank: int
+
+
+SCALES = {
+    "paper": Scale(140_000, 27_000, 145, 2_700, 15),
+    "reduced": Scale(10_000, 2_000, 100, 200, 10),
+    "small": Scale(2_000, 200, 30, 20, 5),
+    "quick": Scale(3_000, 300, 30, 30, 5),
+}
+ONCE = {"participation": "once"}
+# name → (trust, settings); GD-DR has q rows
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "GD": ("local", {"dimensions": None}),
+    "GD-DR": ("local", {}),
+    "GD-DR, once, hybrid": ("local", {**ONCE, "answer": "hybrid"}),
+    "GD-DR, once, shuffler": ("shuffler", {**ONCE, "answer": "hybrid"}),
+    "GD-DR, every, shuffler": ("shuffler", {"answer": "hybrid"}),
+    "GD-DR, once, shuffler, own offset": (
+        "shuffler", {**ONCE, "answer": "hybrid", "own_offset": True},
+    ),
+}  # fmt: skip
 
 
 def synthetic(users: int, items: int, each: int, seed: int) -> tuple[ByMember, Any, Any]:
@@ -64,29 +103,56 @@ def synthetic(users: int, items: int, each: int, seed: int) -> tuple[ByMember, A
     return ByMember(starts, picked, values), held, rate(np.arange(users), held)
 
 
-def task_of(cells: ByMember, items: int, rank: int, epsilon: float | None) -> Task:
+def task_of(
+    cells: ByMember, items: int, rank: int, epsilon: float | None, trust: str = "local",
+    unit: str = "user",
+) -> Task:  # fmt: skip
     """Return the public facts."""
     weights = tc.PrivacyWeights.equal(cells.members, items)
-    privacy = None if epsilon is None else request(epsilon)
+    privacy = None if epsilon is None else request(epsilon, trust, unit)
     return Task(cells.members, items, BOUNDS, rank, privacy, weights)
 
 
-def payer(method: LocalGradient, task: Task) -> Any:
+def payer(method: LocalDescent, task: Task) -> Any:
     """Return a reservation for one fit, or None without noise."""
-    if task.privacy is None:
+    privacy = task.privacy
+    if privacy is None:
         return None
-    ledger = Ledger.memory(epsilon=task.privacy.epsilon)
-    return ledger.reserve(method.schedule(task), purpose="ldp scaling", asked=task.privacy.epsilon)
+    ledger = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
+    return ledger.reserve(method.schedule(task), purpose="ldp scaling",
+                          delta=privacy.delta or None, asked=privacy.epsilon)  # fmt: skip
 
 
-def rmse(method: LocalGradient, cells: ByMember, held: Any, values: Any, items: int,
-         rank: int, epsilon: float | None) -> float:  # fmt: skip
+class Data(NamedTuple):
+    """Ratings, one held-out rating per user, and their sizes."""
+
+    cells: ByMember
+    held: Any
+    values: Any
+    scale: Scale
+
+    @property
+    def rate(self) -> float:
+        """γ₁: one over the share of cells that are rated."""
+        return min(self.scale.users * self.scale.items / len(self.cells.values), 1e4)
+
+
+def rmse(method: LocalDescent, data: Data, epsilon: float | None, trust: str = "local") -> float:
     """Return the error on the held-out ratings."""
-    task = task_of(cells, items, rank, epsilon)
-    learned = method.learn(task, cells, payer(method, task), Noise("grid", seed=0),
+    scale = data.scale
+    task = task_of(data.cells, scale.items, scale.rank, epsilon, trust, method.unit)
+    method.check(task)
+    learned = method.learn(task, data.cells, payer(method, task), Noise("grid", seed=0),
                            generator(0, "start"))  # fmt: skip
-    predicted = score(learned.shared, learned.rows, held, BOUNDS)
-    return float(np.sqrt(np.mean((predicted - values) ** 2)))
+    predicted = score(learned.shared, learned.rows, data.held, BOUNDS)
+    return float(np.sqrt(np.mean((predicted - data.values) ** 2)))
+
+
+def made(name: str, data: Data, rounds: int) -> tuple[LocalGradient, str]:
+    """Return a form at k rounds, and its trust."""
+    trust, settings = FORMS[name]
+    given = {"dimensions": data.scale.q, **settings}
+    return LocalGradient(rounds, rate=data.rate, **given), trust
 
 
 def gradient_error(users: int, items: int, rank: int, q: int | None, epsilon: float) -> float:
@@ -97,10 +163,7 @@ def gradient_error(users: int, items: int, rank: int, q: int | None, epsilon: fl
     scaled = cells._replace(values=(cells.values - (low + high) / 2) / ((high - low) / 2))
     rng = generator(2, "slopes")
     v = rng.standard_normal((items, rank)) / np.sqrt(rank)
-    u = ridge_rows(scaled, v, np.ones(rank))
-    truth = _whole_gradient(
-        scaled, scaled.values - (u[scaled.owners] * v[scaled.items]).sum(axis=1), u, task
-    )
+    truth = whole_gradient(task, scaled, v)
     method, noise, found = LocalGradient(1, q), Noise("grid", seed=3), []
     phi = None if q is None else Projection(q, items, 5)
     for _ in range(3):
@@ -117,7 +180,7 @@ def slope(sizes: Any, errors: Any) -> float:
 
 def slopes(outcome: Outcome, quick: bool) -> None:
     """Fit the theorem's slopes."""
-    n, m = (4_000, 200) if quick else (40_000, 1_000)
+    n, m = (2_000, 160) if quick else (40_000, 1_000)
     lines = {
         "ε, GD": (EPSILONS, lambda x: gradient_error(n, m, 4, None, x), -1.0),
         "n, GD": ((n // 8, n // 4, n // 2, n),
@@ -127,61 +190,107 @@ def slopes(outcome: Outcome, quick: bool) -> None:
         "ε, GD-DR": (EPSILONS, lambda x: gradient_error(n, m, 4, m // 10, x), -1.0),
         "n, GD-DR": ((n // 8, n // 4, n // 2, n),
                      lambda x: gradient_error(x, m, 4, m // 10, 0.5), -0.5),
+        "q, GD-DR, m = 10q": ((m // 80, m // 40, m // 20, m // 10),
+                              lambda x: gradient_error(n, 10 * x, 4, x, 0.5), 1.0),
+        # with m fixed, back-projected noise is (q/m)·√(qd): steeper, and still below the bound
         "q, GD-DR": ((m // 40, m // 20, m // 10, m // 5),
-                     lambda x: gradient_error(n, m, 4, x, 0.5), 1.0),
+                     lambda x: gradient_error(n, m, 4, x, 0.5), 1.5),
     }  # fmt: skip
     for name, (sizes, error, expected) in lines.items():
         # the largest of many errors grows with the root of the logarithm of their number
         many = 4 * np.array(sizes) if name[0] in "mq" else np.full(len(sizes), 4 * m)
         found = slope(sizes, [error(x) for x in sizes] / np.sqrt(np.log(many)))
-        outcome.rows.append({"slope of the error in": name, "slope": found, "theorem": expected})
-        upper = name == "q, GD-DR"  # the theorem is an upper bound there
+        outcome.add({"slope of the error in": name, "slope": found, "theorem": expected})
+        upper = name[0] == "q"  # the theorem is an upper bound there
         ok = found <= expected + 0.15 if upper else abs(found - expected) <= 0.15
         bar = f"≤ {expected:g}" if upper else f"{expected:g} ± 0.15"
         outcome.check(f"slope in {name}", found, bar, ok)
 
 
+def curves(outcome: Outcome, name: str, rounds: Any, epsilons: Any, forms: Any) -> None:
+    """Compare forms on synthetic ratings of some size."""
+    scale = SCALES[name]
+    data = Data(*synthetic(scale.users, scale.items, scale.each, 0), scale)
+    size = f"{scale.users:,} × {scale.items:,}"
+    own = data.cells.sums(data.cells.values) / np.diff(data.cells.starts)
+    outcome.add({"size": size, "ratings": len(data.cells.values), "method": "global mean",
+                 "RMSE": float(data.values.std())})  # fmt: skip
+    outcome.add({"size": size, "method": "own user mean",
+                 "RMSE": float(np.sqrt(np.mean((data.values - own) ** 2)))})  # fmt: skip
+    row: dict[str, Any] = {"size": size, "method": "without noise"}
+    for k in rounds:
+        row[f"k = {k}"] = rmse(LocalGradient(k, rate=data.rate), data, None)
+        row[f"paper k = {k}"] = PAPER["without noise"][ROUNDS.index(k)]
+    outcome.add(row)
+    for form in forms:
+        row = {"size": size, "method": form, "trust": FORMS[form][0], "ε": 0.1}
+        for k in rounds:
+            method, trust = made(form, data, k)
+            row[f"k = {k}"] = rmse(method, data, 0.1, trust)
+            if form in PAPER:
+                row[f"paper k = {k}"] = PAPER[form][ROUNDS.index(k)]
+        outcome.add(row)
+    for form in forms if epsilons else ():
+        row = {"size": size, "method": f"{form}, k = 5", "trust": FORMS[form][0]}
+        for epsilon in epsilons:
+            method, trust = made(form, data, 5)
+            row[f"ε = {epsilon:g}"] = rmse(method, data, epsilon, trust)
+        outcome.add(row)
+
+
+def baseline(outcome: Outcome, name: str, epsilons: Any) -> None:
+    """Compare with randomized response and Laplace noise, where its messages fit."""
+    scale = SCALES[name]
+    data = Data(*synthetic(scale.users, scale.items, scale.each, 0), scale)
+    size = f"{scale.users:,} × {scale.items:,}"
+    found: dict[str, Any] = {
+        "RR + Laplace, per user": ResponseGradient(5, rate=data.rate),
+        "RR + Laplace, per item": ItemResponseGradient(5, rate=data.rate),
+    }
+    for form in ("GD", "GD-DR", "GD-DR, once, hybrid", "GD-DR, once, shuffler"):
+        found[form] = made(form, data, 5)[0]
+    for form, method in found.items():
+        trust = FORMS[form][0] if form in FORMS else "local"
+        row = {"size": size, "method": f"{form}, k = 5", "trust": trust, "unit": method.unit}
+        for epsilon in epsilons:
+            row[f"ε = {epsilon:g}"] = rmse(method, data, epsilon, trust)
+        outcome.add(row)
+
+
+def spreads(outcome: Outcome) -> None:
+    """What each improvement buys at n = 140,000, k = 5: the noise of a round's average."""
+    for epsilon in (0.1, 1.0):
+        published = None
+        forms = {"GD-DR": ("local", {}), "GD-DR, hybrid": ("local", {"answer": "hybrid"}),
+                 "GD-DR, once": ("local", ONCE)}  # fmt: skip
+        for form, (trust, settings) in (forms | FORMS).items():
+            if "offset" in form or form == "GD":
+                continue
+            method = LocalGradient(5, **{"dimensions": 2_700, **settings})
+            weights = tc.PrivacyWeights.equal(140_000, 27_000)
+            task = Task(140_000, 27_000, BOUNDS, 15, request(epsilon, trust), weights)
+            mechanism: Any = method.mechanism(task)
+            inner = getattr(mechanism, "inner", mechanism)
+            people = 140_000 // (5 if method.participation == "once" else 1)
+            size = float(np.sqrt(np.max(inner.variance(np.array([0.0, 1.0]))) / people))
+            published = published or size
+            outcome.add({"noise of a round's average": form, "trust": trust, "ε": epsilon,
+                         "ε of a message": inner.epsilon, "deviation": size,
+                         "of the published": size / published})  # fmt: skip
+
+
 def run(quick: bool) -> Outcome:
-    """Run the curves and the slopes."""
+    """Run the curves, the baseline and the slopes."""
     outcome = Outcome()
-    users, items, each, q, rank = (
-        (6_000, 600, 40, 60, 5) if quick else (140_000, 27_000, 145, 2_700, 15)
-    )
-    cells, held, values = synthetic(users, items, each, 0)
-    density = len(cells.values) / (users * items)
-    own = cells.sums(cells.values) / np.diff(cells.starts)
-    note(outcome, {"method": "global mean", "RMSE": float(values.std())})
-    note(outcome, {"method": "own user mean", "RMSE": float(np.std(values - own))})
-    rate = min(1.0 / density, 1e4)
-    forms = {
-        "without noise": (None, {}),
-        "GD": (0.1, {}),
-        "GD-DR": (0.1, {"dimensions": q}),
-        "GD-DR, one answer": (0.1, {"dimensions": q, "participation": "once"}),
-        "GD-DR, one answer, own offset": (
-            0.1, {"dimensions": q, "participation": "once", "own_offset": True},
-        ),
-    }  # fmt: skip
-    counts = ROUNDS[:4] if quick else ROUNDS
-    for name, (epsilon, settings) in forms.items():
-        row: dict[str, Any] = {"method": name, "ε": epsilon or ""}
-        for place, k in enumerate(counts):
-            method = LocalGradient(k, rate=rate, **settings)
-            row[f"k = {k}"] = rmse(method, cells, held, values, items, rank, epsilon)
-            if name in PAPER:
-                row[f"paper k = {k}"] = PAPER[name][place]
-        note(outcome, row)
-    for name in ("GD", "GD-DR", "GD-DR, one answer", "GD-DR, one answer, own offset"):
-        row = {"method": f"{name}, k = 5"}
-        for epsilon in EPSILONS:
-            method = LocalGradient(5, rate=rate, **forms[name][1])
-            row[f"ε = {epsilon:g}"] = rmse(method, cells, held, values, items, rank, epsilon)
-        note(outcome, row)
+    if quick:
+        curves(outcome, "quick", (1, 5), (0.4, 1.6), ("GD-DR", "GD-DR, once, hybrid"))
+    elif os.environ.get("TACIT_SCALE") == "paper":
+        curves(outcome, "paper", ROUNDS, EPSILONS, FORMS)
+    else:
+        curves(outcome, "reduced", ROUNDS, EPSILONS, FORMS)
+        curves(outcome, "paper", (1,), (), ("GD-DR", "GD-DR, once, shuffler"))
+    if not quick:
+        baseline(outcome, "small", EPSILONS)
+        spreads(outcome)
     slopes(outcome, quick)
     return outcome
-
-
-def note(outcome: Outcome, row: dict[str, Any]) -> None:
-    """Keep a row and show it at once."""
-    outcome.rows.append(row)
-    print(row, file=sys.stderr, flush=True)

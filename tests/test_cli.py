@@ -116,23 +116,11 @@ def test_ledger_commands(capsys, tmp_path):
     assert "not a readable ledger" in err
 
 
-def test_the_demonstration_spends_its_budget_and_then_refuses(capsys, tmp_path):
-    for _ in range(4):
-        status, out, _ = call(capsys, "demo", "--folder", tmp_path / "demo")
-        assert status == 0
-        assert "North" in out
-    assert "ε = 0 of 4" in out
-    _, out, _ = call(capsys, "demo", "--folder", tmp_path / "demo")
-    assert "The budget is spent" in out
-    status, out, _ = call(capsys, "verify", tmp_path / "demo" / "release-1", "--json")
-    assert status == 0
-    assert json.loads(out)["epsilon"] == {"North": 1.0, "South": 1.0, "West": 1.0}
-
-
 def test_version_and_help(capsys):
     assert call(capsys, "--version")[1] == f"tacit {__version__}\n"
     for command in ((), ("certify",), ("calibrate",), ("ledger", "show"), ("ledger", "verify"),
-                    ("ledger", "export"), ("verify",), ("demo",)):  # fmt: skip
+                    ("ledger", "export"), ("verify",), ("demo",), ("fit",), ("price",),
+                    ("predict",), ("report",)):  # fmt: skip
         status, out, _ = call(capsys, *command, "--help")
         assert status == 0
         assert not command or "Example: tacit" in " ".join(out.split())

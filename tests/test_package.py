@@ -63,7 +63,11 @@ def test_the_runner_lists_and_refuses_by_name(package, capsys):
 
 
 @pytest.mark.parametrize(
-    ("package", "name"), [("experiments", "published-noise"), ("benchmarks", "privacy")]
+    ("package", "name"),
+    [
+        ("experiments", "published-noise"),
+        ("benchmarks", "privacy"),
+    ],
 )
 def test_the_last_line_is_one_json_object(package, name, capsys):
     from experiments.runner import main
@@ -78,6 +82,16 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         assert result["ok"]
 
 
+@pytest.mark.parametrize("name", ["statistic-selection", "mixing", "ldp-scaling"])
+def test_the_quick_form_on_simulated_data_runs(name, capsys):
+    from experiments.runner import main
+
+    assert main("experiments", [name, "--json", "--quick"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["checks"]
+    assert result["rows"]
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -85,6 +99,10 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         ("lastfm-tags", "lastfm-2k"),
         ("sites-movielens", "ml-100k"),
         ("sites-uclaf", "uclaf"),
+        ("topic-recovery", "topic-moments"),
+        ("kos-topics", "uci-kos"),
+        ("hdpmf-table3", "ml-100k"),
+        ("hdpmf-attack", "ml-100k"),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):

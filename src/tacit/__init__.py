@@ -21,12 +21,14 @@ _EXPORTS = {
     "Privacy": "tacit.privacy.guarantee",
     "PrivacyWeights": "tacit.estimators.recommender_weights",
     "PrivateLinearRegression": "tacit.estimators.regression",
+    "PrivatePosterior": "tacit.estimators.posterior",
     "PrivateRecommender": "tacit.estimators.recommender",
     "PrivateSummary": "tacit.estimators.summary",
     "Relation": "tacit.data.relations",
     "SingleTopicModel": "tacit.estimators.topics",
     "Site": "tacit.estimators.site",
     "SiteSummary": "tacit.estimators.regression_summary",
+    "StatisticSelector": "tacit.estimators.statistic",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
@@ -45,12 +47,14 @@ __all__ = [
     "Privacy",
     "PrivacyWeights",
     "PrivateLinearRegression",
+    "PrivatePosterior",
     "PrivateRecommender",
     "PrivateSummary",
     "Relation",
     "SingleTopicModel",
     "Site",
     "SiteSummary",
+    "StatisticSelector",
     "__version__",
     "errors",
     "privatize",
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from tacit.estimators.coupled import CoupledFactorization
     from tacit.estimators.mixture import GaussianMixture
     from tacit.estimators.orthogonal import OrthogonalDecomposition
+    from tacit.estimators.posterior import PrivatePosterior
     from tacit.estimators.recommender import PrivateRecommender
     from tacit.estimators.recommender_device import Device
     from tacit.estimators.recommender_weights import PrivacyWeights
@@ -71,6 +76,7 @@ if TYPE_CHECKING:
     from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
+    from tacit.estimators.statistic import StatisticSelector
     from tacit.estimators.summary import PrivateSummary
     from tacit.estimators.topics import SingleTopicModel
     from tacit.mechanisms.base import privatize

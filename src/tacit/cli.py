@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from tacit._version import __version__
-from tacit.errors import TacitError
+from tacit.commands import register
+from tacit.commands.output import Json, show
+from tacit.errors import BudgetExceeded, TacitError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,15 +22,13 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(no_args_is_help=True, help="Look at a data holder's privacy ledger.")
 app.add_typer(ledger_app, name="ledger")
-federation_app = typer.Typer(no_args_is_help=True, help="Set up a federation of institutions.")
-app.add_typer(federation_app, name="federation")
+register(app)
 
 MECHANISMS = (
     "gaussian, symmetric-gaussian, laplace, geometric, k-norm, smooth-laplace, "
     "randomized-response, one-bit, piecewise, exponential"
 )
 Mechanism = Annotated[str, typer.Argument(help=f"One of: {MECHANISMS}.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Delta = Annotated[float, typer.Option(help="The δ at which ε is stated.")]
 Sensitivity = Annotated[
     float, typer.Option(help="How far one unit moves the value when added or removed.")
@@ -39,11 +39,6 @@ Neighbours = Annotated[str, typer.Option(help="add-remove-one or replace-one.")]
 Categories = Annotated[int, typer.Option(help="Answers of randomized response.")]
 Accountant = Annotated[str, typer.Option(help="pld, rdp, zcdp, advanced or basic.")]
 File = Annotated[Path, typer.Argument(help="The ledger file.")]
-
-
-def _print(data: dict[str, Any], text: str, as_json: bool) -> None:
-    clean = {k: "inf" if v == math.inf else v for k, v in data.items()}
-    typer.echo(json.dumps(clean, ensure_ascii=False) if as_json else text)
 
 
 def _entry(name: str) -> Any:
@@ -94,7 +89,7 @@ def certify(
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
     event = entry.event(value, query)
     epsilon = round_up(epsilon_of(event, delta, accountant), 7)
-    _print(
+    show(
         {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, entry.parameter: value,
          "sensitivity": sensitivity, "rate": rate, "steps": steps, "neighbours": neighbours,
          "accountant": accountant},
@@ -127,7 +122,7 @@ def calibrate(
     entry = _entry(mechanism)
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
     value = entry.calibrate(epsilon, query, accountant)
-    _print(
+    show(
         {entry.parameter: value, "epsilon": epsilon, "delta": delta, "mechanism": mechanism,
          "sensitivity": sensitivity, "rate": rate, "steps": steps, "neighbours": neighbours,
          "accountant": accountant},
@@ -187,7 +182,7 @@ def ledger_verify(file: File, as_json: Json = False) -> None:
 
     ledger = Ledger.open(file)
     rows = ledger.verify()
-    _print(
+    show(
         {"ok": True, "id": ledger.id, "rows": rows},
         f"Ledger {ledger.id[:8]} is whole: {rows} rows, every hash, sum and cost agrees.",
         as_json,
@@ -195,14 +190,16 @@ def ledger_verify(file: File, as_json: Json = False) -> None:
 
 
 @ledger_app.command("export")
-def ledger_export(file: File) -> None:
-    """Print the whole ledger as JSON, for an archive.
+def ledger_export(file: File, as_json: Json = False) -> None:
+    """Print the whole ledger as JSON, for an archive; with --json on one line.
 
     Example: tacit ledger export north.db > north.json
     """
     from tacit.privacy.ledger import Ledger
 
-    typer.echo(json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=1))
+    typer.echo(
+        json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=None if as_json else 1)
+    )
 
 
 @app.command()
@@ -217,7 +214,7 @@ def verify(
 
     release = read_release(folder)
     lines = [str(certificate) for certificate in release.certificates.values()]
-    _print(
+    show(
         {"ok": True, "estimator": release.estimator,
          "epsilon": {site: c.epsilon for site, c in release.certificates.items()}},
         f"The release of {release.estimator} in {folder} is whole.\n" + "\n".join(lines),
@@ -231,86 +228,23 @@ def demo(
     federated: Annotated[
         bool, typer.Option("--federated", help="Over real processes on this machine.")
     ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier result.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Let three hospitals release private statistics of their patients.
+    """Let three hospitals learn together what each knows too little about alone.
 
-    Example: tacit demo --federated
+    Example: tacit demo --fresh
     """
     if federated:
         from tacit.report.federated_demo import run_federated_demo
 
-        run_federated_demo(folder)
-        return
-    from tacit.report.demo import run_demo
+        found = run_federated_demo(folder, fresh=fresh, quiet=as_json)
+    else:
+        from tacit.report.demo import run_demo
 
-    run_demo(folder)
-
-
-@federation_app.command("init")
-def federation_init(
-    folder: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
-    site: Annotated[list[str], typer.Option(help="A site's name; once for each.")],
-    host: Annotated[str, typer.Option(help="Where sites reach the coordinator.")] = "localhost",
-    port: Annotated[int, typer.Option(help="And at which port.")] = 8002,
-) -> None:
-    """Write certificates, keys, start-up kits and files for a federation.
-
-    Example: tacit federation init ours --site North --site South --host fed.example.org
-    """
-    from tacit.federation.provision import init_federation
-
-    init_federation(folder, site, host=host, port=port)
-    typer.echo(
-        f"{folder}/coordinator stays here; give each of {folder}/sites/NAME to its site over a "
-        f"channel you trust.\nThen fill in site.toml and coordinator.toml, run `tacit site "
-        f"site.toml` at every site, and `tacit coordinate coordinator.toml` here."
-    )
-
-
-@app.command()
-def site(
-    config: Annotated[Path, typer.Argument(help="The site's file.")],
-    policy: Annotated[
-        bool, typer.Option("--policy", help="Print what the site consents to, and stop.")
-    ] = False,
-) -> None:
-    """Take part in a federation, as a site.
-
-    Example: tacit site site.toml
-    """
-    from tacit.federation.config import SiteConfig
-
-    settings = SiteConfig.read(config)
-    page = settings.policy.page(settings.name)
-    typer.echo(page)
-    if policy:
-        return
-    from tacit.federation.processes import running_site
-
-    left = settings.open_ledger().remaining
-    typer.echo(f"\nε = {left.epsilon:.4g} and δ = {left.delta:.3g} are left. Ctrl-C ends it.")
-    with running_site(config) as process:
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            typer.echo("ending")
-
-
-@app.command()
-def coordinate(
-    config: Annotated[Path, typer.Argument(help="The coordinator's file.")],
-    wait: Annotated[float, typer.Option(help="Seconds to wait for sites.")] = 300.0,
-    as_json: Json = False,
-) -> None:
-    """Run the computations of a federation, as its coordinator.
-
-    Example: tacit coordinate coordinator.toml
-    """
-    from tacit.report.live import run_with_view
-
-    records = run_with_view(config, wait=wait, quiet=as_json)
+        found = run_demo(folder, fresh=fresh, quiet=as_json)
     if as_json:
-        typer.echo(json.dumps(records, ensure_ascii=False))
+        typer.echo(json.dumps(found, ensure_ascii=False))
 
 
 @app.callback(invoke_without_command=True)
@@ -324,12 +258,12 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; an error is one sentence and exit status 1."""
+    """Run the command line; an error is one sentence and exit status 1, a refusal 3."""
     try:
         app()
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
-        sys.exit(1)
+        sys.exit(3 if isinstance(error, BudgetExceeded) else 1)
 
 
 if __name__ == "__main__":

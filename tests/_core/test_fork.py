@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit._core import kernels
+from tacit._core import kernels, threads
 from tacit._core.rng import WordStream
 from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.noise import Noise
@@ -98,41 +98,37 @@ def test_buffered_words_are_not_inherited():
 def test_a_forked_child_knows_that_it_is_one():
     pid = os.fork()
     if pid == 0:  # pragma: no cover - the child
-        os._exit(0 if kernels.in_forked_child() else 1)
+        os._exit(0 if threads.in_forked_child() else 1)
     assert os.waitpid(pid, 0)[1] == 0
-    assert not kernels.in_forked_child()
+    assert not threads.in_forked_child()
 
 
-# --- after a parallel kernel ------------------------------------------------------------------
+# --- after a kernel on several threads ----------------------------------------------------------
 #
 # These run in processes of their own, with a fresh cache of compiled code: what another test
 # compiled before must not decide the outcome.
 
 KERNEL = """
-import numba
-
-def square_each(values, out):
-    for i in numba.prange(values.shape[0]):
-        out[i] = values[i] * values[i]
+def invert_each(first, last, values, out):
+    for i in range(first, last):
+        out[i] = 1.0 / values[i]
 """
 
 ASK = """
 import sys
-import numba
+import threading
 import numpy as np
 import kernel_under_test
-from tacit._core import kernels
+from tacit._core import kernels, threads
 
-def run(parallel):
-    values, out = np.arange(1000.0), np.zeros(1000)
-    kernels.compiled(kernel_under_test.square_each, parallel=parallel)(values, out)
-    assert (out == values**2).all()
+def run(start=1.0, **options):
+    values, out = np.arange(start, 1000.0), np.zeros(1000 - int(start))
+    kernel = kernels.compiled(kernel_under_test.invert_each, **options)
+    threads.over_range(kernel, len(values), values, out)
+    assert (out[1:] == 1.0 / values[1:]).all()
 
 def started_threads():
-    try:
-        return bool(numba.threading_layer())
-    except ValueError:
-        return False
+    return any(thread.name.startswith("tacit") for thread in threading.enumerate())
 """
 
 
@@ -155,11 +151,8 @@ def run_script(tmp_path, body, *arguments):
     return done.stdout.strip()
 
 
-# Numba's cache on disk knows a function by name and signature, not by `parallel`. If both forms
-# shared an entry, a forked child would get the parallel one and be killed by OpenMP, or the
-# parallel form would run on one core for ever.
 @pytest.mark.parametrize("method", METHODS)
-def test_workers_survive_a_parallel_kernel_in_their_parent(tmp_path, method):
+def test_workers_survive_threads_in_their_parent(tmp_path, method):
     printed = run_script(
         tmp_path,
         """
@@ -168,11 +161,12 @@ def test_workers_survive_a_parallel_kernel_in_their_parent(tmp_path, method):
         from tacit.mechanisms.noise import Noise
 
         def work(connection, noise):
-            run(parallel=True)
+            run()
+            assert started_threads() == (sys.argv[1] == "spawn")
             connection.send(noise.gaussian(4, 2.0**20).tolist())
 
         if __name__ == "__main__":
-            run(parallel=True)
+            run()
             assert started_threads()
             noise, drawn = Noise(), []
             context = multiprocessing.get_context(sys.argv[1])
@@ -187,7 +181,7 @@ def test_workers_survive_a_parallel_kernel_in_their_parent(tmp_path, method):
                     pass
                 process.join()
                 assert process.exitcode == 0, f"the worker died with {process.exitcode}"
-            run(parallel=True)
+            run()
             print(json.dumps([*drawn, noise.gaussian(4, 2.0**20).tolist()]))
         """,
         method,
@@ -197,11 +191,15 @@ def test_workers_survive_a_parallel_kernel_in_their_parent(tmp_path, method):
     assert len({number for stream in streams for number in stream}) == 4 * len(streams)
 
 
-# Two processes share one cache; each asks for one form and says whether Numba started threads.
-@pytest.mark.parametrize("order", [("parallel", "serial"), ("serial", "parallel")], ids="-".join)
-def test_serial_and_parallel_forms_do_not_replace_each_other_in_the_cache(tmp_path, order):
+# Numba's cache on disk knows a function by name and signature, not by its options. Two processes
+# share one cache; each asks for one form and says what a division by zero did.
+@pytest.mark.parametrize("order", [("checked", "unchecked"), ("unchecked", "checked")])
+def test_forms_of_a_kernel_do_not_replace_each_other_in_the_cache(tmp_path, order):
     ask = """
-    run(parallel=sys.argv[1] == "parallel")
-    print("parallel" if started_threads() else "serial")
+    try:
+        run(0.0, unchecked=sys.argv[1] == "unchecked")
+        print("unchecked")
+    except ZeroDivisionError:
+        print("checked")
     """
     assert tuple(run_script(tmp_path, ask, form) for form in order) == order

@@ -83,7 +83,3 @@ def test_compiled_kernels_equal_their_own_source():
 
 def test_a_kernel_is_compiled_once():
     assert kernels.compiled(kernels._sum_on_grid) is kernels.compiled(kernels._sum_on_grid)
-
-
-def test_this_process_is_not_a_forked_child():
-    assert not kernels.in_forked_child()

@@ -64,17 +64,30 @@ def test_no_seed_means_fresh_entropy():
 # --- the word stream ----------------------------------------------------------------------
 
 
-def test_keystream_is_chacha20():
+def test_keystream_is_chacha20(monkeypatch):
     """Words with an all-zero key are the published ChaCha20 keystream (RFC 8439, A.1)."""
-    from randomgen import ChaCha
-
     expected = bytes.fromhex(
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
         "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
     )
-    words = ChaCha(key=0, rounds=20).random_raw(8)
-    assert words.astype("<u8").tobytes() == expected
-    assert WordStream()._source.state["state"]["rounds"] == 20
+    monkeypatch.setattr(os, "urandom", bytes)
+    assert WordStream().words(8).tobytes() == expected
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_long_stream_takes_a_fresh_key_before_the_cipher_runs_out(seed, monkeypatch):
+    monkeypatch.setattr(WordStream, "_LIMIT", 16)
+    stream = WordStream(seed)
+    parts = [stream.words(10).tobytes() for _ in range(4)]
+    assert len({part[:8] for part in parts}) == 4
+    assert stream._used_keys == 4
+    if seed is not None:
+        again = WordStream(seed)
+        assert [again.words(10).tobytes() for _ in range(4)] == parts
+
+
+def test_no_words_are_no_array_of_any():
+    assert WordStream(1).words(0).shape == (0,)
 
 
 def test_seeded_words_are_reproducible():

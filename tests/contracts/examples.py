@@ -24,10 +24,13 @@ from tacit.mechanisms.additive import (
     TwoSidedGeometric,
 )
 from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.hybrid import Hybrid
 from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.operator import GaussianShare, OperatorGaussian
+from tacit.mechanisms.responses import ItemResponses
 from tacit.mechanisms.selection import Exponential
+from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth import SmoothQuantile
 from tacit.mechanisms.vector import KNorm
 from tacit.privacy.events import REPLACE
@@ -56,6 +59,12 @@ def in_one_crowd(mechanism: Mechanism, value: Any, count: int, noise: Noise) -> 
     """Draw all releases as one of more persons."""
     value = np.asarray(value)
     return np.asarray(mechanism.draw(np.tile(value, count), noise)).reshape(count, value.size)
+
+
+def of_many_persons(mechanism: Mechanism, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as the rows of more persons."""
+    value = np.asarray(value)
+    return np.asarray(mechanism.draw(np.tile(value, (count, 1)), noise)).reshape(count, -1)
 
 
 def in_one_symmetric_array(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
@@ -290,6 +299,68 @@ def log_of(pmf: Callable[[Any], Mapping[float, float]]) -> Callable[[Any, Array]
         return np.log([table[outcome] for outcome in outcomes])[nearest]
 
     return log_density
+
+
+HYBRID_SHARE = 1 - math.exp(-LOCAL_EPSILON / 2)  # Wang et al. (2019), Lemma 3
+BLUR = 1e-7  # spreads point masses, for a test that wants a continuous law
+
+
+def blurred_crowd(mechanism: Mechanism, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as one of more persons, each moved by at most `BLUR`."""
+    drawn = in_one_crowd(mechanism, value, count, noise)
+    return drawn + np.random.default_rng(7).uniform(-BLUR, BLUR, drawn.shape)
+
+
+def hybrid_cdf(value: Any, x: Array) -> Array:
+    """One bit with probability e^(−ε/2), else piecewise."""
+    bits = one_bit_pmf(value)
+    steps = sum(
+        chance * np.clip((x - place + BLUR) / (2 * BLUR), 0, 1) for place, chance in bits.items()
+    )
+    return HYBRID_SHARE * piecewise_cdf(value, x) + (1 - HYBRID_SHARE) * steps
+
+
+def hybrid_log_density(value: Any, outputs: Array) -> Array:
+    """Of a point mass at ±B, or of the density elsewhere."""
+    is_bit = np.abs(np.abs(outputs[:, 0]) - max(one_bit_pmf(value))) < 2 * BLUR
+    return np.where(
+        is_bit, log_of(one_bit_pmf)(value, outputs), piecewise_log_density(value, outputs)
+    )
+
+
+def ups(value: Any) -> Array:
+    """How likely each person of a shuffled crowd says +B."""
+    return np.array([one_bit_pmf(x)[max(one_bit_pmf(x))] for x in np.asarray(value)[:, 0]])
+
+
+def crowd_pmf(value: Any) -> Mapping[float, float]:
+    """The first message is anybody's."""
+    magnitude = max(one_bit_pmf(0.0))
+    up = float(ups(value).mean())
+    return {magnitude: up, -magnitude: 1 - up}
+
+
+def crowd_log_density(value: Any, outputs: Array) -> Array:
+    """How many of three say +B; their order says nothing."""
+    law = np.ones(1)
+    for up in ups(value):
+        law = np.convolve(law, [1 - up, up])
+    return np.log(law)[(outputs[:, ::2] > 0).sum(axis=1)]
+
+
+RESPONSES = ItemResponses(LOCAL_EPSILON, 1, 2.0, 1.0, 1, 1)
+
+
+def bit_pmf(value: Any) -> Mapping[float, float]:
+    """A bit and its opposite, with odds e^ε."""
+    truth = float(np.ravel(value)[0])
+    keep = math.exp(LOCAL_EPSILON) / (math.exp(LOCAL_EPSILON) + 1)
+    return {truth: keep, 1.0 - truth: 1 - keep}
+
+
+def responses_log_density(value: Any, outputs: Array) -> Array:
+    far = np.abs(outputs[:, 1] - np.ravel(value)[1])
+    return log_of(bit_pmf)(value, outputs) - far / RESPONSES.scale
 
 
 # --- selection and smooth sensitivity -----------------------------------------------------------
@@ -549,6 +620,48 @@ EXAMPLES: tuple[Example, ...] = (
         cdf=piecewise_cdf,
         log_density=piecewise_log_density,
         shape=(1,),
+    ),
+    Example(
+        "hybrid",
+        Hybrid(LOCAL_EPSILON),
+        value=np.array([0.4]),
+        neighbour=np.array([-1.0]),
+        misfits=(1.0, [[1.0]], np.zeros((2, 1))),
+        nasty=tuple(np.array([bad]) for bad in _NASTY_NUMBERS),
+        sample=blurred_crowd,
+        cdf=hybrid_cdf,
+        log_density=hybrid_log_density,
+        shape=(1,),
+    ),
+    Example(
+        "shuffled",
+        Shuffled(OneBitMean(LOCAL_EPSILON), 3),
+        value=np.array([[1.0, 7.0], [-1.0, 7.0], [-1.0, 7.0]]),
+        neighbour=np.array([[-1.0, 7.0]] * 3),
+        misfits=(1.0, np.zeros(3), np.zeros((3, 1)), np.zeros((2, 2))),
+        nasty=tuple(np.array([[bad, 7.0]] * 3) for bad in _NASTY_NUMBERS),
+        sample=one_by_one,
+        pmf=crowd_pmf,
+        log_density=crowd_log_density,
+        shape=(3, 2),
+        delta=0.01,
+        error=lambda outputs, value: outputs[:, ::2].mean(axis=1) - np.asarray(value)[:, 0].mean(),
+        estimate=lambda outputs, value: outputs[:, ::2].mean(axis=1),
+        draws=20_000,
+        privacy_draws=20_000,
+        control_draws=20_000,
+    ),
+    Example(
+        "item-responses",
+        RESPONSES,
+        value=np.array([[1.0, 0.5]]),
+        neighbour=np.array([[0.0, -0.5]]),
+        misfits=(1.0, np.zeros(2), np.zeros((1, 3))),
+        nasty=tuple(np.array([[bad, bad]]) for bad in _NASTY_NUMBERS),
+        sample=of_many_persons,
+        pmf=bit_pmf,
+        log_density=responses_log_density,
+        shape=(1, 2),
     ),
     Example(
         "exponential",

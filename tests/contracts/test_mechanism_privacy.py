@@ -26,9 +26,12 @@ from tacit.mechanisms.additive import (
 )
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.clipping import clip_rows
+from tacit.mechanisms.hybrid import Hybrid
 from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
 from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.responses import ItemResponses
 from tacit.mechanisms.selection import Exponential
+from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth import SmoothQuantile
 from tacit.mechanisms.vector import KNorm
 from tacit.privacy.accounting import epsilon_of
@@ -161,9 +164,22 @@ def _(mechanism: PoissonSampled):
 @half_the_noise.register(RandomizedResponse)
 @half_the_noise.register(OneBitMean)
 @half_the_noise.register(Piecewise)
+@half_the_noise.register(Hybrid)
 @half_the_noise.register(Exponential)
 def _(mechanism):
     return dataclasses.replace(mechanism, epsilon=2 * mechanism.epsilon)
+
+
+@half_the_noise.register
+def _(mechanism: Shuffled):
+    return dataclasses.replace(mechanism, inner=half_the_noise(mechanism.inner))
+
+
+@half_the_noise.register
+def _(mechanism: ItemResponses):
+    return dataclasses.replace(
+        mechanism, bit_epsilon=2 * mechanism.bit_epsilon, scale=mechanism.scale / 2
+    )
 
 
 class HalfSmooth(SmoothQuantile):

@@ -42,10 +42,10 @@ OTHER_DRAWS = {"rvs", "urandom", "getrandbits", "token_bytes", "randbelow", "ber
 DRAWS = NUMPY_DRAWS | OWN_DRAWS | OTHER_DRAWS
 GENERATORS = {
     "default_rng", "Generator", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937",
-    "Philox", "SFC64", "ChaCha", "AESCounter", "WordStream", "SystemRandom", "Random", "seed",
+    "Philox", "SFC64", "ChaCha20", "AESCounter", "WordStream", "SystemRandom", "Random", "seed",
     "manual_seed",
 }  # fmt: skip
-RANDOM_MODULES = {"random", "secrets", "numpy.random", "randomgen"}
+RANDOM_MODULES = {"random", "secrets", "numpy.random", "cryptography"}
 # Functions of the same name that compute and do not draw.
 MATHEMATICS = {"math", "special", "scipy.special", "mpmath", "np", "numpy", "stats.beta"}
 MAKERS = {"generator", "streams"}  # of tacit._core.rng
@@ -170,7 +170,7 @@ def test_every_draw_is_behind_the_gate_or_for_inference():
 def test_the_scanner_sees_the_draws_that_exist():
     seen = {(draw.path, draw.call.rpartition(".")[2]) for draw in all_draws()}
     assert {
-        ("_core/rng.py", "ChaCha"),
+        ("_core/rng.py", "ChaCha20"),
         ("_core/exact.py", "words"),
         ("mechanisms/noise.py", "WordStream"),
         ("mechanisms/additive.py", "gaussian"),
@@ -246,7 +246,11 @@ def callers_of(name: str) -> set[tuple[str, str]]:
 def test_privatize_is_the_only_caller_of_draw():
     assert callers_of("draw") == {
         ("mechanisms/base.py", "privatize"),
-        ("mechanisms/additive.py", "draw"),  # PoissonSampled hands over to what it wraps
+        # mechanisms that hand over to what they wrap or are made of
+        ("mechanisms/additive.py", "draw"),
+        ("mechanisms/hybrid.py", "draw"),
+        ("mechanisms/responses.py", "draw"),
+        ("mechanisms/shuffled.py", "draw"),
     }
 
 

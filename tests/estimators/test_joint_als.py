@@ -525,3 +525,22 @@ def test_the_protected_entity_may_be_the_second_one():
     np.testing.assert_allclose(
         one.predict("A", [[3, 1], [4, 2]]), two.predict("A", [[1, 3], [2, 4]]), rtol=1e-9
     )
+
+
+def test_adopted_factors_predict_as_the_fit_does_and_charge_nothing():
+    ledger = tc.Ledger.memory(epsilon=1.0, delta=1e-5)
+    site = tc.Site("A", relation(ratings()), ledger)
+    fitted = factorization(epsilon=1.0).fit([site])
+    spent = ledger.counter
+    adopted = factorization(epsilon=1.0).adopt(fitted.shared_factors_, site)
+    cells = [[3, 1], [4, 2], [59, 11]]
+    np.testing.assert_array_equal(adopted.predict("A", cells), fitted.predict("A", cells))
+    newcomers = tc.Site("B", relation(ratings(seed=5, users=7)))
+    assert adopted.adopt(fitted.shared_factors_, newcomers).predict("B", [[6, 0]]).shape == (1,)
+    assert ledger.counter == spent
+    with pytest.raises(NotCertified, match="nothing to release"):
+        adopted.release("nowhere")
+    with pytest.raises(ParameterError, match="not about the 9 members of 'item'"):
+        factorization().adopt(fitted.shared_factors_, tc.Site("C", relation(ratings(items=9))))
+    with pytest.raises(ParameterError, match="least squares only"):
+        factorization(method="sgld").adopt(fitted.shared_factors_, site)

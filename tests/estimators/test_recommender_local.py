@@ -10,9 +10,10 @@ from tacit.data.split import hold_out_per_member
 from tacit.data.synthetic import simulated_ratings
 from tacit.errors import ParameterError
 from tacit.estimators import recommender_local
-from tacit.estimators.recommender_local import LocalGradient, _errors_at, _whole_gradient
+from tacit.estimators.recommender_descent import whole_gradient
+from tacit.estimators.recommender_local import LocalGradient, _errors_at
 from tacit.estimators.recommender_method import Task
-from tacit.inference.members import by_member, ridge_rows
+from tacit.inference.members import by_member
 from tacit.inference.projection import Projection
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import repeat
@@ -38,7 +39,7 @@ def fit(ratings, request, **settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"dimensions": 8}, {"dimensions": 8, **ONCE},
-                                      {"answer": "piecewise"}])  # fmt: skip
+                                      {"answer": "hybrid"}])  # fmt: skip
 def test_a_person_pays_epsilon_for_everything(ratings, settings):
     certificate = fit(ratings, local(2.0), **settings).certificate_.verify()
     assert certificate.epsilon == pytest.approx(2.0, rel=1e-6) and certificate.delta == 0.0
@@ -61,25 +62,50 @@ def test_all_that_leaves_is_k_answers_in_minus_one_to_one(ratings, settings, mon
 
 def test_which_coordinate_is_asked_for_does_not_depend_on_ratings(ratings, monkeypatch):
     asked = []
-    original = np.add.at
-    monkeypatch.setattr(recommender_local.np, "add", _Spy(original, asked))
+    original = np.bincount
+
+    def spy(places, *others, **named):
+        if others and others[-1] == 8 * 3:
+            asked.append(places)
+        return original(places, *others, **named)
+
+    monkeypatch.setattr(recommender_local.np, "bincount", spy)
     for sign in (1.0, -1.0):
         values = 3.0 + sign * (ratings.values - 3.0)
         other = tc.Relation.from_cells(ratings.entities, ratings.indices, values,
                                        shape=ratings.shape)  # fmt: skip
         fit(other, local(), dimensions=8)
+    assert len(asked) == 8
     for one, two in zip(asked[:4], asked[4:], strict=True):
-        np.testing.assert_array_equal(one[0], two[0])
-        np.testing.assert_array_equal(one[1], two[1])
+        np.testing.assert_array_equal(one, two)
 
 
-class _Spy:
-    def __init__(self, at, seen):
-        self._at, self._seen = at, seen
+def shuffler(epsilon=1.0):
+    return local(epsilon, delta=1e-5, trust="shuffler")
 
-    def at(self, total, where, values):
-        self._seen.append(where)
-        self._at(total, where, values)
+
+@pytest.mark.parametrize(("settings", "crowd"), [({"rounds": 2}, 400), (ONCE, 100)])
+def test_through_a_shuffler_messages_say_more_and_the_certificate_says_so(
+    ratings, settings, crowd, monkeypatch
+):
+    sent = []
+    gate = recommender_local.privatize
+    monkeypatch.setattr(recommender_local, "privatize",
+                        lambda m, v, **k: sent.append((m, v, gate(m, v, **k))) or sent[-1][2]
+                        )  # fmt: skip
+    certificate = fit(ratings, shuffler(), **settings).certificate_.verify()
+    assert 0.98 < certificate.epsilon <= 1.0 and certificate.trust == "shuffler"
+    mechanism, value, released = sent[0]
+    assert mechanism.people == crowd
+    alone = mechanism.inner.epsilon
+    assert alone > 1.3 / (1 if settings == ONCE else 2)
+    assert f"{alone:g}-private by itself" in str(certificate)
+    # the same labels, in an order that has nothing to do with that of the users
+    assert sorted(released[:, 1]) == sorted(value[:, 1]) and list(released[:, 1]) != list(
+        value[:, 1]
+    )
+    with pytest.raises(ParameterError, match="delta"):
+        fit(ratings, local(trust="shuffler"))
 
 
 @pytest.mark.parametrize("dimensions", [None, 12])
@@ -89,9 +115,7 @@ def test_the_server_s_gradient_is_unbiased(ratings, dimensions):
     cells = cells._replace(values=(cells.values - 3.0) / 2.0)
     rng = np.random.default_rng(0)
     v = 0.2 * rng.normal(size=(30, 2))
-    u = ridge_rows(cells, v, np.ones(2))
-    errors = cells.values - (u[cells.owners] * v[cells.items]).sum(axis=1)
-    truth = _whole_gradient(cells, errors, u, task)
+    truth = whole_gradient(task, cells, v)
     projection = None if dimensions is None else Projection(dimensions, 30, 4)
     if projection is not None:
         phi = projection.block(0, 30)

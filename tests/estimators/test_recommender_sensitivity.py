@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit.estimators import recommender_certified
-from tacit.estimators.recommender_certified import HeterogeneousOffsets, Raters
+from tacit.estimators import recommender_certified_parts
+from tacit.estimators.recommender_certified import HeterogeneousOffsets
+from tacit.estimators.recommender_certified_parts import KINDS, Raters
 from tacit.estimators.recommender_method import Task
 from tacit.inference.members import ByMember, by_member
 from tacit.mechanisms.noise import Noise
@@ -31,9 +32,17 @@ def one_user(values):
 def answers(method, public, cells, mean):
     """Return every array that leaves the raters, by round."""
     raters = Raters(method, public, cells, None, Noise("exact", seed=0))
+    # what the recommender might know of items by then, good or bad; the same for neighbours
+    rng = np.random.default_rng(round(abs(np.nan_to_num(mean, posinf=0.0)) * 1e6) % 2**32)
+    size = rng.choice([0.3, 1.0, 5.0])
+    known = {"base": rng.uniform(-2, 2, public.items), "mean": np.array([mean]),
+             "features": size * rng.normal(size=(public.items, public.rank))}  # fmt: skip
     return {
         "mean": raters.respond(Message(0, {"mean": np.zeros(1)}))["sum"],
         "offsets": raters.respond(Message(1, {"mean": np.array([mean])}))["sum"],
+        "later": raters.respond(Message(2, {**known, "kind": np.array([KINDS.index("factors")])}))[
+            "sum"
+        ],
     }
 
 
@@ -69,7 +78,7 @@ def neighbours(rng, users=3, items=12):
 )
 def test_no_rating_moves_what_leaves_further_than_its_weight_allows(settings):
     method, rng = HeterogeneousOffsets(**settings), np.random.default_rng(3)
-    largest = {"mean": 0.0, "offsets": 0.0}
+    largest = {"mean": 0.0, "offsets": 0.0, "later": 0.0}
     for _ in range(300):
         first, second, user, item = neighbours(rng)
         low = rng.choice([0.01, 0.5, 1.0])
@@ -80,6 +89,8 @@ def test_no_rating_moves_what_leaves_further_than_its_weight_allows(settings):
             assert far <= own * bounds[name] * (1 + 1e-6) + 1e-8, (name, own)
             largest[name] = max(largest[name], far / (own * bounds[name]))
     assert largest["mean"] > 0.99 and largest["offsets"] > 0.7  # the search is no pushover
+    # own vectors are short where residuals are clipped early: see the directed search below
+    assert largest["later"] > (0.2 if method.clip >= 1.0 else 0.05)
 
 
 def test_the_bound_is_reached():
@@ -135,6 +146,39 @@ def test_the_search_catches_a_bound_that_forgets_the_own_mean():
     assert far > min(2 * method.clip, 4.0)  # what a bound on the own message alone would say
 
 
+class Undamped(Raters):
+    """A mistake: the user's vector is taken as fixed, so nothing damps what it carries."""
+
+    def _summed(self, mechanism, messages):
+        return super()._summed(mechanism, messages._replace(scales=self._weights))
+
+
+def test_the_search_catches_a_factor_round_that_forgets_the_own_vector():
+    """One rating turns the user's vector, and that the messages of all other items."""
+    method, count, caught, reached = HeterogeneousOffsets(), 30, 0.0, 0.0
+    public = Task(1, count, BOUNDS, 1, OPEN, tc.PrivacyWeights.equal(1, count))
+    known = {"base": np.zeros(count), "mean": np.zeros(1), "kind": np.array([1])}
+    for size in np.geomspace(0.05, 2.0, 12):
+        features = np.full((count, 1), size)
+        features[0] = -3.0  # the changed rating has a say, the others a common taste
+        for level in (3.5, 4.0, 4.5):
+            sums = {}
+            for kind in (Raters, Undamped):
+                for value in (1.0, 5.0):
+                    values = np.where(np.arange(count) % 2, level, 6.0 - level)
+                    values[0] = value
+                    signed = np.where(np.arange(count) % 2, 1.0, -1.0)[:, None] * features
+                    raters = kind(method, public, one_user(values), None, Noise("exact", seed=0))
+                    sent = raters.respond(Message(2, {**known, "features": signed}))
+                    sums[kind, value] = sent["sum"]
+            bound = method.sensitivities()["later"]
+            far = {k: np.linalg.norm(sums[k, 1.0] - sums[k, 5.0]) for k in (Raters, Undamped)}
+            assert far[Raters] <= bound * (1 + 1e-6)
+            caught = max(caught, far[Undamped] / bound)
+            reached = max(reached, far[Raters] / bound)
+    assert caught > 1.1 and reached > 0.3, (caught, reached)
+
+
 @pytest.mark.parametrize("sent", [np.nan, np.inf, -1e300, 1e17])
 def test_whatever_the_server_sends_the_bound_holds(sent):
     method, rng = HeterogeneousOffsets(), np.random.default_rng(4)
@@ -157,8 +201,8 @@ def test_values_out_of_bounds_are_clipped_where_they_are_sent():
 
 def test_nothing_leaves_but_what_passed_the_gate(monkeypatch):
     gated, sent = [], []
-    gate = recommender_certified.privatize
-    monkeypatch.setattr(recommender_certified, "privatize",
+    gate = recommender_certified_parts.privatize
+    monkeypatch.setattr(recommender_certified_parts, "privatize",
                         lambda *a, **k: gated.append(gate(*a, **k)) or gated[-1])  # fmt: skip
     respond = Raters.respond
     monkeypatch.setattr(Raters, "respond",
@@ -168,7 +212,7 @@ def test_nothing_leaves_but_what_passed_the_gate(monkeypatch):
     table[:, 0] = 3.0
     request = tc.Privacy(1.0, 1e-6, unit="entry", trust="aggregator")
     fitted = tc.PrivateRecommender(BOUNDS, privacy=request, rank=2, random_state=0).fit(table)
-    assert len(gated) == len(sent) == 2
+    assert len(gated) == len(sent) == 3
     for reply, released in zip(sent, gated, strict=True):
         assert list(reply.arrays) == ["sum"]
         np.testing.assert_array_equal(reply["sum"], released)

@@ -13,6 +13,7 @@ from tacit.errors import BudgetExceeded, NotCertified, ParameterError, Unbounded
 from tacit.estimators.spectral_release import Plan
 from tacit.estimators.spectral_rounds import Spectrum
 from tacit.inference.power import symmetrise
+from tacit.models.whitening import noise_edge
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.events import REPLACE
 from tacit.report.matching import matched_error, matching
@@ -282,10 +283,21 @@ def test_bad_topic_models_are_refused(options, data, message):
 
 def test_a_corpus_of_short_documents_says_nothing_but_its_noise():
     """With privacy nothing is said about private lengths: the noisy moments say it."""
-    model = tc.SingleTopicModel(2, vocabulary=3, privacy=privacy(1.0), random_state=0)
+    model = tc.SingleTopicModel(2, vocabulary=30, privacy=privacy(1.0), random_state=0)
     with pytest.warns(UserWarning, match="guesses"):
         model.fit([[0], [1, 2]] * 10)
     assert np.isfinite(model.topics_).all()
+
+
+def test_what_is_hidden_is_not_made_up():
+    """Topics that noise hides are uniform and have no top words."""
+    documents, _, _ = topic_documents(50, 40, 2, seed=0)
+    model = fit(documents, 2, privacy=privacy(0.01))
+    edge = noise_edge(model.plan_.mechanisms(model.privacy)[0].scale, 40)
+    assert (model.eigenvalues_ < edge).all()  # of this seed's noise
+    np.testing.assert_allclose(model.topics_, 1 / 40)
+    assert model.top_words(3) == [[], []]
+    assert model.perplexity(documents) == pytest.approx(40.0)
 
 
 @pytest.mark.parametrize(("options", "data", "error", "message"), [

@@ -102,6 +102,16 @@ def test_the_edge_is_where_noise_ends_and_levels_are_what_is_left_in_the_subspac
     assert np.sqrt(white.values[0] ** 2 - edge**2) == pytest.approx(inside, rel=0.15)
 
 
+def test_hidden_directions_whiten_with_the_floor_and_add_nothing_to_components():
+    values, basis = np.array([5.0, 2.0, -4.0]), np.eye(4)[:, :3]
+    white = whiten(values, basis, 3.0)
+    np.testing.assert_allclose(white.levels, [4.0, 3.0, 3.0])
+    np.testing.assert_allclose(white.inside, [4.0, 0.0, 0.0])
+    assert white.hidden == 2
+    found = white.components(np.array([0.5]), np.full((1, 3), np.sqrt(1 / 3)))
+    np.testing.assert_allclose(found, [[0.5 * 2.0 * np.sqrt(1 / 3), 0, 0, 0]])
+
+
 def test_simplex_projection_is_the_nearest_point():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((50, 6))

@@ -1,13 +1,11 @@
 """Compiled kernels, each with a NumPy twin that the tests compare it with.
 
-Kernels are compiled on first use and cached on disk. A parallel kernel has a serial
-compilation as well: a forked child must not enter the OpenMP pool of its parent, so it runs
-the serial one (`in_forked_child`).
+Kernels are compiled on first use and cached on disk. `tacit._core.threads` runs them on several
+cores.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
@@ -15,13 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tacit._core import threads
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
     "NO_HINT",
     "compiled",
-    "in_forked_child",
     "invert_words",
     "invert_words_reference",
     "sum_on_grid",
@@ -30,25 +29,19 @@ __all__ = [
 
 NO_HINT = -(1 << 62)  # marks a draw of which nothing is known yet
 
-_FIRST_PID = os.getpid()
 _MANY_WORDS = 1 << 14  # below, threads cost more than they bring
-
-
-def in_forked_child() -> bool:
-    """Whether this process was forked from the one that imported tacit."""
-    return os.getpid() != _FIRST_PID
 
 
 @cache
 def _compile(
-    function: Callable[..., Any], parallel: bool, reassociate: bool, unchecked: bool
+    function: Callable[..., Any], reassociate: bool, unchecked: bool
 ) -> Callable[..., Any]:
     import numba
 
     # sums may be reordered; nothing is assumed about NaN or infinities
     fastmath = {"reassoc", "contract"} if reassociate else False
     options = {
-        "cache": True, "nogil": True, "parallel": parallel, "fastmath": fastmath,
+        "cache": True, "nogil": True, "fastmath": fastmath,
         "error_model": "numpy" if unchecked else "python",
     }  # fmt: skip
     # Numba's cache on disk knows a function by its name, not by these options: one name each
@@ -56,33 +49,27 @@ def _compile(
         function.__code__, function.__globals__, function.__name__, function.__defaults__,
         function.__closure__,
     )  # fmt: skip
-    form.__qualname__ = f"{function.__qualname__}_p{parallel:d}r{reassociate:d}u{unchecked:d}"
+    form.__qualname__ = f"{function.__qualname__}_r{reassociate:d}u{unchecked:d}"
     form.__module__ = function.__module__
     return cast("Callable[..., Any]", numba.njit(**options)(form))
 
 
 def compiled(
-    function: Callable[..., Any],
-    *,
-    parallel: bool = False,
-    reassociate: bool = False,
-    unchecked: bool = False,
+    function: Callable[..., Any], *, reassociate: bool = False, unchecked: bool = False
 ) -> Callable[..., Any]:
-    """Return the compiled form of a kernel; a forked child always gets the serial one.
+    """Return the compiled form of a kernel, which does not hold the interpreter's lock.
 
     Parameters
     ----------
     function
         A module-level function that Numba can compile.
-    parallel
-        Whether its ``prange`` loops run on all cores.
     reassociate
         Whether sums may be reordered, so that they vectorise.
     unchecked
         Whether a division by zero gives infinity, as in NumPy; a checked one is an error and
         does not vectorise.
     """
-    return _compile(function, parallel and not in_forked_child(), reassociate, unchecked)
+    return _compile(function, reassociate, unchecked)
 
 
 # --- exact inverse-CDF draws -------------------------------------------------------------
@@ -154,11 +141,23 @@ def _invert_words(
 
 def invert_words(*args: Any) -> int:
     """Run the compiled `_invert_words`, on all cores where there are many words."""
-    if len(args[0]) < _MANY_WORDS or in_forked_child():
-        return int(compiled(_invert_words)(*args))
-    from tacit._core.parallel import invert_words_parallel
+    words, tables, out, unsure = args[0], args[1:-2], args[-2], args[-1]
+    kernel = compiled(_invert_words)
+    workers = threads.threads() if len(words) >= _MANY_WORDS else 1
+    if workers == 1:
+        return int(kernel(*args))
+    cuts = np.arange(workers + 1) * len(words) // workers
+    counts = np.zeros(workers, np.int64)
 
-    return invert_words_parallel(*args)
+    def block(first: int, last: int) -> None:
+        for k in range(first, last):
+            part = slice(cuts[k], cuts[k + 1])
+            counts[k] = kernel(words[part], *tables, out[part], unsure[part])
+
+    threads.over_range(block, workers)
+    found = np.concatenate([unsure[a : a + n] + a for a, n in zip(cuts, counts, strict=False)])
+    unsure[: len(found)] = found
+    return len(found)
 
 
 def invert_words_reference(

@@ -63,37 +63,51 @@ class WordStream:
     """
 
     _BLOCK = 1 << 12
+    _LIMIT = 1 << 34  # words of one key, half of what a 32-bit block counter allows
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
-        self._lock = threading.Lock()
+        self._used_keys = 0
         self._restart()
 
+    def _key(self) -> bytes:
+        """Return 256 bits that decide the next stretch of the stream."""
+        if self.seed is None:
+            return os.urandom(32)
+        name = "privacy noise" + (f" {self._used_keys}" if self._used_keys else "")
+        return _sequence(self.seed, name).generate_state(8).astype("<u4").tobytes()
+
     def _restart(self) -> None:
-        from randomgen import ChaCha
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
         self._pid = os.getpid()
-        if self.seed is None:
-            # 256 key bits and a 64-bit stream, straight from the operating system
-            key = int.from_bytes(os.urandom(32), "little")
-            self._source = ChaCha(key=key, rounds=20)
-        else:
-            self._source = ChaCha(_sequence(self.seed, "privacy noise"), rounds=20)
+        self._lock = threading.RLock()
+        # every key is used once, so block counter and nonce start at zero
+        self._cipher = Cipher(ChaCha20(self._key(), bytes(16)), mode=None).encryptor()
+        self._used_keys += 1
+        self._left = self._LIMIT
         self._spare: NDArray[np.uint64] = np.empty(0, np.uint64)
 
     def _start_anew(self) -> None:
         """Start a stream of its own in a forked child."""
         if self.seed is not None:
             self.seed = self.seed ^ (os.getpid() << 64)
-        self._lock = threading.Lock()
+            self._used_keys = 0
         self._restart()
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return ``count`` fresh words."""
         if os.getpid() != self._pid:
             self._start_anew()
-        raw: NDArray[np.uint64] = self._source.random_raw(count)
-        return raw
+        fresh = np.empty(count, np.uint64)
+        with self._lock:
+            if count > self._left:
+                self._restart()
+            self._left -= count
+            # the key stream is what zeros are encrypted to
+            self._cipher.update_into(bytes(8 * count), fresh.view(np.uint8).data)
+        return fresh
 
     def word(self) -> int:
         """Return one fresh word, buffered for code that asks one at a time."""
@@ -156,7 +170,7 @@ class KeyedWords:
     def block(self, number: int) -> WordStream:
         """Return the stream of one block, from its beginning."""
         digest = hashlib.sha256(self._key + number.to_bytes(8, "little")).digest()
-        return _Keyed(int.from_bytes(digest, "little"))
+        return _Keyed(digest)
 
     def __deepcopy__(self, memo: object) -> KeyedWords:
         return self
@@ -168,12 +182,12 @@ class KeyedWords:
 class _Keyed(WordStream):
     """A stream of a given key."""
 
-    def _restart(self) -> None:
-        from randomgen import ChaCha
+    def __init__(self, key: bytes) -> None:
+        self._given = key
+        super().__init__()
 
-        self._pid = os.getpid()
-        self._source = ChaCha(key=self.seed, rounds=20)
-        self._spare = np.empty(0, np.uint64)
+    def _key(self) -> bytes:
+        return self._given
 
     def _start_anew(self) -> None:
         raise RuntimeError("a keyed stream belongs to the process that made it: ask for its block")

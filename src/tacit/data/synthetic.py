@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOSPITAL_BOUNDS",
+    "LABORATORY_TESTS",
+    "HospitalResults",
+    "hospital_results",
     "hospital_tables",
     "simulated_ratings",
     "spherical_mixture",
@@ -57,6 +61,101 @@ def hospital_tables(
         stay = np.minimum(rng.gamma(1.6, 2.0 + age / 60.0, size), 59.0)
         tables[hospital] = {"age": age, "systolic": systolic, "stay": stay}
     return tables
+
+
+# What shows in which test, in the demonstration's patients: condition → test → effect on the scale
+# of a reference range.
+_CONDITIONS: dict[str, dict[str, float]] = {
+    "inflammation": {"CRP": 1.3, "Leukocytes": 1.0, "Ferritin": 0.9, "Platelets": 0.7,
+                     "Albumin": -0.7, "Haemoglobin": -0.6, "Procalcitonin": 1.1},
+    "kidney and heart": {"Creatinine": 1.2, "Urea": 1.1, "Potassium": 0.7, "NT-proBNP": 1.2,
+                         "Troponin": 0.8, "Haemoglobin": -0.5, "Sodium": -0.4},
+    "liver": {"ALT": 1.2, "AST": 1.2, "GGT": 1.1, "Bilirubin": 0.8, "Albumin": -0.5,
+              "INR": 0.7},
+    "metabolism": {"Glucose": 1.1, "HbA1c": 1.2, "Triglycerides": 1.0, "LDL": 0.6, "HDL": -0.9,
+                   "Uric acid": 0.7, "TSH": 0.2},
+}  # fmt: skip
+LABORATORY_TESTS: tuple[str, ...] = tuple(
+    dict.fromkeys(test for effects in _CONDITIONS.values() for test in effects)
+)
+
+
+class HospitalResults(NamedTuple):
+    """Laboratory results of several hospitals, and the truth behind them.
+
+    Attributes
+    ----------
+    relations
+        Hospital → `Relation` of patients and tests; results on a scale from 0 to 10, where 5 is
+        the middle of a test's reference range.
+    panels
+        Hospital → the tests that it does as a routine.
+    levels
+        Hospital → (patients, tests): what every test of every patient would show on average,
+        done or not.
+    effects
+        (tests, conditions): what every condition does to every test.
+    """
+
+    relations: dict[str, Relation]
+    panels: dict[str, tuple[str, ...]]
+    levels: dict[str, NDArray[np.float64]]
+    effects: NDArray[np.float64]
+
+
+def hospital_results(
+    sizes: Mapping[str, int],
+    *,
+    routine: float = 0.65,
+    often: float = 0.5,
+    seldom: float = 0.003,
+    seed: int = 0,
+) -> HospitalResults:
+    """Return laboratory results of hospitals with overlapping tests and disjoint patients.
+
+    Parameters
+    ----------
+    sizes
+        Hospital → number of patients.
+    routine
+        The share of all tests that a hospital does as a routine.
+    often, seldom
+        The share of patients who get a routine test, on average, and any other.
+    seed
+        Seed of the generator.
+
+    Examples
+    --------
+    >>> found = hospital_results({"North": 50, "South": 40})
+    >>> found.relations["South"].shape == (40, len(LABORATORY_TESTS))
+    True
+    """
+    check("routine", routine, Real(0, 1, open_low=True))
+    check("often", often, Real(0, 1, open_low=True))
+    check("seldom", seldom, Real(0, 1))
+    tests = LABORATORY_TESTS
+    effects = np.array([[e.get(t, 0.0) for e in _CONDITIONS.values()] for t in tests])
+    typical = generator(seed, "tests").normal(0.0, 0.5, len(tests))  # a ward is no healthy sample
+    relations, panels, levels = {}, {}, {}
+    for hospital, size in sizes.items():
+        check(f"size of {hospital!r}", size, Integer(1))
+        rng = generator(seed, f"hospital {hospital}")
+        panel = np.sort(rng.permutation(len(tests))[: max(1, round(routine * len(tests)))])
+        share = np.full(len(tests), seldom)
+        share[panel] = np.clip(rng.normal(often, 0.15, len(panel)), 0.1, 0.9)
+        illness = rng.standard_normal((size, effects.shape[1]))
+        general = rng.normal(0.0, 0.4, size)
+        level = 5.0 + typical + general[:, None] + illness @ effects.T
+        results = level + 0.5 * rng.standard_normal(level.shape)
+        done = rng.random(level.shape) < share
+        done[~done.any(axis=1), panel[0]] = True  # every patient has some result
+        relations[hospital] = Relation.from_cells(
+            ("patient", "test"), np.argwhere(done), np.clip(results[done].round(1), 0.0, 10.0),
+            shape=level.shape, labels={"test": tests},
+        )  # fmt: skip
+        panels[hospital] = tuple(tests[k] for k in panel)
+        levels[hospital] = np.clip(level, 0.0, 10.0)
+    return HospitalResults(relations, panels, levels, effects)
 
 
 def simulated_ratings(

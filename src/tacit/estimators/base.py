@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator
 
 from tacit._core.check import Constraint, check_table
+from tacit._core.html import Html, join
 from tacit.errors import BudgetExceeded, ParameterError
 from tacit.estimators.site import Site, check_sites
 from tacit.mechanisms.noise import Noise
@@ -92,6 +93,16 @@ class PrivateEstimator(Estimator):
     ``fit``) and says in `schedule` what a fit releases, from public facts alone. Clones share
     the ledger of the original: fitting twice is charged twice.
     """
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's picture of the parameters, and the certificates below it."""
+        found = getattr(self, "certificates_", {})
+        certificates = [Html(certificate._repr_html_()) for certificate in found.values()]
+        return str(super()._repr_html_inner()) + join(certificates)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = super()._repr_mimebundle_(**options)
+        return {**shown, "text/html": self._repr_html_inner()} if "text/html" in shown else shown
 
     def schedule(self) -> DpEvent:
         """Return everything that one fit releases at one site."""

@@ -12,7 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -29,10 +29,12 @@ from tacit.estimators.joint import (
     site_relations,
     state_problem,
 )
+from tacit.estimators.joint_als import AlternatingLeastSquares
 from tacit.estimators.joint_methods import METHODS, choose_method
 from tacit.estimators.progress import progress_bar
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
+from tacit.mechanisms.noise import Noise
 from tacit.models.structure import CoupledModel
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.events import DpEvent
@@ -251,6 +253,46 @@ class OverSites(PrivateEstimator, ABC):
 
     # -- using it -------------------------------------------------------------------------
 
+    def adopt(
+        self, shared: Mapping[str, NDArray[np.float64]], sites: Sequence[Site] | Site
+    ) -> Self:
+        """Take in factors that were released earlier, to predict at sites, and return this.
+
+        Nothing is released and nothing is charged: a site's members are fitted at the site, from
+        its own cells and what is public by now. Members and cells may be new.
+
+        Parameters
+        ----------
+        shared
+            The arrays of a release (``read_release(folder).arrays``), by least squares.
+        sites
+            Who predicts.
+        """
+        self._check_parameters()
+        self._over_sites = True
+        holders = [sites] if isinstance(sites, Site) else list(sites)
+        problem, relations = self._stated(holders, {})
+        method = self._joint_method(problem)
+        if not isinstance(method, AlternatingLeastSquares):
+            raise ParameterError("factors are adopted by least squares only: method='als'")
+        item = problem.shared[0]
+        if np.shape(shared.get(f"{item} offset", 0.0)) != (problem.sizes[item],):
+            raise ParameterError(
+                f"what was released is not about the {problem.sizes[item]} members of {item!r}: "
+                "pass the labels of the fit"
+            )
+        self.problem_ = problem
+        self.parts_ = {
+            site.name: method.part(
+                problem, site.name, relations[site.name], None, Noise("grid"),
+                generator(self.random_state, f"site {site.name}"),
+            )
+            for site in holders
+        }  # fmt: skip
+        for part in self.parts_.values():
+            part.finish(shared)
+        return self
+
     def _predict_at(self, site: str, cells: Any, relation: str | None) -> NDArray[np.float64]:
         """Return the expected values of cells of a site's relation."""
         if site not in self.parts_:
@@ -281,6 +323,10 @@ class OverSites(PrivateEstimator, ABC):
             "method": repr(self.method_),
             "bounds": {n: list(pair) for n, pair in self.problem_.bounds.items()},
             "calibration": self.calibration,
+            # the public lists of members, which every site was given
+            "labels": {
+                e: [str(name) for name in names] for e, names in self.problem_.labels.items()
+            },
         }
         return write_release(
             folder, type(self).__name__, self.shared_factors_, self.certificates_, settings

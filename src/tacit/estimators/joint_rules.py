@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tacit.errors import ParameterError
 from tacit.privacy.published import advanced_composition_noise, langevin_step_size, zcdp_noise
@@ -41,6 +42,7 @@ class PublishedSteps:
     claim: str
 
 
+@lru_cache(maxsize=64)  # a site asks for it in every round
 def published_steps(
     rule: str,
     *,

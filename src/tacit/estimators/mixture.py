@@ -10,8 +10,9 @@ import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.errors import ParameterError, UnboundedData
-from tacit.estimators.spectral import COMMON, SpectralEstimator
+from tacit.estimators.spectral import COMMON, MOST_COMPONENTS, SpectralEstimator
 from tacit.estimators.spectral_rounds import Spectrum
+from tacit.estimators.spectral_signal import check_delta
 from tacit.models.moments import SampleMoments
 from tacit.models.whitening import Whitening
 from tacit.privacy.guarantee import Privacy
@@ -42,7 +43,7 @@ class GaussianMixture(SpectralEstimator):
         The public centre, a number or one for each feature.
     features
         How many features there are, if the price is to be known before fitting.
-    share, restarts, iterations, privacy, ledger, random_state
+    share, restarts, iterations, privacy, on_failure, ledger, random_state
         As in `SingleTopicModel`; the unit of privacy is ``"row"``.
     strategy, calibration
         ``"certified"`` only: the published strategies are for documents.
@@ -56,8 +57,10 @@ class GaussianMixture(SpectralEstimator):
     eigenvalues_
         The leading eigenvalues of the noisy second moment without the variance, on the scale of
         the radius.
+    failures_
+        Which sites were excluded, in which round, and why.
     certificate_, certificates_
-        The certificate with the largest ε, and one per site.
+        The certificate with the largest ε, and one per site that paid.
 
     Examples
     --------
@@ -72,7 +75,7 @@ class GaussianMixture(SpectralEstimator):
     _unit = "row"
     _purpose = "a mixture of Gaussians"
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "components": Integer(1, 1000),
+        "components": Integer(1, MOST_COMPONENTS),
         "radius": AnyOf(Real(0, open_low=True), None),
         "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray)),
         "features": AnyOf(Integer(1), None),
@@ -92,6 +95,7 @@ class GaussianMixture(SpectralEstimator):
         privacy: Privacy | None = None,
         strategy: str = "certified",
         calibration: str = "certified",
+        on_failure: str = "stop",
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -105,6 +109,7 @@ class GaussianMixture(SpectralEstimator):
         self.privacy = privacy
         self.strategy = strategy
         self.calibration = calibration
+        self.on_failure = on_failure
         self.ledger = ledger
         self.random_state = random_state
 
@@ -118,7 +123,10 @@ class GaussianMixture(SpectralEstimator):
         for value in np.ravel(np.asarray(self.centre, object)):
             check("centre", value, Real())
         if self.strategy != "certified":
-            raise ParameterError(f"strategy {self.strategy!r} is published for documents only")
+            raise ParameterError(
+                f"strategy {self.strategy!r} is published for documents only: pass "
+                "strategy='certified' with calibration='certified'"
+            )
 
     def _rank(self) -> int:
         return self.components
@@ -153,7 +161,7 @@ class GaussianMixture(SpectralEstimator):
         assert self.radius is not None
         spherical = found.spherical
         self.rows_ = spherical.count
-        self._check_delta(self.rows_)
+        check_delta(self.privacy, self.rows_, self._unit)
         means, mass = self._decompose(spherical.corrected(found.third), white)
         mass = np.minimum(mass, max(self.rows_, 1.0))
         total = float(mass.sum())

@@ -21,6 +21,7 @@ from tacit.estimators.recommender_device import Device, score
 from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_local import LocalGradient
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task
+from tacit.estimators.recommender_responses import ItemResponseGradient, ResponseGradient
 from tacit.estimators.recommender_weights import PrivacyWeights
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
@@ -44,6 +45,8 @@ METHODS: dict[str, Callable[[], RecommenderMethod]] = {
     "hdpmf": partial(GradientFactorization, "hdpmf"),
     "gd": LocalGradient,
     "gd-dr": partial(LocalGradient, dimensions=100),
+    "responses": ResponseGradient,
+    "item-responses": ItemResponseGradient,
 }
 
 

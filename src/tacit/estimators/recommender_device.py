@@ -24,11 +24,21 @@ _OFFSET = 5.0  # ratings that a user's own offset has to outweigh
 _TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are trusted
 
 
-def ladder(features: int) -> Floats:
-    """Return the penalties that a device averages over: one offset, then features."""
-    if not features:
+def ladder(public: int, learned: int = 0) -> Floats:
+    """Return the penalties that a device averages over: one offset, then features.
+
+    Parameters
+    ----------
+    public, learned
+        How many features are of either kind; a device may do without either.
+    """
+    if not public + learned:
         return np.full((1, 1), _OFFSET)
-    return np.array([[_OFFSET, *([taste] * features)] for taste in _TASTES])
+    pairs = [(taste, taste) for taste in _TASTES]
+    if public and learned:
+        trusted = [taste for taste in _TASTES if taste < NEVER]
+        pairs += [(NEVER, taste) for taste in trusted] + [(taste, NEVER) for taste in trusted]
+    return np.array([[_OFFSET, *[one] * public, *[two] * learned] for one, two in pairs])
 
 
 def fold_in(shared: Mapping[str, Floats], cells: ByMember) -> Floats:

@@ -22,7 +22,6 @@ from tacit.errors import (
     NotCertified,
     ParameterError,
     SiteFailure,
-    TacitError,
 )
 from tacit.estimators.base import SiteSide
 from tacit.estimators.progress import progress_bar
@@ -376,8 +375,7 @@ class PrivateLinearRegression(FittedRegression):
                     if isinstance(error, ParameterError):
                         raise ParameterError(f"site {site.name!r}: {error}") from None
                     raise
-                reason = str(error) if isinstance(error, TacitError) else type(error).__name__
-                self.failures_.append(Failure(0, site.name, reason))
+                self.failures_.append(Failure.of(0, site.name, error))
         single = alone and len(sites) == 1
         sites = [site for site in sites if site.name in loaded]
         if not sites:

@@ -9,7 +9,6 @@ what a document or a sample is.
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,31 +17,32 @@ import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.rng import generator
-from tacit.errors import NotCertified, ParameterError
+from tacit.errors import NotCertified, ParameterError, SiteFailure
 from tacit.estimators import spectral_published as published
 from tacit.estimators.base import PrivateEstimator, SiteSide
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
 from tacit.estimators.spectral_release import Plan
 from tacit.estimators.spectral_rounds import Holder, Spectrum, check_room
+from tacit.estimators.spectral_signal import check_signal
 from tacit.inference.power import power_method
 from tacit.mechanisms.noise import Noise
 from tacit.models.moments import DocumentMoments, SampleMoments
 from tacit.models.whitening import Whitening, noise_edge, whiten
 from tacit.privacy.accounting import epsilon_of
-from tacit.privacy.calibration import gaussian_sigma
-from tacit.privacy.events import ADD_REMOVE, DpEvent, GaussianDpEvent
+from tacit.privacy.events import ADD_REMOVE, DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger, Reservation
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
 from tacit.rounds.inprocess import run
-from tacit.rounds.protocol import RunRecord
+from tacit.rounds.protocol import Failure, RunRecord
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["STRATEGIES", "SpectralEstimator"]
+__all__ = ["MOST_COMPONENTS", "STRATEGIES", "SpectralEstimator"]
 
+MOST_COMPONENTS = 200  # `tacit.models.moments.SHRINK` covers rounding up to here
 STRATEGIES = ("certified", *published.STRATEGIES)
 COMMON: Mapping[str, Constraint] = {
     "share": Real(0, 1, open_low=True, open_high=True),
@@ -51,6 +51,7 @@ COMMON: Mapping[str, Constraint] = {
     "privacy": AnyOf(InstanceOf(Privacy), None),
     "strategy": OneOf(*STRATEGIES),
     "calibration": OneOf("certified", "published"),
+    "on_failure": OneOf("stop", "exclude"),
     "ledger": AnyOf(InstanceOf(Ledger), None),
     "random_state": AnyOf(Integer(0), None),
 }
@@ -65,6 +66,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
     privacy: Privacy | None
     strategy: str
     calibration: str
+    on_failure: str
     random_state: int | None
     plan_: Plan | None = None
     _unit: ClassVar[str]
@@ -117,7 +119,13 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if privacy.delta <= 0.0:
             raise ParameterError(
                 "privacy.delta must be positive, because whitening needs Gaussian noise: pass "
-                "Privacy(…, delta=1e-6)"
+                "Privacy(…, delta=1e-6); OrthogonalDecomposition is purely ε-private with δ = 0, "
+                "for tensors that need no whitening"
+            )
+        if privacy.trust == "aggregator" and self.on_failure == "exclude":
+            raise ParameterError(
+                "on_failure must be 'stop' with trust='aggregator': the share of the noise of a "
+                "site that is lost would be missing from the sum"
             )
 
     def _plan(self, size: int, sites: int = 1) -> Plan:
@@ -128,10 +136,14 @@ class SpectralEstimator(PrivateEstimator, ABC):
             )
         privacy = self.privacy
         neighbours = ADD_REMOVE if privacy is None else str(privacy.neighbours)
-        shared = privacy is not None and privacy.trust == "aggregator"
         return Plan(
-            size, rank, self._unit == "row", neighbours, self.share, sites if shared else 1
+            size, rank, self._unit == "row", neighbours, self.share, sites if self._secure else 1
         )
+
+    @property
+    def _secure(self) -> bool:
+        """Whether only sums over sites are seen."""
+        return self.privacy is not None and self.privacy.trust == "aggregator"
 
     def schedule(self) -> DpEvent:
         """Return everything that one fit releases at one site."""
@@ -159,7 +171,13 @@ class SpectralEstimator(PrivateEstimator, ABC):
         self._check_parameters()
         self.plan_ = None
         sites = self._as_sites(data)
-        loaded = {site.name: self._load(site) for site in sites}
+        if self.calibration == "published" and len(sites) > 1:
+            raise ParameterError(
+                f"strategy {self.strategy!r} is published for one holder: pass the data of one, "
+                "or strategy='certified' with calibration='certified' for several sites"
+            )
+        loaded = self._load(sites)
+        sites = [site for site in sites if site.name in loaded]
         sizes = {m.size - (self._unit == "row") for m in loaded.values()}
         if len(sizes) > 1:
             raise ParameterError(f"the sites have different sizes: {sorted(sizes)}")
@@ -168,8 +186,10 @@ class SpectralEstimator(PrivateEstimator, ABC):
         if stated is not None and stated != size:
             raise ParameterError(f"the data have {size} dimensions, {stated} were stated")
         self.plan_ = self._plan(size, len(sites))
-        if self.calibration == "published" and len(sites) > 1:
-            raise ParameterError("published calibrations are those of one holder")
+        if self._secure:  # the holders' own business, before anybody pays
+            second = self.plan_.mechanisms(self.privacy)[0]
+            for moments in loaded.values():
+                check_room(self.plan_, second, moments, len(sites))
         reservations = self._reserve(sites, self._purpose)
         sources = {site.name: self._noise("grid", site.name) for site in sites}
         rng = generator(self.random_state, "spectral")
@@ -180,13 +200,24 @@ class SpectralEstimator(PrivateEstimator, ABC):
             self._fit_rounds(sites, loaded, reservations, sources, rng)
         self._certify_all(sites, reservations, sources)
 
-    def _load(self, site: Site) -> DocumentMoments | SampleMoments:
-        try:
-            return self._moments(site.data)
-        except ParameterError as error:
-            if site.name == "the data":
-                raise
-            raise ParameterError(f"site {site.name!r}: {error}") from None
+    def _load(self, sites: Sequence[Site]) -> dict[str, DocumentMoments | SampleMoments]:
+        """Read every site's data, before anything is paid for."""
+        loaded: dict[str, DocumentMoments | SampleMoments] = {}
+        self.failures_: list[Failure] = []
+        for site in sites:
+            try:
+                loaded[site.name] = self._moments(site.data)
+            except Exception as error:
+                if self.on_failure == "exclude" and len(sites) > 1:
+                    self.failures_.append(Failure.of(0, site.name, error))
+                elif isinstance(error, ParameterError) and site.name != "the data":
+                    raise ParameterError(f"site {site.name!r}: {error}") from None
+                else:
+                    raise
+        if not loaded:
+            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in self.failures_)
+            raise SiteFailure(f"no site can read its data ({reasons})")
+        return loaded
 
     def _fit_rounds(
         self,
@@ -199,10 +230,8 @@ class SpectralEstimator(PrivateEstimator, ABC):
         plan = self.plan_
         assert plan is not None
         mechanisms = plan.mechanisms(self.privacy)
-        if self._secure:
-            for moments in loaded.values():
-                check_room(plan, mechanisms[0], moments, len(sites))
-        aggregator: Aggregator = SumAggregator(len(sites)) if self._secure else PlainAggregator()
+        secure = self._secure
+        aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
         found = self._spectrum(len(sites), rng)
         holders = [
             Holder(
@@ -211,13 +240,9 @@ class SpectralEstimator(PrivateEstimator, ABC):
             )
             for site in sites
         ]  # fmt: skip
-        self.record_ = run(found, holders, aggregator=aggregator)
-        self._take(found, len(sites), rng)
-
-    @property
-    def _secure(self) -> bool:
-        """Whether only sums over sites are seen, and noise comes in shares."""
-        return self.privacy is not None and self.privacy.trust == "aggregator"
+        self.record_ = run(found, holders, aggregator=aggregator, on_failure=self.on_failure)
+        self.failures_ += self.record_.failures
+        self._take(found, len(self.record_.sites), rng)
 
     def _noise_sd(self, sites: int) -> float:
         """Return the standard deviation on the diagonal of the sum's second moment."""
@@ -235,7 +260,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
         """Turn released moments into components."""
         sd = self._noise_sd(sites)
         white = whiten(found.values, found.basis, noise_edge(sd, found.plan.matrix_size))
-        self._check_signal(white, sd)
+        check_signal(white, sd, self.privacy)
         self.eigenvalues_ = white.values
         self._rng = rng
         self._learn(found, white)
@@ -279,7 +304,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
             The name of the run: taken up again under its name, it is not charged again.
         """
         plan = self._open(shares)
-        mechanisms, moments = plan.mechanisms(self.privacy), self._load(site)
+        mechanisms, moments = plan.mechanisms(self.privacy), self._load([site])[site.name]
         if moments.size - (self._unit == "row") != plan.size:
             raise ParameterError(f"the data have another size than the stated {plan.size}")
         if self._secure:
@@ -325,47 +350,7 @@ class SpectralEstimator(PrivateEstimator, ABC):
         noise: Noise,
         rng: np.random.Generator,
     ) -> None:
-        raise ParameterError(f"strategy {self.strategy!r} is published for documents only")
-
-    def _check_signal(self, white: Whitening, sd: float) -> None:
-        """Say so where the noise hides what whitening needs."""
-        if sd == 0.0:
-            rank = int((white.values > 1e-9 * max(float(white.values[0]), 1e-300)).sum())
-            if rank < len(white.values):
-                raise ParameterError(
-                    f"{len(white.values)} components were asked for, but the second moment has "
-                    f"rank {rank}: pass at most {rank}"
-                )
-            return
-        if not white.hidden:
-            return
-        assert self.privacy is not None
-        last = float(white.values[-1])
-        factor = min(white.edge / last, 100.0) if last > 0.0 else 100.0
-        factor = max(factor, 1.25)
-        sigma = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / factor
-        epsilon = epsilon_of(GaussianDpEvent(sigma), self.privacy.delta)
-        state = "below zero" if last <= 0.0 else f"{last:.3g}"
-        warnings.warn(
-            f"{white.hidden} of {len(white.values)} eigenvalues of the noisy second moment do not "
-            f"stand out of the noise (it reaches {white.edge:.3g}, the smallest is {state}): that "
-            f"many components are guesses. It would take at least {factor:.2g} times the data, or "
-            f"ε of at least {epsilon:.2g}, or fewer components",
-            UserWarning,
-            stacklevel=5,
-        )
-
-    def _check_delta(self, count: float) -> None:
-        privacy = self.privacy
-        if privacy is not None and math.isfinite(privacy.epsilon) and (
-            privacy.delta * max(count, 1.0) > 1.0
-        ):  # fmt: skip
-            warnings.warn(
-                f"delta = {privacy.delta:g} is above one in the number of {self._unit}s: a "
-                "mechanism that publishes one of them whole would pass; pass a smaller delta",
-                UserWarning,
-                stacklevel=5,
-            )
+        raise TypeError(f"{type(self).__name__} has no published strategy")
 
     def _certify_all(
         self,

@@ -19,8 +19,15 @@ second moment.
     ‖Wu‖∞², which is that for W = I; one more or less moves it by half. Neither L nor R is
     printed: 10 and 10 here.
 
+    ν is the one that the source prints. ε' and δ' are not printed there: they are quoted as Wang &
+    Anandkumar's, unchecked against their text. Advanced composition, √(2n ln(2/δ))·ε' +
+    n·ε'·(e^ε' − 1), does not confirm them: for δ = 1e-6 it gives 1.3·ε. The noise does
+    keep the claim, by the accountant, because Gaussians compose better than that.
+
 The eigenvalues of the noisy second moment enter by their size, as in a singular value
-decomposition, and negative word probabilities are set to zero, both as published.
+decomposition, and negative word probabilities are set to zero, both as published. The number of
+documents, public in the paper, is read off the noisy second moment: under add-remove-one an exact
+number would be a leak.
 """
 
 from __future__ import annotations
@@ -48,7 +55,7 @@ from tacit.privacy.ledger import Reservation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CLAIMS", "STRATEGIES", "release", "schedule"]
+__all__ = ["CLAIMS", "STRATEGIES", "Published", "reaches", "release", "schedule"]
 
 STRATEGIES = ("agn", "avn", "dp-tpm")
 STARTS, STEPS = 10, 10  # of DP-TPM
@@ -60,7 +67,8 @@ _CLASSICAL = (
 CLAIMS = {
     "agn": _CLASSICAL,
     "avn": _CLASSICAL,
-    "dp-tpm": _CLASSICAL + "; every step of the power method is paid for by advanced composition",
+    "dp-tpm": _CLASSICAL + "; every step of the power method is paid for by advanced composition, "
+    "which does not confirm the ε of a step",
 }
 
 
@@ -72,6 +80,26 @@ class _Parts:
     third: Mechanism
     repeats: int = 1
     scalar: Gaussian | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a strategy released: only this leaves.
+
+    Attributes
+    ----------
+    white
+        The whitening.
+    values, vectors
+        Eigenvalues and eigenvectors (rows) of the whitened tensor.
+    count
+        The noisy number of documents.
+    """
+
+    white: Whitening
+    values: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    count: float
 
 
 def _classical(epsilon: float, delta: float) -> float:
@@ -129,8 +157,8 @@ def release(
     reservation: Reservation | None,
     noise: Noise,
     rng: np.random.Generator,
-) -> tuple[Whitening, NDArray[np.float64], NDArray[np.float64]]:
-    """Return the whitening, and eigenvalues and eigenvectors of the whitened tensor."""
+) -> Published:
+    """Release the moments and decompose them."""
     parts = _parts(plan, privacy, strategy)
     size, rank = plan.size, plan.rank
     upper = np.triu_indices(size)
@@ -141,20 +169,22 @@ def release(
     matrix = np.zeros((size, size))
     matrix[upper] = entries
     matrix = matrix + np.triu(matrix, 1).T
+    count = max(float(matrix.sum()), 0.0)
     found, vectors = np.linalg.eigh(matrix)
     order = np.argsort(-np.abs(found))[:rank]  # the singular values
     white = Whitening(vectors[:, order], np.abs(found[order]), np.abs(found[order]), 0.0)
     whole = moments.whole_third()
     if parts.scalar is not None:
         tensor = np.ldexp(spread(whole, size), moments.exponent)
-        return white, *_noisy_power(tensor, white, plan, parts, reservation, noise, rng)
+        values, rows = _noisy_power(tensor, white, plan, parts, reservation, noise, rng)
+        return Published(white, values, rows, count)
     released = privatize(
         parts.third, _on_grid(whole, moments.exponent, parts.third), ledger=reservation, rng=noise
     )
     u = white.basis
     third = np.einsum("abc,ai,bj,ck->ijk", spread(released, size), u, u, u, optimize=True)
     result = power_method(white.tensor(third), rank, rng)
-    return white, result.values, result.vectors
+    return Published(white, result.values, result.vectors, count)
 
 
 def _on_grid(integers: Any, exponent: int, mechanism: Any) -> GridSum:
@@ -163,6 +193,16 @@ def _on_grid(integers: Any, exponent: int, mechanism: Any) -> GridSum:
     if shift >= 0:
         return GridSum(integers << shift, mechanism.grid)
     return GridSum((integers + (1 << (-shift - 1))) >> -shift, mechanism.grid)
+
+
+def reaches(w: NDArray[np.float64], u: NDArray[np.float64]) -> tuple[float, float]:
+    """Return how far one document more or less moves M₃(W, Wu, Wu) and M₃(Wu, Wu, Wu).
+
+    M₃(d) has no negative entry and adds up to one: the first is an average of rows of W times two
+    entries of Wu, the second one of products of three entries of Wu.
+    """
+    largest = float(np.abs(w @ u).max())
+    return float(np.linalg.norm(w, axis=1).max()) * largest**2, largest**3
 
 
 def _noisy_power(
@@ -178,7 +218,6 @@ def _noisy_power(
     assert parts.scalar is not None
     w = white.basis * white.levels**-0.5
     inner = np.einsum("abc,ai,bj,ck->ijk", tensor, w, w, w, optimize=True)
-    longest = float(np.linalg.norm(w, axis=1).max())
     change = 2.0 if plan.neighbours == REPLACE else 1.0
     values, vectors = np.zeros(plan.rank), np.zeros((plan.rank, plan.rank))
     for k in range(plan.rank):
@@ -187,14 +226,14 @@ def _noisy_power(
             u = rng.standard_normal(plan.rank)
             u /= np.linalg.norm(u)
             for _ in range(STEPS):
-                reach = change * longest * float(np.abs(w @ u).max()) ** 2
+                reach = change * reaches(w, u)[0]
                 image = np.einsum("abc,b,c->a", inner, u, u)
                 noisy = reach * privatize(
                     parts.third, image / reach, ledger=reservation, rng=noise
                 )
                 noisy -= (np.square(vectors[:k] @ u) * values[:k]) @ vectors[:k]  # released
                 u = noisy / max(float(np.linalg.norm(noisy)), 1e-300)
-            reach = change * float(np.abs(w @ u).max()) ** 3
+            reach = change * reaches(w, u)[1]
             value = np.einsum("abc,a,b,c->", inner, u, u, u) / reach
             score = reach * float(
                 privatize(parts.scalar, float(value), ledger=reservation, rng=noise)

@@ -9,10 +9,17 @@ moment in that basis, once.
 Where a secure sum is used vectors are whole numbers of 2⁻¹⁶ and so products are whole numbers:
 they add up without error, modulo 2⁶⁴. Rounding the vectors costs no accuracy of the products; the
 Ritz vectors are sought in the span of the rounded ones.
+
+**A site that is lost** (where replies are seen one by one) is taken out of all sums. While
+products are asked for, those of the others serve as before: Rayleigh–Ritz holds for any vectors.
+Once the basis U was sent the others have released their third moment in it, and no second one is
+due; so U stays, and their second moment Uᵀ(A + E)U in it, which follows from the products, takes
+the place of the eigenvalues: a rotation of U makes it diagonal.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +30,7 @@ from tacit.estimators.spectral_release import Plan, weighted_sum
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.operator import GaussianShare, NoisyOperator, OperatorGaussian
-from tacit.models.mixture import spherical_moments
+from tacit.models.mixture import spherical_moments, turned_within
 from tacit.models.moments import SHRINK, DocumentMoments, SampleMoments, entry_weights
 from tacit.models.whitening import spread
 from tacit.privacy.ledger import Reservation
@@ -118,7 +125,8 @@ class Spectrum(Coordinator):
         size = plan.matrix_size
         self.basis: NDArray[np.float64] | None = None
         self.third: NDArray[np.float64] = np.zeros((plan.rank,) * 3)
-        self._seen: list[tuple[Any, Any]] = []
+        self.sites: tuple[str, ...] = ()
+        self._seen: list[tuple[Any, Mapping[str, Any]]] = []  # vectors, and every site's product
         self._values = np.full(plan.rank, np.inf)
         if self.dense:
             self._next: Any = np.eye(size)
@@ -156,25 +164,67 @@ class Spectrum(Coordinator):
 
     def absorb(self, round: int, collected: Collected) -> None:
         """Take in products or the third moment."""
+        if self.sites and collected.sites != self.sites and not collected.by_site:
+            raise SiteFailure(
+                "a site was lost after the first moments were summed, and its part cannot be "
+                "taken out of a secure sum: begin a new run without it"
+            )
         if self.basis is not None:
-            grid = self._mechanisms[1].grid
-            self.third = as_tensor(collected.total["third"], grid.exponent, self.plan.rank)
-            self._done = True
+            self._take_third(collected.total["third"], collected.sites)
             return
-        vectors, product = self._next, collected.total["product"]
+        vectors = self._next
+        parts: Mapping[str, Any] = collected.by_site or {"": collected.total}
+        products = {name: part["product"] for name, part in parts.items()}
         if self._whole:
             unit = 0 if self.dense else _UNIT
             vectors = np.ldexp(np.rint(np.ldexp(vectors, unit)), -unit)
-            product = np.ldexp(product * self._mechanisms[0].grid.step, -unit)
-        self._seen.append((vectors, product))
-        self._analyse(round + 1)
+            step = self._mechanisms[0].grid.step
+            products = {name: np.ldexp(p * step, -unit) for name, p in products.items()}
+        self._take_products(vectors, products, collected.sites)
+
+    def _take_products(self, vectors: Any, products: Mapping[str, Any], sites: Any) -> None:
+        self.sites = tuple(sites)
+        self._seen.append((vectors, products))
+        self._analyse(len(self._seen))
+
+    def _take_third(self, steps: Any, sites: Any) -> None:
+        lost = tuple(sites) != self.sites
+        self.sites, self._steps, self._done = tuple(sites), np.asarray(steps), True
+        self.third = as_tensor(steps, self._mechanisms[1].grid.exponent, self.plan.rank)
+        if lost:
+            self._turn()
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return all products, and the third moment once it is there: all of it was released."""
+        kept = {"sites": np.frombuffer(json.dumps(self.sites).encode(), np.uint8)}
+        for k, (vectors, products) in enumerate(self._seen):
+            kept[f"vectors/{k}"] = vectors
+            kept |= {f"product/{k}/{site}": product for site, product in products.items()}
+        return kept | ({"third": self._steps} if self._done else {})
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state, by going through what was released again."""
+        self._seen, self.basis, self._done = [], None, False
+        sites = json.loads(state["sites"].tobytes())
+        while f"vectors/{len(self._seen)}" in state:
+            k = len(self._seen)
+            start = f"product/{k}/"
+            products = {n.removeprefix(start): a for n, a in state.items() if n.startswith(start)}
+            seen = sites if "" in products else tuple(products)
+            self._take_products(state[f"vectors/{k}"], products, seen)
+        if "third" in state:
+            self._take_third(state["third"], sites)
+
+    def _summed(self, products: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return a product with the sum over the sites that are left."""
+        names = self.sites if len(products) > 1 else tuple(products)
+        return np.asarray(sum(products[name] for name in names))
 
     def _analyse(self, rounds: int) -> None:
         """Find Ritz values and vectors; go on, or settle on the basis."""
         rank = self.plan.rank
         if self.dense:
-            matrix = (self._seen[0][1] + self._seen[0][1].T) / 2.0
-            self.sums = matrix.sum(axis=1)
+            matrix = self._matrix()
             if self.plan.samples:
                 self.spherical = spherical_moments(matrix, rank)
                 self._settle(self.spherical.values, self.spherical.basis)
@@ -182,16 +232,10 @@ class Spectrum(Coordinator):
                 values, vectors = np.linalg.eigh(matrix)
                 self._settle(values[::-1], vectors[:, ::-1][:, :rank])
             return
-        vectors = np.hstack([v for v, _ in self._seen])
-        products = np.hstack([p for _, p in self._seen])
-        q, r = np.linalg.qr(vectors)
-        inverse = np.linalg.inv(r)
-        ritz = q.T @ products @ inverse
+        q, products = self._orthonormal()
+        ritz = q.T @ products
         values, inner = np.linalg.eigh((ritz + ritz.T) / 2.0)
         values, inner = values[::-1], inner[:, ::-1][:, :rank]
-        if rounds == 1:
-            first = self._seen[0]
-            self.sums = first[1][:, 0] / first[0][:, 0].mean()
         change = np.abs(values[:rank] - self._values) / np.abs(values[:rank]).max()
         self._values = values[:rank]
         still = bool((change[values[:rank] > self._edge] < _SETTLED).all())
@@ -200,25 +244,46 @@ class Spectrum(Coordinator):
             self._settle(values, np.linalg.qr(q @ inner)[0])
             return
         # the next Krylov block, orthogonal to all before
-        fresh = self._seen[-1][1].copy()
+        fresh = self._summed(self._seen[-1][1]).copy()
         for _ in range(2):
             fresh -= q @ (q.T @ fresh)
         self._next = np.linalg.qr(fresh[:, : q.shape[0] - q.shape[1]])[0]
 
-    def state(self) -> Mapping[str, NDArray[Any]]:
-        """Return all products, and the third moment once it is there: all of it was released."""
-        kept = {f"vectors/{k}": pair[0] for k, pair in enumerate(self._seen)}
-        kept |= {f"product/{k}": pair[1] for k, pair in enumerate(self._seen)}
-        return kept | {"third": self.third, "done": np.array([self._done])}
+    def _matrix(self) -> NDArray[np.float64]:
+        """Return the whole noisy matrix, where the identity was sent."""
+        product = self._summed(self._seen[0][1])
+        return np.asarray((product + product.T) / 2.0)
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take up a state, by going through its products again."""
-        self._seen, self.basis = [], None
-        while f"vectors/{len(self._seen)}" in state:
-            k = len(self._seen)
-            self._seen.append((state[f"vectors/{k}"], state[f"product/{k}"]))
-            self._analyse(k + 1)
-        self.third, self._done = state["third"], bool(state["done"][0])
+    def _orthonormal(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return Q, an orthonormal basis of all vectors that were sent, and (A + E)·Q."""
+        q, r = np.linalg.qr(np.hstack([vectors for vectors, _ in self._seen]))
+        products = np.hstack([self._summed(products) for _, products in self._seen])
+        return q, products @ np.linalg.inv(r)
+
+    @property
+    def sums(self) -> NDArray[np.float64]:
+        """The row sums of the noisy matrix."""
+        if self.dense:
+            return np.asarray(self._matrix().sum(axis=1))
+        vectors, products = self._seen[0]
+        return np.asarray(self._summed(products)[:, 0] / vectors[:, 0].mean())
+
+    def _turn(self) -> None:
+        """Take a lost site out of the second moment in the basis, and turn the basis to fit."""
+        basis = self.basis
+        assert basis is not None
+        if self.plan.samples:
+            self.spherical = spherical_moments(self._matrix(), self.plan.rank, basis)
+            turned, values = self.spherical.basis, self.spherical.values
+        else:
+            q, products = (
+                (np.eye(len(basis)), self._matrix()) if self.dense else self._orthonormal()
+            )
+            # the basis lies in the span of Q, so (A + E)·U = (A + E)·Q·QᵀU
+            turned, values = turned_within(basis.T @ products @ (q.T @ basis), basis)
+        turn = basis.T @ turned
+        self.third = np.einsum("abc,ai,bj,ck->ijk", self.third, turn, turn, turn, optimize=True)
+        self._settle(values, turned)
 
     def _settle(self, values: Any, basis: Any) -> None:
         """Fix eigenvalues and basis: from here on the third moment may be asked for."""

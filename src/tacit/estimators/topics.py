@@ -13,8 +13,9 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 from tacit.estimators import spectral_published
-from tacit.estimators.spectral import COMMON, SpectralEstimator
+from tacit.estimators.spectral import COMMON, MOST_COMPONENTS, SpectralEstimator
 from tacit.estimators.spectral_rounds import Spectrum
+from tacit.estimators.spectral_signal import check_delta
 from tacit.models.moments import DocumentMoments, SampleMoments
 from tacit.models.whitening import Whitening, onto_simplex
 from tacit.privacy.guarantee import Privacy
@@ -56,6 +57,8 @@ class SingleTopicModel(SpectralEstimator):
     strategy, calibration
         ``"certified"``; or one of ``"agn"``, ``"avn"`` and ``"dp-tpm"`` with
         ``calibration="published"``, for tables, of one holder with few words.
+    on_failure
+        ``"stop"`` at a site's first failure, or ``"exclude"`` it and go on with the others.
     ledger
         Who pays when a single corpus is fitted; sites bring their own.
     random_state
@@ -71,8 +74,10 @@ class SingleTopicModel(SpectralEstimator):
         The noisy number of documents.
     eigenvalues_
         The leading eigenvalues of the noisy second moment.
+    failures_
+        Which sites were excluded, in which round, and why.
     certificate_, certificates_
-        The certificate with the largest ε, and one per site.
+        The certificate with the largest ε, and one per site that paid.
 
     Examples
     --------
@@ -87,7 +92,7 @@ class SingleTopicModel(SpectralEstimator):
     _unit = "document"
     _purpose = "a single-topic model"
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "topics": Integer(1, 1000),
+        "topics": Integer(1, MOST_COMPONENTS),
         "vocabulary": AnyOf(Integer(1), InstanceOf(Sequence, np.ndarray), None),
         "smoothing": Real(0, 1, open_low=True, open_high=True),
         **COMMON,
@@ -105,6 +110,7 @@ class SingleTopicModel(SpectralEstimator):
         privacy: Privacy | None = None,
         strategy: str = "certified",
         calibration: str = "certified",
+        on_failure: str = "stop",
         ledger: Ledger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -117,6 +123,7 @@ class SingleTopicModel(SpectralEstimator):
         self.privacy = privacy
         self.strategy = strategy
         self.calibration = calibration
+        self.on_failure = on_failure
         self.ledger = ledger
         self.random_state = random_state
 
@@ -159,7 +166,7 @@ class SingleTopicModel(SpectralEstimator):
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         self.documents_ = max(float(found.sums.sum()), 0.0)
-        self._check_delta(self.documents_)
+        check_delta(self.privacy, self.documents_, self._unit)
         topics, mass = self._decompose(found.third, white)
         self._keep(onto_simplex(topics), mass)
 
@@ -179,21 +186,19 @@ class SingleTopicModel(SpectralEstimator):
     ) -> None:
         assert self.privacy is not None and self.plan_ is not None
         assert isinstance(moments, DocumentMoments)
-        white, values, vectors = spectral_published.release(
+        found = spectral_published.release(
             moments, self.plan_, self.privacy, self.strategy, reservation, noise, rng
         )
+        white, values, vectors = found.white, found.values, found.vectors
         self.eigenvalues_ = white.values
-        self.documents_ = float(len(moments.documents))  # public in the paper
-        self._check_delta(self.documents_)
+        self.documents_ = found.count
+        check_delta(self.privacy, self.documents_, self._unit)
         topics = np.maximum(white.components(values, vectors), 0.0)
         sums = topics.sum(axis=1, keepdims=True)
         topics = np.where(sums > 0.0, topics / np.maximum(sums, 1e-300), 1.0 / topics.shape[1])
         mass = np.where(values > 0.0, np.maximum(values, 1e-150) ** -2.0, 0.0)
         order = np.argsort(-mass, kind="stable")
         self._keep(topics[order], mass[order])
-
-    def _notes(self) -> tuple[str, ...]:
-        return () if self.calibration == "certified" else ("the number of documents is public",)
 
     # -- using the result ------------------------------------------------------------------
 
@@ -238,6 +243,8 @@ class SingleTopicModel(SpectralEstimator):
     def top_words(self, count: int = 10) -> list[list[Any]]:
         """Return every topic's most probable words, or their numbers without a vocabulary.
 
+        A topic of which nothing is known, because noise hides it, is uniform and has none.
+
         Parameters
         ----------
         count
@@ -245,7 +252,10 @@ class SingleTopicModel(SpectralEstimator):
         """
         if not hasattr(self, "topics_"):
             raise ParameterError("there is no model yet: call fit first")
-        chosen = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
+        order = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
+        known = np.ptp(self.topics_, axis=1) > 1e-9 * self.topics_.max(axis=1)
+        known |= self.topics_.shape[1] == 1
+        chosen = [row if some else row[:0] for row, some in zip(order, known, strict=True)]
         words = self.vocabulary
         if words is None or isinstance(words, int | np.integer):
             return [row.tolist() for row in chosen]

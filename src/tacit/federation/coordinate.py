@@ -21,9 +21,9 @@ from tacit.federation.proposal import Proposal
 from tacit.federation.secure_rounds import SecureCoordinator
 from tacit.privacy.guarantee import Certificate
 from tacit.rounds.checkpoint import Checkpoint
-from tacit.rounds.loop import drive, reason_of
+from tacit.rounds.loop import drive
 from tacit.rounds.messages import Message
-from tacit.rounds.protocol import Coordinator, RunRecord
+from tacit.rounds.protocol import Coordinator, Failure, RunRecord
 
 __all__ = ["Result", "Transport", "coordinate", "run_name", "run_proposal"]
 
@@ -83,7 +83,7 @@ def _settle(
     found, lost = {}, {}
     for name, answer in caller(method, message, names):
         if isinstance(answer, Exception):
-            lost[name] = reason_of(answer)
+            lost[name] = Failure.of(0, name, answer).reason
         else:
             found[name] = answer
     if lost and (on_failure == "stop" or len(found) < minimum):

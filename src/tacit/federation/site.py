@@ -19,7 +19,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tacit.data.tables import read_table
+from tacit.data.tables import read_source
 from tacit.errors import BudgetExceeded, ParameterError, PolicyRefused, SiteFailure
 from tacit.estimators.base import SiteSide
 from tacit.federation import wire
@@ -129,7 +129,7 @@ class SiteService:
             if name not in self.config.data:
                 raise ParameterError(f"the policy names the table {name!r}, which [data] lacks")
             source = self.config.data[name]
-            table = read_table(source, self.config.folder)
+            table = read_source(source, self.config.folder)
             tables[name] = {
                 "table": table, "columns": source.get("columns", {}), "value": source.get("value"),
             }  # fmt: skip

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core import kernels
+from tacit._core import kernels, threads
 from tacit.inference.clipped_cells import CellTable, OwnerRule
 from tacit.inference.clipped_kernels import entry_kernel, owner_kernel, rows_kernel
 
@@ -35,19 +35,22 @@ __all__ = ["entry_sums", "owner_rows", "owner_sums"]
 _SMALL = 100_000  # below this many multiplications threads cost more than they bring
 
 
-def _plan(work: int, weights: NDArray[np.int64] | int) -> tuple[bool, NDArray[np.int64]]:
-    """Return whether to use threads, and the cuts between their shares of the picks."""
-    import numba
-
-    parallel = work > _SMALL and not kernels.in_forked_child()
-    blocks = numba.get_num_threads() if parallel else 1
+def _plan(work: int, weights: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """Return the cuts between the threads' shares of the picks."""
+    blocks = threads.threads() if work > _SMALL else 1
     if isinstance(weights, int):
-        return parallel, np.arange(blocks + 1) * weights // blocks
+        return np.arange(blocks + 1) * weights // blocks
     ends = np.concatenate([[0], np.cumsum(weights)])
     shares = np.arange(blocks + 1) * int(ends[-1]) / blocks
     cuts = np.searchsorted(ends, shares)
     cuts[0], cuts[-1] = 0, len(weights)
-    return parallel, cuts.astype(np.int64)
+    return cuts.astype(np.int64)
+
+
+def _run(kernel: Any, cuts: NDArray[np.int64], *args: Any) -> None:
+    """Run a kernel over the blocks between the cuts."""
+    form = kernels.compiled(kernel, reassociate=True, unchecked=True)
+    threads.over_range(form, len(cuts) - 1, *args)
 
 
 def _outputs(
@@ -93,16 +96,16 @@ def entry_sums(
         One over the grid step: the result is int64 in steps. 0 adds up floats instead.
     """
     work = len(picks) * table.columns.shape[1] * table.columns.shape[2]
-    parallel, cuts = _plan(work, len(picks))
+    cuts = _plan(work, len(picks))
     totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
     if len(picks):
         # sampled cells lie far apart: fetching them together hides most of the waiting
         table = table._replace(
             values=table.values[picks], kinds=table.kinds[picks], starts=table.starts[picks]
         )
-        kernels.compiled(entry_kernel, parallel=parallel, reassociate=True, unchecked=True)(
-            table, theta, free, counted, float(clip), float(inverse_grid), cuts, totals,
-            plain,
+        _run(
+            entry_kernel, cuts, table, theta, free, counted, float(clip), float(inverse_grid),
+            cuts, totals, plain,
         )  # fmt: skip
     return _added(totals, plain)
 
@@ -119,12 +122,13 @@ def owner_sums(
     """Return the sum over picked owners of their clipped gradients; see `entry_sums`."""
     held = table.owner_starts[picks + 1] - table.owner_starts[picks]
     work = int(held.sum()) * table.columns.shape[1] * table.columns.shape[2] * len(rule.free)
-    parallel, cuts = _plan(work, held)
+    cuts = _plan(work, held)
     totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
     if len(picks):
-        kernels.compiled(owner_kernel, parallel=parallel, reassociate=True, unchecked=True)(
-            picks, table, theta, free, rule, float(clip), float(inverse_grid), cuts, totals, plain
-        )
+        _run(
+            owner_kernel, cuts, picks, table, theta, free, rule, float(clip), float(inverse_grid),
+            cuts, totals, plain,
+        )  # fmt: skip
     return _added(totals, plain)
 
 
@@ -135,9 +139,7 @@ def owner_rows(
     out = np.zeros((len(picks), len(rule.free)))
     held = table.owner_starts[picks + 1] - table.owner_starts[picks]
     work = int(held.sum()) * table.columns.shape[1] * table.columns.shape[2] * len(rule.free)
-    parallel, cuts = _plan(work, held)
+    cuts = _plan(work, held)
     if len(picks):
-        kernels.compiled(rows_kernel, parallel=parallel, reassociate=True, unchecked=True)(
-            picks, table, theta, rule, cuts, out
-        )
+        _run(rows_kernel, cuts, picks, table, theta, rule, cuts, out)
     return out

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 from numba.extending import register_jitable
 
 __all__ = ["FLOOR", "entry_kernel", "owner_kernel", "rows_kernel", "slope_of_loss"]
@@ -95,16 +94,16 @@ _gather, _q, _slope_of, _factor, _rounded = (
 
 
 def entry_kernel(
-    table: Any, theta: Any, free: Any, counted: Any, clip: float, inverse_grid: float,
-    cuts: Any, totals: Any, plain_totals: Any,
+    first: int, last: int, table: Any, theta: Any, free: Any, counted: Any, clip: float,
+    inverse_grid: float, cuts: Any, totals: Any, plain_totals: Any,
 ) -> None:  # fmt: skip
-    """Add up the picked cells' clipped gradients, in blocks of cells."""
+    """Add up the picked cells' clipped gradients, in blocks ``first`` to ``last`` of cells."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights = table.powers, table.weights
     widest = max(1, widths.max())
     nothing = np.zeros(1)
-    for block in prange(cuts.shape[0] - 1):
+    for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         gradient = np.empty((starts.shape[1], widest))
         for n in range(cuts[block], cuts[block + 1]):
@@ -229,15 +228,17 @@ def _positive_row(
 _ridge, _positive = register_jitable(_ridge_row), register_jitable(_positive_row)
 
 
-def rows_kernel(picks: Any, table: Any, theta: Any, rule: Any, cuts: Any, out: Any) -> None:
-    """Solve the picked owners' rows, in blocks of owners."""
+def rows_kernel(
+    first: int, last: int, picks: Any, table: Any, theta: Any, rule: Any, cuts: Any, out: Any
+) -> None:
+    """Solve the picked owners' rows, in blocks ``first`` to ``last`` of owners."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights = table.powers, table.weights
     own, ends = table.own, table.owner_starts
     own_free, fixed = rule.free, rule.fixed
     widest = max(2, widths.max())
-    for block in prange(cuts.shape[0] - 1):
+    for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
         normal = np.empty((widest, widest))
@@ -257,10 +258,10 @@ def rows_kernel(picks: Any, table: Any, theta: Any, rule: Any, cuts: Any, out: A
 
 
 def owner_kernel(
-    picks: Any, table: Any, theta: Any, free: Any, rule: Any, clip: float, inverse_grid: float,
-    cuts: Any, totals: Any, plain_totals: Any,
+    first: int, last: int, picks: Any, table: Any, theta: Any, free: Any, rule: Any, clip: float,
+    inverse_grid: float, cuts: Any, totals: Any, plain_totals: Any,
 ) -> None:  # fmt: skip
-    """Add up the picked owners' clipped gradients, in blocks of owners."""
+    """Add up the picked owners' clipped gradients, in blocks ``first`` to ``last`` of owners."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights = table.powers, table.weights
@@ -268,7 +269,7 @@ def owner_kernel(
     own_free, fixed = rule.free, rule.fixed
     widest = max(2, widths.max())
     size = theta.shape[0]
-    for block in prange(cuts.shape[0] - 1):
+    for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
         normal = np.empty((widest, widest))

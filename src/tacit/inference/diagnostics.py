@@ -1,4 +1,4 @@
-"""How well chains mixed: R-hat and effective sample size.
+"""How well chains mixed: R-hat, effective sample size and autocorrelation.
 
 Sources: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021) for rank-normalised split R-hat;
 Geyer (1992) for the initial monotone sequence that cuts off the sum of autocorrelations.
@@ -15,7 +15,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["effective_samples", "r_hat"]
+__all__ = ["autocorrelation", "autocorrelation_time", "effective_samples", "r_hat"]
 
 
 def _split(chains: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -89,3 +89,19 @@ def effective_samples(chains: NDArray[np.float64]) -> float:
     pairs = pairs[: negative[0]] if len(negative) else pairs
     time = -1.0 + 2.0 * np.minimum.accumulate(pairs).sum()
     return float(halves.size / max(time, 1.0 / np.log10(halves.size)))
+
+
+def autocorrelation_time(chains: NDArray[np.float64]) -> float:
+    """Return the integrated autocorrelation time: how many draws count as one independent one.
+
+    >>> from tacit._core.rng import generator
+    >>> 0.7 < autocorrelation_time(generator(1).standard_normal((4, 500))) < 1.4
+    True
+    """
+    return float(np.size(chains) / effective_samples(chains))
+
+
+def autocorrelation(chains: NDArray[np.float64], lags: int) -> NDArray[np.float64]:
+    """Return the autocorrelation at lags 0, …, ``lags``, averaged over chains."""
+    covariance = _autocovariance(np.atleast_2d(chains)).mean(axis=0)
+    return np.asarray(covariance[: lags + 1] / covariance[0])

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import prange
 
 from tacit._core.kernels import compiled
 from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
+from tacit._core.threads import over_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,10 +73,11 @@ def by_member(relation: Relation, entity: str) -> ByMember:
 
 
 def _ridge_rows(
-    starts: Any, items: Any, values: Any, features: Any, penalties: Any, out: Any
-) -> None:
-    members, width = out.shape
-    for i in prange(members):
+    first: int, last: int, starts: Any, items: Any, values: Any, features: Any, penalties: Any,
+    out: Any,
+) -> None:  # fmt: skip
+    width = out.shape[1]
+    for i in range(first, last):
         gram = np.zeros((width, width))
         right = np.zeros(width)
         for k in range(starts[i], starts[i + 1]):
@@ -99,18 +100,19 @@ def _ridge_rows(
 def ridge_rows(cells: ByMember, features: Floats, penalties: Floats) -> Floats:
     """Return every member's regression row, (members, features)."""
     out = np.zeros((cells.members, features.shape[1]))
-    compiled(_ridge_rows, parallel=True)(
-        cells.starts, cells.items, cells.values, np.ascontiguousarray(features),
-        np.asarray(penalties, np.float64), out,
+    over_range(
+        compiled(_ridge_rows), cells.members, cells.starts, cells.items, cells.values,
+        np.ascontiguousarray(features), np.asarray(penalties, np.float64), out,
     )  # fmt: skip
     return out
 
 
 def _leave_one_out(
-    starts: Any, items: Any, values: Any, members: Any, features: Any, penalties: Any, out: Any
-) -> None:
+    first: int, last: int, starts: Any, items: Any, values: Any, members: Any, features: Any,
+    penalties: Any, out: Any,
+) -> None:  # fmt: skip
     width = features.shape[1]
-    for m in prange(members.shape[0]):
+    for m in range(first, last):
         i = members[m]
         gram = np.zeros((width, width))
         right = np.zeros(width)
@@ -167,9 +169,9 @@ def _errors_of_each(
 ) -> Floats:
     """Return those errors per member, (members, choices)."""
     out = np.zeros((len(members), len(penalties)))
-    compiled(_leave_one_out, parallel=True)(
-        cells.starts, cells.items, cells.values, members, np.ascontiguousarray(features),
-        np.ascontiguousarray(penalties), out,
+    over_range(
+        compiled(_leave_one_out), len(members), cells.starts, cells.items, cells.values, members,
+        np.ascontiguousarray(features), np.ascontiguousarray(penalties), out,
     )  # fmt: skip
     return out
 

@@ -11,11 +11,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import prange
 from scipy.linalg import cho_factor, cho_solve
 
 from tacit._core.check import Integer, check
 from tacit._core.kernels import compiled
+from tacit._core.threads import over_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,17 +41,17 @@ def _entry(seed: Any, row: Any, column: Any) -> float:
     return float(math.sqrt(-2.0 * math.log(first)) * math.cos(2.0 * math.pi * second))
 
 
-def _fill(seed: Any, first: int, scale: float, out: Any) -> None:
-    for s in prange(out.shape[0]):
+def _fill(first: int, last: int, seed: Any, column: int, scale: float, out: Any) -> None:
+    for s in range(first, last):
         for k in range(out.shape[1]):
-            out[s, k] = scale * _entry_compiled(seed, s, first + k)
+            out[s, k] = scale * _entry_compiled(seed, s, column + k)
 
 
 def _gradients(
-    starts: Any, items: Any, errors: Any, users: Any, rows: Any, sizes: Any, seed: Any,
-    scale: float, out: Any,
+    first: int, last: int, starts: Any, items: Any, errors: Any, users: Any, rows: Any,
+    sizes: Any, seed: Any, scale: float, out: Any,
 ) -> None:  # fmt: skip
-    for t in prange(users.shape[0]):
+    for t in range(first, last):
         i = users[t]
         total = 0.0
         for k in range(starts[i], starts[i + 1]):
@@ -84,7 +84,7 @@ class Projection:
     def block(self, first: int, last: int) -> Floats:
         """Return columns first … last − 1."""
         out = np.empty((self.rows, last - first))
-        compiled(_fill, parallel=True)(self.seed, first, self.scale, out)
+        over_range(compiled(_fill), self.rows, self.seed, first, self.scale, out)
         return out
 
     def blocks(self) -> Any:
@@ -130,7 +130,8 @@ def projected_gradients(
         Φ.
     """
     out = np.empty(len(users))
-    compiled(_gradients, parallel=True)(
-        starts, items, errors, users, rows, sizes, projection.seed, projection.scale, out
-    )
+    over_range(
+        compiled(_gradients), len(users), starts, items, errors, users, rows, sizes,
+        projection.seed, projection.scale, out,
+    )  # fmt: skip
     return out

@@ -21,7 +21,7 @@ __all__ = ["eigen_features", "scaled_columns", "shrink", "shrink_towards", "spre
 
 _LADDER = np.geomspace(1e-4, 1.0, 81)  # of τ²; values lie in [−2, 2]
 _DIAGONAL = 10  # rounds in which the diagonal of a covariance is replaced
-_LINEAR = 10.0  # prior precision of what a covariate of size one says about items
+_LINEAR = (10.0, 1e2, 1e3, 1e5)  # prior precisions of what a covariate of size one says
 
 
 def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) -> float:
@@ -68,9 +68,10 @@ def shrink_towards(
 ) -> Floats:
     """Return the posterior mean of q_j where public covariates z_j say what to expect of it.
 
-    q_j ~ N(z_jᵀa, τ²) with a ~ N(0, 1/10) per covariate (the first is the constant and free), and
-    S_j ~ N(C_j·q_j, within_j + σ²). τ² is that under which all S_j are most likely once a is
-    integrated out; a and q_j are their posterior means given it.
+    q_j ~ N(c + z_jᵀa, τ²) with c ~ N(0, 1/10), a ~ N(0, 1/λ) and S_j ~ N(C_j·q_j, within_j + σ²).
+    Everything is integrated out, τ² and λ over ladders: where noise hides what covariates say
+    nothing is made of them. Covariates are standardised over cells, so that c belongs to a typical
+    one, and cut at ±2: what few popular items say is not carried on to items nobody has seen.
 
     Parameters
     ----------
@@ -79,25 +80,35 @@ def shrink_towards(
     within
         (items,), the sampling variance of every sum.
     covariates
-        z, (items, covariates); the first column is constant.
+        z, (items, covariates).
     """
-    prior = np.full(covariates.shape[1], _LINEAR)
-    prior[0] = 1e-6
-    design = covariates * weights[:, None]
-    best, answer = -np.inf, np.zeros(len(sums))
+    table = np.column_stack([np.ones(len(sums)), _standardised(covariates, weights)])
+    design = table * weights[:, None]
+    fits, means = [], []
     for tau in _LADDER:
         variance = weights**2 * tau + within + max(noise, 1e-12)
-        gram = design.T @ (design / variance[:, None]) + np.diag(prior)
-        right = design.T @ (sums / variance)
-        linear = np.linalg.solve(gram, right)
-        # log marginal likelihood: the Gaussian integral over a
-        fit = -0.5 * (np.log(variance) + sums**2 / variance).sum()
-        fit += 0.5 * (right @ linear) - 0.5 * np.linalg.slogdet(gram)[1]
-        if fit > best:
-            best = fit
+        gram, right = design.T @ (design / variance[:, None]), design.T @ (sums / variance)
+        plain = -0.5 * (np.log(variance) + sums**2 / variance).sum()
+        for precision in _LINEAR:
+            prior = np.full(table.shape[1], precision)
+            prior[0] = _LINEAR[0]
+            linear = np.linalg.solve(gram + np.diag(prior), right)
+            # log marginal likelihood: the Gaussian integral over c and a
+            fit = plain + 0.5 * (right @ linear + np.log(prior).sum())
+            fits.append(fit - 0.5 * np.linalg.slogdet(gram + np.diag(prior))[1])
             rest = sums - design @ linear
-            answer = covariates @ linear + weights * tau / variance * rest
-    return answer
+            means.append(table @ linear + weights * tau / variance * rest)
+    chances = np.exp(np.array(fits) - max(fits))
+    return np.asarray(chances @ np.array(means) / chances.sum())
+
+
+def _standardised(covariates: Floats, weights: Floats) -> Floats:
+    """Return covariates with weighted mean 0 and variance 1, cut at ±2."""
+    shares = weights / weights.sum() if weights.sum() > 0.0 else np.full(len(weights), 1.0)
+    shares = shares / shares.sum()
+    centred = covariates - shares @ covariates
+    spread = np.sqrt(shares @ centred**2)
+    return np.asarray(np.clip(centred / np.where(spread > 0.0, spread, 1.0), -2.0, 2.0))
 
 
 def eigen_features(matrix: Floats, rank: int, noise: float) -> Floats:

@@ -17,10 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import prange
 from numba.extending import register_jitable
 
-from tacit._core import kernels
+from tacit._core import kernels, threads
 from tacit._core.vectors import add_product, add_row, dot, padded, product_dot
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_reference"]
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
-_BLOCKS_PER_THREAD = 8
 _SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
 
 
@@ -144,6 +142,8 @@ _tensor, _matrix, _any = (register_jitable(f) for f in (_tensor_row, _matrix_row
 
 
 def _sweep(
+    first: int,
+    last: int,
     starts: Any,
     cells: Any,
     values: Any,
@@ -165,16 +165,16 @@ def _sweep(
     near = 1 if skip == 0 else 0  # the one or two other modes of a matrix or a tensor
     far = 1 if skip == 2 or skip < 0 else 2
     combinations, width = numerator.shape[1], bank.shape[1]
-    for block in prange(cuts.shape[0] - 1):
+    for block in range(first, last):
         product = np.empty((1, width))
         total = np.empty((2, width))
         row = first_rows[block]
         low = cuts[block]
-        last = cuts[block + 1]
-        while low < last:
+        end = cuts[block + 1]
+        while low < end:
             while low >= starts[row + 1]:
                 row += 1
-            high = min(starts[row + 1], last)
+            high = min(starts[row + 1], end)
             for r in range(width):
                 total[0, r] = 0.0
                 total[1, r] = 0.0
@@ -188,7 +188,7 @@ def _sweep(
                 _any(low, high, cells, values, bank, skip, base, own, row, power,
                      with_denominator, product, total)  # fmt: skip
             # the first and the last row of a block may continue in another one
-            if low == cuts[block] or high == last:
+            if low == cuts[block] or high == end:
                 slot = 0 if low == cuts[block] else 1
                 edge_rows[block, slot] = row
                 for r in range(combinations):
@@ -244,10 +244,10 @@ def sweep(
     cuts, first_rows = _blocks(layout.starts, cells, parallel)
     edges = np.zeros((len(cuts) - 1, 2, 2, combinations))
     edge_rows = np.full((len(cuts) - 1, 2), -1, np.int64)
-    kernels.compiled(_sweep, parallel=parallel, reassociate=True)(
-        layout.starts, layout.indices, layout.values, bank.rows, bank.offsets,
-        padded(own * weights if weighted else own), skip, power, with_denominator, cuts,
-        first_rows, numerator, denominator, edges, edge_rows,
+    threads.over_range(
+        kernels.compiled(_sweep, reassociate=True), len(cuts) - 1, layout.starts, layout.indices,
+        layout.values, bank.rows, bank.offsets, padded(own * weights if weighted else own), skip,
+        power, with_denominator, cuts, first_rows, numerator, denominator, edges, edge_rows,
     )  # fmt: skip
     used = edge_rows >= 0
     np.add.at(numerator, edge_rows[used], edges[:, :, 0][used])
@@ -264,12 +264,7 @@ def _blocks(
     starts: NDArray[np.int64], cells: int, parallel: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Cut the cells into equal blocks; return the cuts and the row each block begins in."""
-    if not parallel:
-        count = 1
-    else:
-        import numba
-
-        count = numba.get_num_threads() * _BLOCKS_PER_THREAD
+    count = threads.threads() * threads.PIECES if parallel else 1
     cuts = np.arange(count + 1) * cells // count
     first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
     return cuts, np.minimum(first_rows, len(starts) - 2)
@@ -298,9 +293,11 @@ def sweep_reference(
     return numerator, denominator
 
 
-def _estimate(cells: Any, bank: Any, offsets: Any, weights: Any, out: Any) -> None:
+def _estimate(
+    first: int, last: int, cells: Any, bank: Any, offsets: Any, weights: Any, out: Any
+) -> None:
     combinations = weights.shape[0]
-    for c in prange(cells.shape[0]):
+    for c in range(first, last):
         total = 0.0
         for r in range(combinations):
             product = weights[r]
@@ -315,8 +312,11 @@ def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
     out = np.empty(len(cells))
     if len(cells):
         parallel = len(cells) * len(bank.weights) > _SMALL
-        kernel = kernels.compiled(_estimate, parallel=parallel, reassociate=True)
-        kernel(np.ascontiguousarray(cells), bank.rows, bank.offsets, bank.weights, out)
+        threads.over_range(
+            kernels.compiled(_estimate, reassociate=True), len(cells),
+            np.ascontiguousarray(cells), bank.rows, bank.offsets, bank.weights, out,
+            workers=None if parallel else 1,
+        )  # fmt: skip
     return out
 
 

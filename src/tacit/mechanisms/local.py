@@ -64,7 +64,7 @@ class RandomizedResponse(Mechanism):
     Parameters
     ----------
     epsilon
-        0 < ε ≤ 30 per person.
+        1e-6 ≤ ε ≤ 30 per person.
     categories
         The number k ≥ 2 of answers, 0 … k − 1; anything else counts as 0.
 
@@ -78,7 +78,7 @@ class RandomizedResponse(Mechanism):
     categories: int = 2
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, _EPSILON)
+        check("epsilon", self.epsilon, Real(1e-6, 30))
         check("categories", self.categories, Integer(2, 2**20))
 
     @property

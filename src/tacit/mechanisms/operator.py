@@ -217,7 +217,9 @@ class NoisyOperator:
                 noise = waiting.popleft().result()
                 if number + 2 < len(edges):
                     waiting.append(pool.submit(self._noise, *edges[number + 2]))
-                yield start, stop, total + noise
+                noise += total  # a block is 40 MB for D = 10,000: no more of them than needed
+                del total
+                yield start, stop, noise
 
     def _noise(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the noise of a block: the same whenever it is asked for."""
@@ -249,4 +251,6 @@ def _shifted(integers: NDArray[np.int64], shift: int) -> NDArray[np.int64]:
     """Return integers·2^shift, rounded to the nearest whole number."""
     if shift >= 0:
         return integers << shift
-    return (integers + (1 << (-shift - 1))) >> -shift
+    moved = integers + (1 << (-shift - 1))
+    moved >>= -shift
+    return moved

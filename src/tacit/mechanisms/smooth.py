@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core import kernels
 from tacit._core.check import Bounds, Integer, OneOf, Real, check
+from tacit._core.smooth import smooth_sensitivity
 from tacit.errors import ParameterError
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
@@ -32,62 +32,10 @@ __all__ = ["SmoothQuantile", "smooth_sensitivity"]
 
 # Bits of the output grid relative to the public range: it must not depend on the data.
 _RANGE_BITS = 30
-# β is lowered by this share, and the scale raised, to cover the rounding of S_β.
-_SAFETY = 2.0**-30
-
-
-def smooth_sensitivity(ordered: Any, rank: int, beta: float, low: float, high: float) -> float:
-    """Return the β-smooth sensitivity of the order statistic with the given rank (from 1).
-
-    In O(n log n): for each i the best j does not decrease with i, so the range is halved
-    recursively (divide and conquer).
-
-    Parameters
-    ----------
-    ordered
-        The sorted data, within [low, high].
-    rank
-        Which order statistic, 1 for the minimum.
-    beta
-        The smoothness.
-    low, high
-        The public bounds.
-
-    Examples
-    --------
-    >>> round(smooth_sensitivity([0.2, 0.4, 0.5, 0.9], 2, 0.5, 0.0, 1.0), 4)
-    0.3033
-    """
-    padded = np.concatenate([[low], np.asarray(ordered, np.float64), [high]])
-    return float(kernels.compiled(_best_pair)(padded, rank, beta))
-
-
-def _best_pair(padded: Any, rank: int, beta: float) -> float:
-    """Maximise exp(−β(j−i−1))·(x_j − x_i) over i ≤ rank ≤ j, i < j, with monotone argmax."""
-    last = padded.shape[0] - 1
-    best = 0.0
-    # a stack of (first i, last i, first j, last j); at most one entry per level of halving
-    stack = np.empty((128, 4), np.int64)
-    stack[0] = (0, rank, rank, last)
-    depth = 1
-    while depth > 0:
-        depth -= 1
-        i_low, i_high, j_low, j_high = stack[depth]
-        if i_low > i_high:
-            continue
-        i = (i_low + i_high) // 2
-        top = -1.0
-        where = j_low
-        for j in range(max(j_low, i + 1), j_high + 1):
-            value = math.exp(-beta * (j - i - 1)) * (padded[j] - padded[i])
-            if value > top:
-                top = value
-                where = j
-        best = max(best, top)
-        stack[depth] = (i_low, i - 1, j_low, where)
-        stack[depth + 1] = (i + 1, i_high, where, j_high)
-        depth += 2
-    return best
+# The scale is raised by this share, and β lowered by it and by 2⁻⁴¹, to cover the rounding of S_β:
+# e^−β·k is off by at most 2⁻⁵³·(k·β + 70) ≤ 2⁻⁴³ before it underflows (k·β < 745), whatever n is,
+# and two neighbours by twice that.
+_SAFETY, _ROUNDING = 2.0**-30, 2.0**-41
 
 
 @dataclass(frozen=True)
@@ -171,7 +119,11 @@ class SmoothQuantile(Mechanism):
         ordered = np.sort(np.floor((clip_values(value, low, high) - origin) / step + 0.5))
         ends = [math.floor((end - origin) / step + 0.5) for end in (low, high)]
         smooth = smooth_sensitivity(
-            ordered, self.rank, self.beta * (1.0 - _SAFETY), float(ends[0]), float(ends[1])
+            ordered,
+            self.rank,
+            self.beta * (1.0 - _SAFETY) - _ROUNDING,
+            float(ends[0]),
+            float(ends[1]),
         )
         return int(ordered[self.rank - 1]), 2.0 * smooth / self.epsilon * (1.0 + _SAFETY)
 

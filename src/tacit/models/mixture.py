@@ -17,7 +17,7 @@ from tacit.models.moments import CONSTANT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SphericalMoments", "spherical_moments"]
+__all__ = ["SphericalMoments", "spherical_moments", "turned_within"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,20 @@ class SphericalMoments:
         return np.asarray(third - self.variance * whole)
 
 
-def spherical_moments(matrix: Any, rank: int) -> SphericalMoments:
+def spherical_moments(matrix: Any, rank: int, basis: Any = None) -> SphericalMoments:
     """Read the moments of K = ``rank`` spherical Gaussians off a (noisy) second moment.
 
     The variance is the mean of the D − K + 1 smallest eigenvalues of the covariance: noise on a
     single one would be far larger.
+
+    Parameters
+    ----------
+    matrix
+        The summed second moment of (½, z).
+    rank
+        K.
+    basis
+        Orthonormal columns in whose span eigenvectors are sought; everywhere unless given.
     """
     matrix = np.asarray(matrix, np.float64)
     count = max(float(matrix[0, 0]) / CONSTANT**2, 1.0)
@@ -60,11 +69,19 @@ def spherical_moments(matrix: Any, rank: int) -> SphericalMoments:
     covariance = square / count - np.outer(total, total) / count**2
     small = np.linalg.eigvalsh(covariance)[: len(total) - rank + 1]
     variance = max(float(small.mean()), 0.0)
-    values, vectors = np.linalg.eigh(square - count * variance * np.eye(len(total)))
+    u = np.eye(len(total)) if basis is None else np.asarray(basis, np.float64)
+    vectors, values = turned_within(u.T @ square @ u - count * variance * np.eye(u.shape[1]), u)
     return SphericalMoments(
-        count,
-        total,
-        variance,
-        values[::-1][:rank],
-        np.ascontiguousarray(vectors[:, ::-1][:, :rank]),
+        count, total, variance, values[:rank], np.ascontiguousarray(vectors[:, :rank])
     )
+
+
+def turned_within(inside: Any, basis: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the basis, turned so that a matrix given in it is diagonal, and its eigenvalues.
+
+    >>> turned_within(np.diag([1.0, 3.0]), np.eye(2))[1].tolist()
+    [3.0, 1.0]
+    """
+    inside = np.asarray(inside, np.float64)
+    values, turn = np.linalg.eigh((inside + inside.T) / 2.0)
+    return np.asarray(basis @ turn[:, ::-1]), values[::-1]

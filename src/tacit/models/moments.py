@@ -32,10 +32,10 @@ import math
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
 from tacit._core.kernels import compiled
+from tacit._core.threads import over_range, threads
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 
@@ -50,14 +50,16 @@ _MOST = 1 << 26
 _CUBE = 28  # cubes of the basis: whole numbers of 2^-28
 _COARSE = 15  # samples: coordinates are whole numbers of 2^-15, so BLAS adds products exactly
 _PIECE = 1 << 13
+_CELLS = 1 << 21  # cubes of the basis that are held at a time
 _ROOM = 1.0 - 2.0**-40
 
 
 # Third moments are scaled by this. What rounding and floating point do to one contribution, in
-# Frobenius norm, is at most 2⁻¹⁶: whole numbers of 2⁻³⁶ in K³ entries (2⁻²⁷ for K = 100), the
-# factors of a document's words to 2⁻³⁶ (2·2⁻¹⁹ for 2¹⁷ words), cubes of the basis to 2⁻²⁸ (2⁻¹⁹),
-# and errors of some 10⁻¹² from floating point and from a basis that is orthonormal to that. So a
-# bound 1, √2 or 2 on exact contributions or on their differences holds for computed ones too.
+# Frobenius norm, is at most 2⁻¹⁷ for K ≤ 200: whole numbers of 2⁻³⁶ in K³ entries (K^1.5·2⁻³⁷ <
+# 2⁻²⁵), the factors of a document's words to 2⁻³⁶ (2⁻²⁰ for 2¹⁷ words), cubes of the basis to 2⁻²⁸
+# (K^1.5·2⁻²⁹ < 2⁻¹⁷·⁵, times factors that add up to one at most), and errors of some 10⁻¹² from
+# floating point and from a basis that is orthonormal to that. So a bound 1, √2 or 2 on exact
+# contributions or on their differences holds for computed ones too.
 SHRINK = 1.0 - 2.0**-15
 
 
@@ -114,8 +116,16 @@ class DocumentMoments:
         """
         out = np.zeros((stop - start, self.size - start), np.int64)
         bags = self.documents
-        compiled(_pair_rows, parallel=True)(
-            start, *self._by_word, bags.starts, bags.words, bags.counts, self._pair, out
+        over_range(
+            compiled(_pair_rows),
+            stop - start,
+            start,
+            *self._by_word,
+            bags.starts,
+            bags.words,
+            bags.counts,
+            self._pair,
+            out,
         )
         return out
 
@@ -134,23 +144,27 @@ class DocumentMoments:
         """
         basis = _checked_basis(basis, self.size)
         rank = basis.shape[1]
-        bags, pieces = self.documents, 2 * numba.get_num_threads()
+        bags, pieces = self.documents, 2 * threads()
         edges = np.linspace(0, len(bags), pieces + 1).astype(np.int64)
         sums = np.zeros((pieces, rank * (rank + 1) // 2, rank), np.int64)
-        compiled(_triple_sums, parallel=True)(
-            edges, bags.starts, bags.words, bags.counts, self._triple, basis,
-            2.0**_FINE * SHRINK, sums,
+        over_range(
+            compiled(_triple_sums), pieces, edges, bags.starts, bags.words, bags.counts,
+            self._triple, basis, 2.0**_FINE * SHRINK, sums,
         )  # fmt: skip
         factors = np.zeros(self.size, np.int64)
         compiled(_word_factors)(
             bags.starts, bags.words, bags.counts, self._triple * (2.0 * 2.0**_FINE), factors
         )
         a, b, c = _triples(rank).T
-        cubes = basis[:, a] * basis[:, b] * basis[:, c] * SHRINK
-        steps = np.floor(cubes * 2.0**_CUBE + 0.5).astype(np.int64)
         pair = a * rank - a * (a - 1) // 2 + b - a
-        whole = _round_shift(_exact_dot(factors, steps), _CUBE)
-        return np.asarray(whole + sums.sum(axis=0)[pair, c])
+        total = np.zeros(len(a), object)
+        piece = max(1, min(1 << 16, _CELLS // len(a)))
+        for start in range(0, self.size, piece):
+            part = basis[start : start + piece]
+            cubes = part[:, a] * part[:, b] * part[:, c] * SHRINK
+            steps = np.floor(cubes * 2.0**_CUBE + 0.5).astype(np.int64)
+            total = total + _exact_dot(factors[start : start + piece], steps)
+        return np.asarray(_round_shift(total, _CUBE) + sums.sum(axis=0)[pair, c])
 
     def whole_third(self) -> NDArray[np.int64]:
         """Return Σ M₃(d) itself for a ≤ b ≤ c, for small vocabularies: D³/6 numbers.
@@ -241,14 +255,12 @@ def entry_weights(size: int) -> NDArray[np.float64]:
 
 
 def _exact_dot(factors: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
-    """Return factors · steps as Python integers; factors below 2^62, steps below 2^29."""
+    """Return factors · steps as Python integers: 2^16 factors below 2^62, steps below 2^29."""
     bits = 17  # 2^17 · 2^29 · 2^16 words stay below 2^62
     total = np.zeros(steps.shape[1], object)
     for limb in range(4):
         part = (factors >> (bits * limb)) & ((1 << bits) - 1)
-        for start in range(0, len(part), 1 << 16):
-            piece = slice(start, start + (1 << 16))
-            total = total + ((part[piece] @ steps[piece]).astype(object) << (bits * limb))
+        total = total + ((part @ steps).astype(object) << (bits * limb))
     return total
 
 
@@ -271,11 +283,11 @@ def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
 
 
 def _pair_rows(
-    start: int, word_starts: Any, word_documents: Any, word_counts: Any, starts: Any,
-    words: Any, counts: Any, factor: Any, out: Any,
+    first: int, last: int, start: int, word_starts: Any, word_documents: Any, word_counts: Any,
+    starts: Any, words: Any, counts: Any, factor: Any, out: Any,
 ) -> None:  # fmt: skip
     """Add up rows of Σ M₂(d) word by word, so that no two threads write one row."""
-    for i in numba.prange(out.shape[0]):
+    for i in range(first, last):
         word = start + i
         for place in range(word_starts[word], word_starts[word + 1]):
             d = word_documents[place]
@@ -290,15 +302,15 @@ def _pair_rows(
 
 
 def _triple_sums(
-    edges: Any, starts: Any, words: Any, counts: Any, factor: Any, basis: Any, unit: float,
-    out: Any,
+    first: int, last: int, edges: Any, starts: Any, words: Any, counts: Any, factor: Any,
+    basis: Any, unit: float, out: Any,
 ) -> None:  # fmt: skip
     """Add up y⊗y⊗y minus the placements of P⊗y, each document rounded by itself.
 
     Sums of a few documents are whole numbers below 2^53, which float64 adds without error.
     """
     rank = basis.shape[1]
-    for piece in numba.prange(out.shape[0]):
+    for piece in range(first, last):
         y = np.empty(rank)
         square = np.empty((rank, rank))
         total = np.zeros((out.shape[1], rank))

@@ -12,6 +12,11 @@ v = Dτ²/2, ℓ̂ = ℓ + v/ℓ, the squared cosine of the angle is 1 − v/ℓ
 √(ℓ̂² − edge²) (Benaych-Georges & Nadakuditi 2011). That is what whitens the third moment along û.
 Below the edge nothing but noise may be there: eigenvalues are floored at the edge, so that a small
 or negative one does not blow up the noise of the third moment.
+
+**The way back** is a_k = λ_k·M₂·W·v_k with W = U·s, the whitening as it was done. For M₂ stands
+its estimate without the floor, Σ √(ℓ̂² − edge²)·û⊗û. So a direction that may be nothing but noise
+adds nothing to a component, and where all are hidden no component differs from the origin (topics:
+from the uniform distribution): what is not known is not made up.
 """
 
 from __future__ import annotations
@@ -50,6 +55,11 @@ class Whitening:
     edge: float
 
     @property
+    def inside(self) -> NDArray[np.float64]:
+        """What M₂ itself has along each vector of the basis: not floored, zero if hidden."""
+        return _without_noise(self.values, self.edge)
+
+    @property
     def hidden(self) -> int:
         """How many of the eigenvalues do not stand out of the noise."""
         return int((self.values <= self.edge).sum())
@@ -63,7 +73,8 @@ class Whitening:
         self, values: NDArray[np.float64], vectors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return a_k as rows, from eigenvalues and eigenvectors (rows) of the tensor."""
-        return np.asarray((values[:, None] * vectors * np.sqrt(self.levels)) @ self.basis.T)
+        back = self.inside * self.levels**-0.5
+        return np.asarray((values[:, None] * vectors * back) @ self.basis.T)
 
 
 def noise_edge(sd: float, size: int) -> float:
@@ -78,8 +89,14 @@ def whiten(values: Any, basis: Any, edge: float) -> Whitening:
     [4.0, 3.0, 3.0]
     """
     found = np.asarray(values, np.float64)
-    inside = np.sqrt(np.maximum(np.square(found) - edge**2, 0.0)) * (found > 0.0)
-    return Whitening(np.asarray(basis, np.float64), found, np.maximum(inside, edge), edge)
+    levels = np.maximum(_without_noise(found, edge), edge)
+    return Whitening(np.asarray(basis, np.float64), found, levels, edge)
+
+
+def _without_noise(values: NDArray[np.float64], edge: float) -> NDArray[np.float64]:
+    """Return √(ℓ̂² − edge²), and zero for what does not stand out."""
+    squares = np.maximum(np.square(values) - edge**2, 0.0)
+    return np.asarray(np.sqrt(squares) * (values > 0.0))
 
 
 def spread(entries: Any, rank: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified
-from tacit.privacy import calibration
+from tacit.privacy import calibration, conversions
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -142,6 +142,23 @@ def _piecewise(reach: float, query: Query) -> DpEvent:
     return ApproximateDpEvent(4.0 * math.atanh(1.0 / reach))
 
 
+def hybrid_deviation(epsilon: float) -> float:
+    """Return the worst standard deviation of a hybrid answer (Wang et al. 2019, equation 10)."""
+    bit = 1.0 / math.tanh(epsilon / 2.0) ** 2
+    if epsilon <= 0.61:
+        return math.sqrt(bit)
+    half = math.exp(epsilon / 2.0)
+    return math.sqrt((half + 3.0) / (3.0 * half * (half - 1.0)) + bit / half)
+
+
+def _hybrid(deviation: float, query: Query) -> DpEvent:
+    least = hybrid_deviation(30.0)
+    if deviation <= least:
+        raise NotCertified(f"deviation must exceed {least:.2g}, that at ε = 30")
+    # the least ε whose noise is no more than that, from above: no more is claimed than is there
+    return ApproximateDpEvent(conversions.solve_decreasing(hybrid_deviation, deviation, 0.5, 1.0))
+
+
 _GAUSSIAN = Entry(
     "sigma", "standard deviation of the noise",
     lambda sigma, q: GaussianDpEvent(sigma / q.reach), None, sampled=True,
@@ -181,6 +198,10 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType({
     "piecewise": Entry(
         "reach", "answers lie in plus or minus this, for values in [-1, 1]",
         _piecewise, lambda epsilon, q: 1.0 / math.tanh(epsilon / 4.0),
+    ),
+    "hybrid": Entry(
+        "deviation", "worst standard deviation of an answer, for values in [-1, 1]",
+        _hybrid, lambda epsilon, q: hybrid_deviation(epsilon),
     ),
     "exponential": Entry(
         "scale", "P(candidate) ∝ exp(utility/scale)",

@@ -1,7 +1,7 @@
 """Privacy-loss distributions of events, composed on a grid of losses rounded upwards.
 
-Built with dp_accounting, except for the Poisson-sampled Gaussian, whose hockey sticks are
-evaluated all at once.
+Built with dp_accounting, except for the Poisson-sampled Gaussian and for shuffled messages, whose
+hockey sticks are evaluated all at once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from tacit.privacy.events import (
     LaplaceDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    ShuffledDpEvent,
     pure_epsilon,
 )
+from tacit.privacy.shuffling import shuffled_deltas, shuffled_reach
 
 __all__ = ["clear_caches", "composed_distribution", "gaussian_mu", "loss_interval"]
 
@@ -64,6 +66,9 @@ def loss_interval(counts: Mapping[DpEvent, int]) -> float:
                 size, reach = rate / multiplier, 10.0 / multiplier
             case ApproximateDpEvent(epsilon, _):
                 size = reach = epsilon
+            case ShuffledDpEvent(local, people):
+                reach = shuffled_reach(local, people)
+                size = reach / 8.0
             case _:
                 size = reach = float(pure_epsilon(leaf) or 0.0)
         spread += n * size * size
@@ -123,6 +128,8 @@ def _single_distribution(leaf: DpEvent, interval: float) -> Any:
                     multiplier, sampling_prob=rate, neighboring_relation=relation, **grid
                 )
             return _sampled_gaussian(rate, multiplier, interval)
+        case ShuffledDpEvent(local, people):
+            return _shuffled(local, people, interval)
     raise NotCertified(f"the pld accountant cannot account for {leaf}")
 
 
@@ -162,6 +169,18 @@ def _sampled_gaussian(rate: float, multiplier: float, interval: float) -> Any:
             pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, lower, upper, delta)
         )
     return library.PrivacyLossDistribution(*masses)
+
+
+def _shuffled(local: float, people: int, interval: float) -> Any:
+    """Return the distribution of shuffled messages; the pair is symmetric."""
+    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    upper = math.ceil(shuffled_reach(local, people) / interval)
+    delta = shuffled_deltas(local, people, np.arange(-upper, upper + 1) * interval)
+    return library.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -upper, upper, delta)
+    )
 
 
 def composed_distribution(counts: Mapping[DpEvent, int]) -> Any:

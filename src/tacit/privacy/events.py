@@ -2,9 +2,9 @@
 
 The names and fields are those of ``dp_accounting`` (whose import is slow, and happens only
 when a privacy-loss distribution is computed), so that a reader can rebuild every event there;
-`to_dp_accounting` does it. tacit adds two things: `ApproximateDpEvent` for mechanisms that are
-known only by their (ε, δ), and the neighbour relation on Poisson sampling, because a sampled
-Gaussian under replacement is not a rescaled one under addition.
+`to_dp_accounting` does it. tacit adds three things: `ApproximateDpEvent` for mechanisms that are
+known only by their (ε, δ), `ShuffledDpEvent`, and the neighbour relation on Poisson sampling,
+because a sampled Gaussian under replacement is not a rescaled one under addition.
 
 An unsampled event records its noise relative to the sensitivity for its *own* neighbour
 relation, so it is never doubled again. A Poisson-sampled Gaussian records its noise relative
@@ -39,6 +39,7 @@ __all__ = [
     "PoissonSampledDpEvent",
     "RandomizedResponseDpEvent",
     "SelfComposedDpEvent",
+    "ShuffledDpEvent",
     "ZCDpEvent",
     "compose",
     "event_from_json",
@@ -162,6 +163,21 @@ class PoissonSampledDpEvent(DpEvent):
                 f"Poisson sampling of {type(self.event).__name__} cannot be accounted for: "
                 "sample Gaussian or Laplace noise"
             )
+
+
+@dataclass(frozen=True)
+class ShuffledDpEvent(DpEvent):
+    """Messages of ``people`` persons, each ``local_epsilon``-private, seen in random order.
+
+    One person's data is replaced. See `tacit.privacy.shuffling`.
+    """
+
+    local_epsilon: float
+    people: int
+
+    def __post_init__(self) -> None:
+        check("local_epsilon", self.local_epsilon, Real(0, 30, open_low=True))
+        check("people", self.people, Integer(1))
 
 
 @dataclass(frozen=True)
@@ -311,6 +327,8 @@ def to_dp_accounting(event: DpEvent) -> Any:
     match event:
         case ApproximateDpEvent():
             raise NotCertified("dp_accounting has no event for a mechanism known by (ε, δ) only")
+        case ShuffledDpEvent():
+            raise NotCertified("dp_accounting has no event for shuffled messages")
         case ComposedDpEvent(events):
             return dp_event.ComposedDpEvent([to_dp_accounting(child) for child in events])
         case SelfComposedDpEvent(child, count):

@@ -12,6 +12,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any
 
 from tacit._core.check import OneOf, Real, check
+from tacit._core.html import table, tag
 from tacit._version import __version__
 from tacit.errors import NotCertified, ParameterError, VerificationFailed
 from tacit.privacy.accounting import accountant as make_accountant
@@ -300,6 +301,33 @@ class Certificate:
         if self.assumptions:
             text += ". It assumes: " + "; ".join(self.assumptions)
         return text.rstrip(".") + "."
+
+    def table(self) -> list[tuple[str, str]]:
+        """Return the certificate as rows of (field, value), for people."""
+        events = sum(leaves(self.event).values())
+        rows = [
+            ("ε", f"{self.epsilon:g}"),
+            ("δ", f"{self.delta:g}"),
+            ("unit", self.unit),
+            ("neighbours", self.neighbours),
+            ("trust", self.trust),
+            ("against", self.against),
+            ("accountant", f"{self.accountant}, over {events} event(s)"),
+            ("calibration", self.calibration),
+        ]
+        rows += [(f"ε of {name}", f"{epsilon:g}") for name, (_, epsilon) in self.groups.items()]
+        if self.claimed_epsilon is not None:
+            rows.append(("published claim", f"ε = {self.claimed_epsilon:g}: {self.claim}"))
+        if self.ledger is not None:
+            charged = f"ledger {self.ledger.ledger[:8]}, row {self.ledger.counter}"
+            rows.append(("charged to", charged))
+        return rows + [(f"assumption {k}", a) for k, a in enumerate(self.assumptions, 1)]
+
+    def _repr_html_(self) -> str:
+        rows = table(
+            f"Certificate of {self.holder or 'the data'}", ["field", "value"], self.table()
+        )
+        return tag("div", tag("p", str(self)), rows)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON, with a digest over its content."""

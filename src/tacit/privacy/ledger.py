@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
+from tacit._core.html import table, tag
 from tacit.errors import (
     BudgetExceeded,
     LedgerCorrupt,
@@ -437,6 +438,14 @@ class Ledger:
             "a ledger cannot be pickled: a copy would start the budget anew. Open it by its path "
             "where it is needed"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [row.counter, row.time[:19].replace("T", " "), row.purpose, f"{row.epsilon:.6g}"]
+            for row in self.rows() if row.kind == "charge"
+        ]  # fmt: skip
+        charges = table("Charges", ["row", "time (UTC)", "purpose", "total ε"], rows, numbers=1)
+        return tag("div", tag("p", repr(self)), charges)
 
     def __repr__(self) -> str:
         spent, kind = self.spent, "" if self.durable else ", not durable"

@@ -1,1 +1,6 @@
-"""What a person sees: the demonstration and metrics."""
+"""What a person sees: the report, the demonstration and metrics."""
+
+from tacit.report.contents import Accuracy
+from tacit.report.page import write_report
+
+__all__ = ["Accuracy", "write_report"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,13 +24,19 @@ _PRIVACY: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "row", "trust
 _SEED = 7  # the same noise in both runs: for the comparison, not for release
 
 
-def run_federated_demo(folder: Path) -> dict[str, Any]:
+def run_federated_demo(
+    folder: Path, *, fresh: bool = False, quiet: bool = False
+) -> dict[str, Any]:
     """Set up a federation from nothing, run a regression over it, and compare.
 
     Parameters
     ----------
     folder
         Where the federation goes; it must not hold one already.
+    fresh
+        Whether to remove an earlier demonstration's federation first.
+    quiet
+        Whether to print nothing.
     """
     from rich.console import Console
 
@@ -37,7 +44,9 @@ def run_federated_demo(folder: Path) -> dict[str, Any]:
     from tacit.federation.provision import init_federation
     from tacit.report.live import run_with_view
 
-    console = Console()
+    console = Console(quiet=quiet)
+    if fresh and (folder / "federation" / "coordinator").exists():
+        shutil.rmtree(folder / "federation")
     target, *features = list(HOSPITAL_BOUNDS)[::-1]
     settings: dict[str, Any] = {
         "bounds": {name: [float(x) for x in HOSPITAL_BOUNDS[name]] for name in features},
@@ -58,7 +67,7 @@ def run_federated_demo(folder: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         for name in _SIZES:
             stack.enter_context(running_site(place / "sites" / name / "site.toml"))
-        (record,) = run_with_view(place / "coordinator" / "coordinator.toml")
+        (record,) = run_with_view(place / "coordinator" / "coordinator.toml", quiet=quiet)
     outcome = place / "coordinator" / "result" / "demo" / "outcome.tacit"
     coefficients = Message.from_bytes(outcome.read_bytes())["coef"]
     model = PrivateLinearRegression(

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from tacit._core.check import Integer, OneOf, check
-from tacit.errors import ParameterError, SiteFailure, TacitError
+from tacit.errors import ParameterError, SiteFailure
 from tacit.rounds.aggregate import Aggregator, PlainAggregator
 from tacit.rounds.checkpoint import Checkpoint
 from tacit.rounds.messages import Message, check_reply
 from tacit.rounds.protocol import Coordinator, Failure, RunRecord
 
-__all__ = ["Ask", "drive", "reason_of"]
+__all__ = ["Ask", "drive"]
 
 # A request and the sites that are left → (site, its reply or why there is none), as they come.
 Ask = Callable[[Message, tuple[str, ...]], Iterable[tuple[str, Message | Exception]]]
@@ -101,7 +101,7 @@ def _replies(
             replies[name] = answer
             record.bytes_received += answer.size
         except Exception as error:
-            failure = Failure(record.rounds, name, reason_of(error))
+            failure = Failure.of(record.rounds, name, error)
             record.failures.append(failure)
             if on_failure == "stop":
                 raise SiteFailure(
@@ -109,8 +109,3 @@ def _replies(
                 ) from error
     # in the order of the sites, not of their answers: sums of floats depend on it
     return {name: replies[name] for name in active if name in replies}
-
-
-def reason_of(error: Exception) -> str:
-    """Return what may be said: our own errors speak, others only by their kind."""
-    return str(error) if isinstance(error, TacitError) else type(error).__name__

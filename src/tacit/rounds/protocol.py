@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tacit.errors import TacitError
 from tacit.rounds.messages import ArraySpec, Message
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ class Failure:
     round: int
     site: str
     reason: str
+
+    @classmethod
+    def of(cls, round: int, site: str, error: Exception) -> Failure:
+        """Say what may be said: our own errors speak, others only by their kind."""
+        reason = str(error) if isinstance(error, TacitError) else type(error).__name__
+        return cls(round, site, reason)
 
 
 @dataclass

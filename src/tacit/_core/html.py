@@ -1,0 +1,73 @@
+"""HTML that cannot be injected into: whatever is not built here is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["Html", "join", "table", "tag"]
+
+_VOID = {"meta", "br", "line", "rect", "path", "circle", "polyline"}
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def tag(element: str, /, *children: object, **attributes: Any) -> Html:
+    """Return an element; children that are not `Html` are escaped.
+
+    Attribute names lose a trailing underscore, and inner ones become hyphens.
+
+    >>> tag("p", "a < b", class_="note")
+    '<p class="note">a &lt; b</p>'
+    """
+    words = [element]
+    for name, value in attributes.items():
+        if value is not None:
+            key = name.rstrip("_").replace("_", "-")
+            words.append(f'{key}="{html.escape(str(value))}"')
+    if element in _VOID:
+        return Html(f"<{' '.join(words)}/>")
+    return Html(f"<{' '.join(words)}>{join(children)}</{element}>")
+
+
+def join(children: Iterable[object], between: str = "") -> Html:
+    """Return children in a row, escaped where they are not markup."""
+    return Html(
+        between.join(c if isinstance(c, Html) else html.escape(str(c), False) for c in children)
+    )
+
+
+def table(
+    caption: str, headings: Sequence[object], rows: Iterable[Sequence[object]], numbers: int = 0
+) -> Html:
+    """Return a table whose first cells are row headings, in a box that scrolls on a phone.
+
+    Parameters
+    ----------
+    caption
+        What it shows.
+    headings, rows
+        The cells.
+    numbers
+        How many of the last columns hold numbers, which are set to the right.
+    """
+    first = len(headings) - numbers
+
+    def side(k: int) -> str | None:
+        return "number" if k >= first else None
+
+    head = tag("tr", *(tag("th", h, scope="col", class_=side(k)) for k, h in enumerate(headings)))
+    body = [
+        tag("tr", tag("th", row[0], scope="row"),
+            *(tag("td", cell, class_=side(k)) for k, cell in enumerate(row) if k))
+        for row in rows
+    ]  # fmt: skip
+    inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    return tag(
+        "div", inner, class_="scroll", tabindex=0, role="region", aria_label=f"Table: {caption}"
+    )

@@ -1,0 +1,99 @@
+"""Compiled kernels on all cores: one kernel, called for ranges of its work by several threads.
+
+A kernel takes ``first`` and ``last`` before its other arguments and does the work of that range
+only. It is compiled once and releases the interpreter's lock, so plain threads run it side by
+side. Numba's own parallel loops would compile every kernel a second time, wait for each other
+with full power, and kill a forked child that enters them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from typing import Any
+
+__all__ = ["PIECES", "in_forked_child", "over_range", "threads"]
+
+PIECES = 4  # for each thread, so that a slow core does not hold up the others
+
+_FIRST_PID = os.getpid()
+
+
+def in_forked_child() -> bool:
+    """Whether this process was forked from the one that imported tacit."""
+    return os.getpid() != _FIRST_PID
+
+
+def threads() -> int:
+    """Return how many threads a kernel may use.
+
+    As many as this process has cores, or the number in the environment variable
+    ``TACIT_NUM_THREADS`` (or ``NUMBA_NUM_THREADS``). A forked child is one worker among several
+    and uses one.
+    """
+    if in_forked_child():
+        return 1
+    stated = os.environ.get("TACIT_NUM_THREADS") or os.environ.get("NUMBA_NUM_THREADS")
+    if stated and stated.isdigit():
+        return max(1, int(stated))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # pragma: no cover - no affinity on this platform
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="tacit")
+
+
+def over_range(
+    kernel: Callable[..., Any], count: int, *args: Any, workers: int | None = None
+) -> None:
+    """Call ``kernel(first, last, *args)`` for ranges that cover 0 … count, on all cores.
+
+    Parameters
+    ----------
+    kernel
+        What `tacit._core.kernels.compiled` returned. Different ranges must write to different
+        places.
+    count
+        How much there is to do.
+    args
+        Its other arguments.
+    workers
+        How many threads; None: `threads`.
+
+    Examples
+    --------
+    >>> squares = [0] * 10
+    >>> def kernel(first, last, out):
+    ...     for i in range(first, last):
+    ...         out[i] = i * i
+    >>> over_range(kernel, 10, squares)
+    >>> squares
+    [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]
+    """
+    workers = min(threads() if workers is None else workers, count)
+    if workers <= 1:
+        kernel(0, count, *args)
+        return
+    pieces = min(count, PIECES * workers)
+    ranges = ((count * k // pieces, count * (k + 1) // pieces) for k in range(pieces))
+    # whoever is free takes the next range: one step of a list's iterator is atomic
+    queue = iter(list(ranges))
+    others = [_pool(workers - 1).submit(_take, kernel, queue, args) for _ in range(workers - 1)]
+    try:
+        _take(kernel, queue, args)
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+
+
+def _take(
+    kernel: Callable[..., Any], queue: Iterator[tuple[int, int]], args: tuple[Any, ...]
+) -> None:
+    for first, last in queue:
+        kernel(first, last, *args)
