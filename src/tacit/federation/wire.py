@@ -2,6 +2,9 @@
 
 Layout: 8 bytes of magic, 32 bytes that bind, then a `tacit.rounds.messages.Message` in its own
 binary form. Nothing is ever unpickled. Both ends refuse what is too long before reading it.
+
+A request ends with its digest, by which replies and a site's outbox know it. A reply has none: on
+the way TLS keeps it whole, and files have their own.
 """
 
 from __future__ import annotations
@@ -35,23 +38,19 @@ def text_array(text: str) -> Any:
 
 def _bound(kind: str, run: str, site: str, request: bytes | memoryview = b"") -> bytes:
     digest = hashlib.sha256()
-    # a message ends with the SHA-256 of all of it, and begins with what it is bound to
+    # a request ends with the digest of all of it, and begins with what it is bound to
     summary = bytes(request[8:40]) + bytes(request[-32:])
     for part in (kind.encode(), run.encode(), site.encode(), summary):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.digest()
 
 
-def _pack(message: Message, binding: bytes) -> bytes:
-    return message.to_bytes(_MAGIC + binding)
-
-
-def _unpack(data: Any, binding: bytes, largest: int) -> Message:
+def _unpack(data: Any, binding: bytes, largest: int, *, sealed: bool) -> Message:
     if not isinstance(data, bytes | memoryview) or len(data) > largest or data[:8] != _MAGIC:
         raise SiteFailure("a message is none of tacit's, or too long")
     if data[8:40] != binding:
         raise SiteFailure("a message belongs to another run, site or request: replayed or lost")
-    message = Message.from_bytes(memoryview(data)[40:])
+    message = Message.from_bytes(memoryview(data)[40:], sealed=sealed)
     for name, array in message.arrays.items():
         if not np.isfinite(array).all():
             raise SiteFailure(f"array {name!r} holds numbers that are not finite")
@@ -64,17 +63,17 @@ def ask(message: Message, run: str) -> bytes:
     >>> read_request(ask(Message(3), "run 1"), "run 1").round
     3
     """
-    return _pack(message, _bound("request", run, ""))
+    return message.to_bytes(_MAGIC + _bound("request", run, ""))
 
 
 def read_request(data: Any, run: str, largest: int = LARGEST) -> Message:
     """Read a request at a site, or raise `SiteFailure`."""
-    return _unpack(data, _bound("request", run, ""), largest)
+    return _unpack(data, _bound("request", run, ""), largest, sealed=True)
 
 
 def answer(reply: Message, request: bytes | memoryview, run: str, site: str) -> bytes:
     """Return a reply to a request."""
-    return _pack(reply, _bound("reply", run, site, request))
+    return reply.to_bytes(_MAGIC + _bound("reply", run, site, request), sealed=False)
 
 
 def refusal(error: Exception, request: bytes | memoryview, run: str, site: str) -> bytes:
@@ -85,7 +84,7 @@ def refusal(error: Exception, request: bytes | memoryview, run: str, site: str) 
 
 def read_answer(data: Any, request: bytes, run: str, site: str, largest: int = LARGEST) -> Message:
     """Read a reply at the coordinator; a refusal raises `SiteFailure` with its reason."""
-    message = _unpack(data, _bound("reply", run, site, request), largest)
+    message = _unpack(data, _bound("reply", run, site, request), largest, sealed=False)
     if set(message.arrays) == {"refused"}:
         raise SiteFailure(message["refused"].tobytes().decode(errors="replace")[:2000])
     return message

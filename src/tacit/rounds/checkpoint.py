@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -78,7 +77,7 @@ class Outbox:
         if not path.exists():
             return None
         data = path.read_bytes()
-        if data[:32] != _digest(request):
+        if data[:32] != request.digest:
             raise SiteFailure(f"round {request.round} was answered already, to another request")
         return _parts(data)
 
@@ -94,7 +93,7 @@ class Outbox:
         kept = Message(request.round, state).to_bytes()
         _write(
             self._path(request.round),
-            _digest(request) + len(body).to_bytes(8, "little") + body + kept,
+            request.digest + len(body).to_bytes(8, "little") + body + kept,
         )
 
 
@@ -103,10 +102,6 @@ def _parts(data: bytes) -> tuple[Message, dict[str, Any]]:
     length = int.from_bytes(data[32:40], "little")
     reply = Message.from_bytes(data[40 : 40 + length])
     return reply, dict(Message.from_bytes(data[40 + length :]).arrays)
-
-
-def _digest(request: Message) -> bytes:
-    return hashlib.sha256(request.to_bytes()).digest()
 
 
 class Remembering(Participant):

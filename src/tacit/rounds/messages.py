@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ from tacit.errors import SiteFailure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArraySpec", "Message", "check_reply"]
+__all__ = ["DIGEST", "ArraySpec", "Message", "check_reply"]
 
 _MAGIC = b"TACITM1\n"
+DIGEST = 32  # bytes of a SHA-256
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint8", "bool")
 _LARGEST_HEADER = 1 << 20
 
@@ -43,6 +45,7 @@ class Message:
         frozen = {}
         for name, array in self.arrays.items():
             found = np.array(array, order="C")  # a copy: what was sent does not change
+            found.flags.writeable = False
             if found.dtype.name not in _DTYPES:
                 raise SiteFailure(f"array {name!r} has dtype {found.dtype}, which cannot be sent")
             frozen[str(name)] = found
@@ -56,8 +59,7 @@ class Message:
         """The number of bytes of the arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def to_bytes(self, before: bytes = b"") -> bytes:
-        """Return the message in its binary form, after some bytes that it does not cover."""
+    def _parts(self) -> list[bytes | memoryview]:
         header = json.dumps(
             {
                 "round": self.round,
@@ -69,18 +71,32 @@ class Message:
         for array in self.arrays.values():
             ordered = array.astype(array.dtype.newbyteorder("<"), copy=False)
             parts.append(ordered.reshape(-1).view(np.uint8).data)
-        digest = hashlib.sha256()
-        for part in parts:
-            digest.update(part)
-        return b"".join([before, *parts, digest.digest()])
+        return parts
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest that no other message has."""
+        return _digest(self._parts())
+
+    def to_bytes(self, before: bytes = b"", *, sealed: bool = True) -> bytes:
+        """Return the message in its binary form.
+
+        Parameters
+        ----------
+        before
+            Bytes to put in front, which the digest does not cover.
+        sealed
+            Whether the digest follows, as it does in files.
+        """
+        return b"".join([before, *self._parts(), *([self.digest] if sealed else [])])
 
     @classmethod
-    def from_bytes(cls, data: bytes | memoryview) -> Message:
+    def from_bytes(cls, data: bytes | memoryview, *, sealed: bool = True) -> Message:
         """Read a message; anything that is not exactly one is refused."""
         try:
             whole = memoryview(data)
-            body, digest = whole[:-32], whole[-32:]
-            if body[:8] != _MAGIC or hashlib.sha256(body).digest() != digest:
+            body = whole[:-DIGEST] if sealed else whole
+            if body[:8] != _MAGIC or (sealed and _digest([body]) != whole[-DIGEST:]):
                 raise ValueError("wrong magic or digest")
             length = int.from_bytes(body[8:16], "little")
             if length > _LARGEST_HEADER:
@@ -97,7 +113,10 @@ class Message:
                 start = stop
             if start != len(body):
                 raise ValueError("trailing bytes")
-            return cls(int(header["round"]), arrays)
+            found = cls(int(header["round"]), arrays)
+            if sealed:
+                found.__dict__["digest"] = bytes(whole[-DIGEST:])
+            return found
         except (
             ValueError,
             KeyError,
@@ -108,6 +127,13 @@ class Message:
             MemoryError,
         ) as error:
             raise SiteFailure(f"a message cannot be read: {error}") from None
+
+
+def _digest(parts: Sequence[bytes | memoryview]) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
 
 
 @dataclass(frozen=True)
