@@ -23,13 +23,20 @@ from pathlib import Path
 import numpy as np
 
 from experiments._federation_sites import CONTEXT, Processes
+from experiments._network_cut import allowed, run_with_cut
 from experiments.runner import Outcome
-from tacit.errors import TacitError
+from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
-from tacit.federation.coordinate import run_proposal
+from tacit.federation.computations import computation_of
+from tacit.federation.coordinate import _Caller, run_proposal
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure_rounds import SecureCoordinator
 from tacit.privacy.ledger import Ledger
+from tacit.rounds import inprocess
+from tacit.rounds.checkpoint import Outbox, Remembering
+from tacit.rounds.loop import drive
 from tacit.rounds.messages import Message
+from tacit.rounds.protocol import Participant
 
 SITES = ("A", "B", "C")
 KINDS = ("killed", "killed late", "paused", "slow", "restarted", "nan", "shape", "replay", "round",
@@ -67,6 +74,8 @@ def run(quick: bool) -> Outcome:
     ):  # a lie that nobody can notice, but for the replay
         control = trial(Path(place), "value", 0, np.random.default_rng(1))
     outcome.add(control)
+    if not quick:
+        network_cuts(outcome)
     found = control["wrong result"] or control["not completed"]
     outcome.check("a changed number is noticed by the replay", str(found), "True", found)
     for name, count in bad.items():
@@ -74,19 +83,87 @@ def run(quick: bool) -> Outcome:
     return outcome
 
 
-def write_site(folder: Path, site: str) -> Path:
+def network_cuts(outcome: Outcome) -> None:
+    """Cut a site's network in a real federation: for less, and for more than a call may take."""
+    if not allowed():
+        outcome.add({"fault": "network cut: this machine makes no network namespaces"})
+        return
+    rounds = 60
+    step = {
+        "name": "cut", "computation": "factorization", "privacy": PRIVACY, "seed": 3,
+        "settings": SETTINGS | {"options": {"rounds": rounds}},
+    }  # fmt: skip
+    text = f"sites = {toml(SITES)}\ntimeout = 8.0\nretries = 3\ncomputation = {toml([step])}\n"
+    for seconds in (0.0, 3.0, 20.0):
+        with tempfile.TemporaryDirectory() as place:
+            result, taken = run_with_cut(
+                Path(place), SITES, lambda folder, site: write_site(folder, site, rounds), text,
+                site="B", after=10, seconds=seconds,
+            )  # fmt: skip
+            homes = {site: Path(place, "federation", "sites", site) for site in SITES}
+            spent = [Ledger.open(home / "ledger.db").spent.epsilon for home in homes.values()]
+            right = result is not None and sent_by(homes, result)
+        once = all(s == 1.0 for s in spent)
+        outcome.add({"fault": f"network cut for {seconds:g} s", "site": "B", "secure": False,
+                     "seconds": taken, "not completed": result is None,
+                     "wrong result": result is not None and not right,
+                     "charge lost or doubled": not once})  # fmt: skip
+        good = right and once
+        outcome.check(f"network cut for {seconds:g} s: completed, right, charged once", str(good),
+                      "True", good)  # fmt: skip
+
+
+class Kept(Participant):
+    """A site that can only repeat what it has sent."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def respond(self, request: Message) -> Message:
+        """Refuse: the outbox has no answer."""
+        raise SiteFailure(f"round {request.round} was never answered")
+
+
+def sent_by(homes: dict[str, Path], result) -> bool:
+    """Whether the messages in the sites' outboxes, run again in one process, give a result."""
+    sites, proposals = [], set()
+    for site, home in homes.items():
+        (folder,) = [path.parent for path in home.glob("state/*/outbox")]
+        proposals.add((folder / "proposal.json").read_text(encoding="utf-8"))
+        sites.append(Remembering(Kept(site), Outbox(folder / "outbox")))
+    (text,) = proposals
+    computation = computation_of(Proposal.from_json(text))
+    coordinator = computation.coordinator()
+    try:
+        inprocess.run(coordinator, sites)
+    except TacitError:
+        return False
+    again = computation.shared(coordinator)
+    return set(again) == set(result) and all(np.array_equal(again[n], result[n]) for n in again)
+
+
+def toml(value) -> str:
+    """Return a value in TOML's inline form."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f'"{k}" = {toml(v)}' for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def write_site(folder: Path, site: str, rounds: int = 4) -> Path:
     rng = np.random.default_rng(ord(site))
     user, item = np.nonzero(rng.random((10, 6)) < 0.6)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     rows = [f"u{u},{i},{rng.integers(1, 6)}" for u, i in zip(user, item, strict=True)]
     (folder / "ratings.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
     (folder / "site.toml").write_text(
         f'name = "{site}"\nledger = {{file = "ledger.db", epsilon = 4.0, delta = 1e-5}}\n'
         'data = {ratings = {file = "ratings.csv", value = "rating"}}\n'
         '[[allow]]\ncomputation = "factorization"\nepsilon = 1.0\ndelta = 1e-6\nunit = "user"\n'
-        'rounds = 16\nseeded = true\n[allow.settings]\nmodel = {ratings = "user:k item:k"}\n'
-        'rank = 2\nbounds = [1, 5]\nmethod = "sgld"\noptions = {rounds = 4}\n'
-        "entities = {item = 6}\n"
+        f"rounds = {4 * rounds}\nseeded = true\n[allow.settings]\n"
+        'model = {ratings = "user:k item:k"}\nrank = 2\nbounds = [1, 5]\nmethod = "sgld"\n'
+        f"options = {{rounds = {rounds}}}\nentities = {{item = 6}}\n"
     )
     return folder / "site.toml"
 
@@ -234,11 +311,6 @@ class Replay:
 
 def replayed(proposal: Proposal, sites: Processes, result) -> bool:
     """Whether the rounds, run again over what the sites sent, give the same factors."""
-    from tacit.federation.computations import computation_of
-    from tacit.federation.coordinate import _Caller
-    from tacit.federation.secure_rounds import SecureCoordinator
-    from tacit.rounds.loop import drive
-
     computation = computation_of(dataclasses.replace(proposal))
     inner = computation.coordinator()
     coordinator = inner if proposal.threshold is None else SecureCoordinator(

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ from tacit.federation.config import CoordinatorConfig, SiteConfig
 from tacit.federation.nvflare import COORDINATOR, SITE, write_job
 from tacit.federation.provision import ADMIN
 
-__all__ = ["run_coordinator", "running_server", "running_site", "start_site"]
+__all__ = ["run_coordinator", "running_server", "running_site"]
 
 _SERVER = "nvflare.private.fed.app.server.server_train"
 _CLIENT = "nvflare.private.fed.app.client.client_train"
@@ -35,7 +35,12 @@ def _prepare(kit: Path) -> None:
 
 
 def _start(
-    kit: Path, module: str, config: str, settings: list[str], env: dict[str, str]
+    kit: Path,
+    module: str,
+    config: str,
+    settings: list[str],
+    env: dict[str, str],
+    within: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     if not (kit / "startup").is_dir():
         raise TacitError(f"{kit} is no start-up kit: `tacit federation init` writes them")
@@ -43,7 +48,7 @@ def _start(
     log: IO[bytes]
     with open(kit / "process.log", "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-u", "-m", module, "-m", str(kit), "-s", config, "--set",
+            [*within, sys.executable, "-u", "-m", module, "-m", str(kit), "-s", config, "--set",
              "secure_train=true", *settings, "org=tacit", "config_folder=config"],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=kit,
             env={**os.environ, "TMPDIR": _own(kit / "tmp"), **env}, start_new_session=True,
@@ -71,18 +76,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def start_site(path: Path) -> subprocess.Popen[bytes]:
-    """Start a site's process from its file; the caller ends it with `running_site`."""
-    config = SiteConfig.read(path)
-    return _start(
-        config.kit, _CLIENT, "fed_client.json", [f"uid={config.name}"], {SITE: str(path.resolve())}
-    )
-
-
 @contextlib.contextmanager
-def running_site(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a site's process for as long as the context lasts."""
-    process = start_site(path)
+def running_site(path: Path, within: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a site's process for as long as the context lasts.
+
+    Parameters
+    ----------
+    path
+        The site's file.
+    within
+        A command to run it within, such as ``("ip", "netns", "exec", "ward")``.
+    """
+    config = SiteConfig.read(path)
+    process = _start(
+        config.kit, _CLIENT, "fed_client.json", [f"uid={config.name}"],
+        {SITE: str(path.resolve())}, within,
+    )  # fmt: skip
     try:
         yield process
     finally:
