@@ -30,7 +30,7 @@ from tacit.federation import wire
 from tacit.federation.computations import computation_of
 from tacit.federation.coordinate import _Caller, run_proposal
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure_rounds import SecureCoordinator
+from tacit.federation.secure_coordinator import SecureCoordinator
 from tacit.privacy.ledger import Ledger
 from tacit.rounds import inprocess
 from tacit.rounds.checkpoint import Outbox, Remembering

@@ -5,7 +5,9 @@ import pytest
 
 from tacit.errors import ParameterError, SiteFailure
 from tacit.federation import masks
-from tacit.federation.secure_rounds import SecureAggregator, SecureCoordinator, SecureParticipant
+from tacit.federation.secure_aggregator import SecureAggregator
+from tacit.federation.secure_coordinator import SecureCoordinator
+from tacit.federation.secure_participant import SecureParticipant
 from tacit.rounds.aggregate import SumAggregator
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
 from tacit.rounds.inprocess import run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit._core.rng import generator
-from tacit.data.relations import Relation
 from tacit.errors import NotCertified, ParameterError, UnboundedData
-from tacit.estimators.base import Price, PrivateEstimator
+from tacit.estimators.base import Price
 from tacit.estimators.recommender_certified import HeterogeneousOffsets
 from tacit.estimators.recommender_device import Device, score
 from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_local import LocalGradient
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task
 from tacit.estimators.recommender_responses import ItemResponseGradient, ResponseGradient
+from tacit.estimators.recommender_sites import RecommenderOverSites, as_ratings
 from tacit.estimators.recommender_weights import PrivacyWeights
 from tacit.estimators.release import write_release
 from tacit.estimators.site import Site
@@ -50,7 +50,7 @@ METHODS: dict[str, Callable[[], RecommenderMethod]] = {
 }
 
 
-class PrivateRecommender(PrivateEstimator):
+class PrivateRecommender(RecommenderOverSites):
     """Recommend from explicit ratings that stay with their users.
 
     Parameters
@@ -169,7 +169,7 @@ class PrivateRecommender(PrivateEstimator):
         self._check_parameters()
         if sites is None:
             raise ParameterError("pass the ratings, or (users, items): the price depends on them")
-        shape = sites if isinstance(sites, tuple) else _relation(sites).shape
+        shape = sites if isinstance(sites, tuple) else as_ratings(sites).shape
         self.task_ = self._stated((int(shape[0]), int(shape[1])), None)
         return super().price([Site("the raters", None, self.ledger)])
 
@@ -184,14 +184,18 @@ class PrivateRecommender(PrivateEstimator):
         ----------
         data
             A `Relation` of users and items, in this order, or a table with NaN for what is not
-            rated.
+            rated; or a list of `Site`, each with the ratings of users of its own. Users are then
+            numbered one site after the other.
         y
             Ignored.
         weights
             Each rating's part of ε, public; 1 for all unless given.
         """
         self._check_parameters()
-        ratings = _relation(data)
+        if isinstance(data, Sequence) and data and isinstance(data[0], Site):
+            self._fit_sites(self._as_sites(data), weights)
+            return self
+        ratings = as_ratings(data)
         self._check_ratings(ratings)
         shape = (ratings.shape[0], ratings.shape[1])
         self.task_ = task = self._stated(shape, weights)
@@ -207,24 +211,6 @@ class PrivateRecommender(PrivateEstimator):
         self.certificate_ = self._issue(holder, reservation, source, method.groups(task, cells))
         self.certificates_ = {holder.name: self.certificate_}
         return self
-
-    def _check_ratings(self, ratings: Relation) -> None:
-        """Refuse bad ratings: the holders' own check, before anything is paid for."""
-        assert self.bounds is not None
-        low, high = self.bounds
-        bad = np.flatnonzero((ratings.values < low) | (ratings.values > high))
-        if len(bad):
-            user, item = ratings.indices[bad[0]].tolist()
-            raise ParameterError(
-                f"user {user} rates item {item} with {ratings.values[bad[0]]:g}, outside the "
-                f"bounds [{low:g}, {high:g}]: correct it or state wider bounds"
-            )
-        counts = np.bincount(ratings.indices[:, 0], minlength=ratings.shape[0])
-        if not counts.all():
-            raise ParameterError(
-                f"user {int(np.argmin(counts > 0))} has no ratings: leave users without ratings "
-                "out; they can start a Device later"
-            )
 
     def _publish(self, learned: Learned, cells: ByMember) -> None:
         self.shared_ = dict(learned.shared)
@@ -291,6 +277,7 @@ class PrivateRecommender(PrivateEstimator):
             (pairs, 2).
         """
         check_is_fitted(self, "shared_")
+        self._check_here()
         index = np.asarray(cells)
         if index.ndim != 2 or index.shape[1] != 2 or not np.issubdtype(index.dtype, np.integer):
             raise ParameterError("cells must be pairs (user, item) of whole numbers")
@@ -307,6 +294,7 @@ class PrivateRecommender(PrivateEstimator):
     def device(self, user: int) -> Device:
         """Return a user's device: its own ratings and the public table of items."""
         check_is_fitted(self, "shared_")
+        self._check_here()
         self._check_user(user)
         own = slice(self._cells.starts[user], self._cells.starts[user + 1])
         weights = self.task_.weights.of_user(user) if self._stretched else None
@@ -326,11 +314,3 @@ class PrivateRecommender(PrivateEstimator):
         return write_release(
             folder, type(self).__name__, self.shared_, self.certificates_, settings
         )
-
-
-def _relation(data: Any) -> Relation:
-    """Return ratings as a relation of users and items."""
-    found = data if isinstance(data, Relation) else Relation.from_dense(("user", "item"), data)
-    if found.modes != 2 or found.zeros != "missing":
-        raise ParameterError("ratings must be a matrix of users and items with missing cells")
-    return found

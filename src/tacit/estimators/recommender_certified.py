@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from tacit.estimators.recommender_device import fold_in
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task, nothing_private
 from tacit.inference.members import ByMember
 from tacit.mechanisms.additive import Gaussian
+from tacit.mechanisms.operator import GaussianShare
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent, NonPrivateDpEvent, compose
 from tacit.rounds.aggregate import SumAggregator
@@ -89,7 +90,7 @@ class HeterogeneousOffsets(RecommenderMethod):
     factors: bool | str = "auto"
 
     unit = "entry"
-    trusts = ("aggregator", "central")
+    trusts = ("aggregator", "site", "central")
     source = "exact"
 
     def __post_init__(self) -> None:
@@ -125,16 +126,19 @@ class HeterogeneousOffsets(RecommenderMethod):
         """Return the mechanism of each round."""
         bounds, plan = self.sensitivities(), self.plan
         sizes = {"mean": 1, "offsets": task.items, "later": task.items * task.rank}
+        kind: type[Gaussian] = Gaussian
+        more: dict[str, Any] = {"neighbours": REPLACE, "source": "exact"}
+        if task.sites:
+            kind, more = GaussianShare, {"neighbours": REPLACE, "shares": task.shares}
         if not task.noisy or task.privacy is None:
-            return {n: Gaussian(0.0, bounds[n], (sizes[n],), REPLACE, "exact") for n in plan}
+            return {n: kind(0.0, bounds[n], (sizes[n],), **more) for n in plan}
         whole = gaussian_sigma(task.privacy.epsilon, task.privacy.delta)
         return {
-            name: Gaussian.calibrated(
-                whole / math.sqrt(share), bounds[name] * _SLACK, (sizes[name],),
-                neighbours=REPLACE, source="exact",
+            name: kind.calibrated(
+                whole / math.sqrt(share), bounds[name] * _SLACK, (sizes[name],), **more
             )
             for name, share in plan.items()
-        }  # fmt: skip
+        }
 
     def schedule(self, task: Task) -> DpEvent:
         """Return all rounds, as a rating of weight 1 sees them."""
@@ -166,7 +170,11 @@ class HeterogeneousOffsets(RecommenderMethod):
             "ε of a rating scales with its weight; the headline is for weight 1",
             "users keep their own mean and factor: predictions are made on the device",
         ]
-        if task.privacy is not None and task.privacy.trust == "aggregator":
+        if task.sites:
+            shares = self.mechanisms(task)["mean"]
+            assert isinstance(shares, GaussianShare)
+            notes += [*shares.assumptions, "the sites hold different users"]
+        elif task.privacy is not None and task.privacy.trust == "aggregator":
             notes.append(
                 "secure aggregation: only sums over raters are seen, and every rater adds its "
                 "share of the noise"

@@ -54,9 +54,9 @@ class Raters(Participant):
         The ratings, sorted by user.
     reservation, noise
         Who pays, and the source of noise.
+    name
+        Of the site, where there are several.
     """
-
-    name = "the raters"
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class Raters(Participant):
         cells: ByMember,
         reservation: Reservation | None,
         noise: Noise,
+        name: str = "the raters",
     ) -> None:
+        self.name = name
         self._method, self._task = method, task
         self._reservation, self._noise = reservation, noise
         low, high = task.bounds
@@ -142,21 +144,27 @@ class ItemServer(Coordinator):
         self._sums, self._precision = np.zeros(task.items), 0.0
         self._learned = np.zeros((task.items, 0))
         self._reach, self._spread = crowd(pattern, weights, method.clip, task.items)
-        self._kind = 0
+        self._kind = self._round = 0
         if "later" in self._mechanisms:
-            noise = math.sqrt(self._mechanisms["later"].variance())
+            noise = math.sqrt(self._variance("later"))
             worth = method.factors is True or pays(pattern, self._reach, noise)
             self._kind = KINDS.index("factors") if worth else 0
 
     @property
     def replies(self) -> Mapping[str, ArraySpec]:
-        """One sum per round."""
-        return {"sum": ArraySpec((None,))}
+        """One sum per round, on its mechanism's grid."""
+        mechanism = list(self._mechanisms.values())[self._round]
+        return {"sum": ArraySpec((mechanism.size,), exponent=mechanism.grid.exponent)}
+
+    def _variance(self, stage: str) -> float:
+        """Return the variance of a round's noise, over all sites."""
+        return max(self._task.sites, 1) * self._mechanisms[stage].variance()
 
     def request(self, round: int) -> Message | None:
         """Ask for the mean, then for the offsets about it, then for factors or offsets again."""
         if round >= len(self._mechanisms):
             return None
+        self._round = round
         asked = {"mean": np.array([self._mean])}
         if round == 2:
             asked |= {"kind": np.array([self._kind]), "base": self._mean + self._offsets,
@@ -166,7 +174,7 @@ class ItemServer(Coordinator):
     def absorb(self, round: int, collected: Collected) -> None:
         """Take in a sum."""
         total = np.asarray(collected.total["sum"], np.float64)
-        noise = list(self._mechanisms.values())[round].variance()
+        noise = self._variance(list(self._mechanisms)[round])
         if round == 0:
             mean = float(total[0]) / float(self._weights.sum())
             self._mean = float(np.clip(mean, -HALF, HALF))

@@ -49,6 +49,8 @@ class Task:
         What is asked for.
     weights
         W_ij.
+    sites, shares
+        Over sites: how many there are, and into how many shares noise is split under a secure sum.
     """
 
     users: int
@@ -57,6 +59,8 @@ class Task:
     rank: int
     privacy: Privacy | None
     weights: PrivacyWeights
+    sites: int = 0
+    shares: int = 1
 
     @property
     def noisy(self) -> bool:

@@ -18,7 +18,7 @@ from tacit.federation import wire
 from tacit.federation.computations import Computation, computation_of
 from tacit.federation.config import CoordinatorConfig, Step
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure_rounds import SecureCoordinator
+from tacit.federation.secure_coordinator import SecureCoordinator
 from tacit.privacy.guarantee import Certificate
 from tacit.rounds.checkpoint import Checkpoint
 from tacit.rounds.loop import drive

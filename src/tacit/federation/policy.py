@@ -149,6 +149,9 @@ class Permission:
             lines.append(f"  Nobody sees less than a sum over {self.partners} sites.")
         if self.seeded:
             lines.append("  TESTS ONLY: predictable noise is accepted.")
+        public = COMPUTATIONS[self.computation].in_clear
+        if public is not None:
+            lines.append(f"  LEAVES AS IT IS, without noise: {public}.")
         lines.append("  Fixed beforehand:")
         lines += [f"    {key} = {_canonical(value)}" for key, value in self.settings.items()]
         return "\n".join(lines)

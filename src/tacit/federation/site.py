@@ -27,7 +27,7 @@ from tacit.federation.computations import Computation, computation_of
 from tacit.federation.config import SiteConfig
 from tacit.federation.policy import Permission
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure_rounds import SecureParticipant
+from tacit.federation.secure_participant import SecureParticipant
 from tacit.rounds.checkpoint import Outbox, Remembering
 from tacit.rounds.messages import Message
 from tacit.rounds.protocol import Participant

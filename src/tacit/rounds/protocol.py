@@ -41,9 +41,14 @@ class Collected:
 
 
 class Participant(ABC):
-    """One party: answers requests from what it holds."""
+    """One party: answers requests from what it holds.
+
+    ``open_rounds`` is how many rounds, at the beginning, carry what is public: they are answered
+    as they are, also under secure aggregation.
+    """
 
     name: str
+    open_rounds: int = 0
 
     @abstractmethod
     def respond(self, request: Message) -> Message:
@@ -58,7 +63,9 @@ class Participant(ABC):
 
 
 class Coordinator(ABC):
-    """The party that asks, collects and combines."""
+    """The party that asks, collects and combines; ``open_rounds`` as of a participant."""
+
+    open_rounds: int = 0
 
     @property
     @abstractmethod

@@ -1,0 +1,146 @@
+"""A recommender over bytes: equal to one process, pattern in clear, sums under masks."""
+
+import numpy as np
+import pytest
+
+import tacit as tc
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError, SiteFailure
+from tacit.federation.computations import computation_of
+from tacit.federation.config import SiteConfig
+from tacit.federation.coordinate import run_proposal
+from tacit.federation.proposal import Proposal
+from tacit.federation.site import SiteService
+
+from .support import SITES, Direct, toml, write_csv
+
+ITEMS = [f"b{k}" for k in range(12)]
+SETTINGS = {"bounds": [1.0, 5.0], "rank": 2, "items": ITEMS, "item_weights": [1.0, 0.5] * 6}
+
+
+def table(site):
+    rng = np.random.default_rng(20 + SITES.index(site))
+    user, item = np.nonzero(rng.random((40, len(ITEMS))) < 0.5)
+    return {
+        "user": np.array([f"{site}{u:02d}" for u in user]),
+        "item": np.array(ITEMS)[item],
+        "rating": rng.integers(1, 6, len(user)).astype(float),
+        "openness": np.array([1.0, 0.25])[user % 2],
+    }
+
+
+def ratings(site):
+    return Relation.from_frame(table(site), ["user", "item"], "rating", labels={"item": ITEMS})
+
+
+def services(folder):
+    found = {}
+    for site in SITES:
+        home = folder / site
+        home.mkdir()
+        write_csv(home / "t.csv", table(site))
+        allow = {"computation": "recommender", "epsilon": 1.0, "delta": 1e-5, "unit": "entry",
+                 "rounds": 13, "seeded": True, "settings": SETTINGS}  # fmt: skip
+        (home / "site.toml").write_text(
+            f'name = "{site}"\nledger = {{file = "l.db", epsilon = 1.5, delta = 1e-4}}\n'
+            'data = {t = {file = "t.csv", value = "rating", columns = {weight = "openness"}}}\n'
+            f"allow = [{toml(allow)}]\n"
+        )
+        found[site] = SiteService(SiteConfig.read(home / "site.toml"))
+    return found
+
+
+def proposal(trust, threshold):
+    privacy = {"epsilon": 1.0, "delta": 1e-5, "unit": "entry", "trust": trust,
+               "neighbours": "replace-one"}  # fmt: skip
+    return Proposal("recommender", SETTINGS, privacy, SITES, "run", threshold, 3)
+
+
+def in_one_process(asked):
+    model = tc.PrivateRecommender(
+        (1.0, 5.0), rank=2, privacy=asked.guarantee(), random_state=asked.seed
+    )
+    sites = [tc.Site(site, ratings(site)) for site in SITES]
+    users = [np.array([1.0, 0.25])[np.arange(s.data.shape[0]) % 2] for s in sites]
+    weights = tc.PrivacyWeights(np.concatenate(users), SETTINGS["item_weights"])
+    return model.fit(sites, weights=weights)
+
+
+@pytest.mark.parametrize(("trust", "threshold"), [("site", None), ("aggregator", 3)])
+def test_a_recommender_equals_the_run_in_one_process(tmp_path, trust, threshold):
+    asked = proposal(trust, threshold)
+    result = run_proposal(asked, Direct(services(tmp_path)))
+    model = in_one_process(asked)
+    assert set(result.outcome) == set(model.shared_)
+    for name, array in model.shared_.items():
+        assert np.array_equal(result.outcome[name], array)
+    found, mine = (m.certificates_["South"] for m in (result.model, model))
+    assert found.epsilon == mine.epsilon <= 1.0
+    assert found.groups == mine.groups
+    assert (trust == "aggregator") == any("sum over at least 3" in a for a in found.assumptions)
+    result.model.certificate_.verify()
+
+
+def test_the_whole_of_the_noise_is_in_the_sum(tmp_path):
+    whole, shared = (
+        in_one_process(proposal(t, n)) for t, n in (("site", None), ("aggregator", 3))
+    )
+    one = whole._method().mechanisms(whole.task_)["offsets"].variance()
+    three = 3 * shared._method().mechanisms(shared.task_)["offsets"].variance()
+    assert three == pytest.approx(one, rel=1e-9)
+
+
+def test_users_predict_at_their_site_and_nowhere_else(tmp_path):
+    asked = proposal("site", None)
+    found = services(tmp_path)
+    result = run_proposal(asked, Direct(found))
+    with pytest.raises(ParameterError, match="stayed at their sites"):
+        result.model.predict([[0, 1]])
+    local = found["North"]._computation.model
+    expected = in_one_process(asked)
+    assert np.array_equal(local.predict([[0, 1], [5, 2]]), expected.predict([[0, 1], [5, 2]]))
+
+
+def test_a_coordinator_that_died_asks_the_same_again(tmp_path):
+    class Gone(Exception):
+        pass
+
+    def stop(record):
+        if record.rounds == 3:
+            raise Gone
+
+    asked, direct = proposal("site", None), Direct(services(tmp_path))
+    with pytest.raises(Gone):
+        run_proposal(asked, direct, checkpoint=tmp_path / "c", progress=stop)
+    result = run_proposal(asked, direct, checkpoint=tmp_path / "c")
+    assert result.record.resumed_at == 3
+    for name, array in in_one_process(asked).shared_.items():
+        assert np.array_equal(result.outcome[name], array)
+
+
+def test_a_site_that_is_lost_after_a_sum_ends_the_run(tmp_path):
+    def lost(method, name, request, answer):
+        if name == "West" and method == "respond" and direct.calls.count((method, name)) == 3:
+            raise TimeoutError
+        return answer
+
+    direct = Direct(services(tmp_path), lost)
+    with pytest.raises(SiteFailure, match="resumed when it is back"):
+        run_proposal(proposal("site", None), direct, on_failure="exclude")
+
+
+def test_the_policy_says_what_leaves_as_it_is(tmp_path):
+    page = services(tmp_path)["North"].config.policy.page("North")
+    assert "LEAVES AS IT IS, without noise: who rated which item" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"items": None}, "needs items"), ({"method": "hdpmf"}, "certified methods"),
+     ({"item_weights": [0.0] * 12}, "must lie in"), ({"privacy": {}}, "does not set")],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused_on_both_sides(changes, reason):
+    one = proposal("site", None)
+    bad = Proposal("recommender", SETTINGS | changes, one.privacy, SITES, "run")
+    with pytest.raises(ParameterError, match=reason):
+        computation_of(bad)
