@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from tacit.report.run_record import headline, read_record, site_rows
 
 __all__ = ["run_with_view", "show_record"]
 
@@ -42,10 +43,7 @@ def run_with_view(path: Path, *, wait: float = 300.0, quiet: bool = False) -> li
         )
 
     run_coordinator(path, wait=wait, show=show)
-    records = [
-        json.loads((config.output / step.name / "record.json").read_text(encoding="utf-8"))
-        for step in config.steps
-    ]
+    records = [read_record(config.output / step.name / "record.json") for step in config.steps]
     for record in records:
         show_record(record, console)
     sys.stdout.flush()
@@ -57,19 +55,11 @@ def show_record(record: dict[str, Any], console: Any) -> None:
     from rich.table import Table
 
     rounds = record["seconds_per_round"]
-    table = Table(
-        title=f"{record['step']}: {record['rounds']} rounds, {record['seconds']:.1f} s, "
-        f"{record['bytes_received']:,} bytes received"
-    )
+    table = Table(title=headline(record))
     for heading in ("site", "ε", "what happened"):
         table.add_column(heading)
-    failed = {failure["site"]: failure for failure in record["failures"]}
-    for site in sorted({*record["epsilon"], *failed}):
-        epsilon = record["epsilon"].get(site)
-        story = "took part to the end"
-        if site in failed:
-            story = f"left in round {failed[site]['round']}: {failed[site]['reason']}"
-        table.add_row(site, "–" if epsilon is None else f"{epsilon:.4g}", story)
+    for row in site_rows(record):
+        table.add_row(*row)
     console.print(table)
     if rounds:
         console.print(f"{sum(rounds) / len(rounds):.3f} s a round on average")

@@ -12,6 +12,7 @@ from tacit._core.html import Html, tag
 from tacit._version import __version__
 from tacit.report import sections
 from tacit.report.contents import Accuracy, Contents, gather
+from tacit.report.run_record import run_section
 from tacit.report.style import CSS
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def write_report(
     summary: Sequence[str] = (),
     ledgers: Mapping[str, Ledger] | None = None,
     accuracy: Accuracy | None = None,
+    record: dict[str, Any] | None = None,
 ) -> Path:
     """Write the report of a release or of a fitted estimator, and return where.
 
@@ -46,6 +48,8 @@ def write_report(
         Holder → ledger, to show what was spent over time.
     accuracy
         How good results are at several ε; see `Accuracy`.
+    record
+        The run record of a federation (`tacit.report.run_record.read_record`).
 
     Examples
     --------
@@ -57,8 +61,9 @@ def write_report(
     True
     """
     text = render_report(
-        gather(source), title=title, summary=summary, ledgers=ledgers, accuracy=accuracy
-    )
+        gather(source), title=title, summary=summary, ledgers=ledgers, accuracy=accuracy,
+        record=record,
+    )  # fmt: skip
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
@@ -72,12 +77,14 @@ def render_report(
     summary: Sequence[str] = (),
     ledgers: Mapping[str, Ledger] | None = None,
     accuracy: Accuracy | None = None,
+    record: dict[str, Any] | None = None,
 ) -> str:
     """Return the report as HTML; parameters as in `write_report`."""
     parts: list[tuple[str, Html]] = [
         ("The certificate", sections.certificate_section(contents)),
         ("Who saw what", sections.trust_section(contents)),
         ("Accuracy and privacy", sections.accuracy_section(accuracy)),
+        ("The run", run_section(record)),
         ("Budget over time", sections.budget_section(ledgers or {})),
         ("What was learned", sections.factor_section(contents)),
         ("Posterior", sections.posterior_section(contents)),

@@ -1,0 +1,66 @@
+"""A run record, as `tacit coordinate` wrote it: who took part, what it cost, and who did not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tacit._core.html import Html, join, table, tag
+from tacit.errors import ParameterError
+from tacit.report.charts import Chart, line_chart
+
+__all__ = ["headline", "read_record", "run_section", "site_rows"]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read the record of one computation."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        site_rows(found)
+        headline(found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParameterError(f"{path} is no run record: {error}") from None
+    return dict(found)
+
+
+def headline(record: dict[str, Any]) -> str:
+    """Return how long the run was.
+
+    >>> headline({"step": "pressure", "rounds": 2, "seconds": 1.0, "bytes_received": 4096})
+    'pressure: 2 rounds, 1.0 s, 4,096 bytes received'
+    """
+    return (
+        f"{record['step']}: {record['rounds']} rounds, {record['seconds']:.1f} s, "
+        f"{record['bytes_received']:,} bytes received"
+    )
+
+
+def site_rows(record: dict[str, Any]) -> list[list[str]]:
+    """Return every site, its ε and what happened to it."""
+    failed = {failure["site"]: failure for failure in record["failures"]}
+    rows = []
+    for site in sorted({*record["epsilon"], *failed}):
+        epsilon = record["epsilon"].get(site)
+        story = "took part to the end"
+        if site in failed:
+            story = f"left in round {failed[site]['round']}: {failed[site]['reason']}"
+        rows.append([site, "–" if epsilon is None else f"{epsilon:.4g}", story])
+    return rows
+
+
+def run_section(record: dict[str, Any] | None) -> Html:
+    """Return the run as a section of the report."""
+    if record is None:
+        return Html()
+    sites = table(headline(record), ["site", "ε", "what happened"], site_rows(record))
+    rounds = [float(seconds) for seconds in record["seconds_per_round"]]
+    parts = [sites]
+    if record.get("resumed_at"):
+        parts.append(tag("p", f"The run was resumed after round {record['resumed_at']}."))
+    if len(rounds) > 1:
+        points = [(float(k + 1), seconds) for k, seconds in enumerate(rounds)]
+        chart = Chart("Seconds a round", "round", "seconds", {"seconds": points}, zero=True)
+        caption = f"{sum(rounds) / len(rounds):.3f} s a round on average."
+        parts.append(tag("figure", line_chart(chart), tag("figcaption", caption)))
+    return join(parts)
