@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install
 
-.PHONY: axe screenshots demo test test-slow setup bench-setup peers lint format clean
+.PHONY: axe screenshots demo test test-slow coverage setup bench-setup peers lint format clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tacit demo
@@ -18,6 +18,9 @@ test: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@echo "== tests and doctests"
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
+
+coverage: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered -q
 
 test-slow: $(VENV)/.dev

@@ -135,9 +135,12 @@ class Scanner(ast.NodeVisitor):
         return bool(INFERENCE_NAME.match(last)) or last in MAKERS
 
 
+MASKS = ("federation/masks.py", "stream")  # hide replies and cancel in a sum: no privacy noise
+
+
 def allowed(draw: Draw) -> bool:
     """Whether a draw of privacy noise stands where only `privatize` can reach it."""
-    if draw.path in NOISE_FILES:
+    if draw.path in NOISE_FILES or (draw.path, draw.function) == MASKS:
         return True
     private_helper = draw.function.startswith("_") and not draw.function.startswith("__")
     return draw.path.startswith("mechanisms/") and (

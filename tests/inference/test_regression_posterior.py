@@ -11,7 +11,7 @@ from regression_model import normal_sites
 
 from tacit._core.rng import generator
 from tacit.errors import MissingExtra, ParameterError
-from tacit.inference.diagnostics import effective_samples, r_hat
+from tacit.inference.diagnostics import autocorrelation, effective_samples, r_hat
 from tacit.inference.regression import METHODS, posterior
 from tacit.models.regression import Moments, Prior, pooled
 
@@ -302,3 +302,10 @@ def test_chains_that_disagree_are_extended(monkeypatch):
     assert found.diagnostics["converged"]
     assert found.diagnostics["thin"] == 2 * plain.diagnostics["thin"]
     assert posterior([site], draws=20, thin=1, rng=generator(2)).diagnostics["thin"] == 1
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_diagnostics_do_not_depend_on_the_unit(unit):
+    chains = np.random.default_rng(0).standard_normal((4, 200)).cumsum(axis=1)
+    assert effective_samples(unit * chains) == pytest.approx(effective_samples(chains), rel=1e-9)
+    assert np.allclose(autocorrelation(unit * chains, 5), autocorrelation(chains, 5))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._core.rng import generator
 from tacit.errors import SiteFailure
 from tacit.estimators.recommender_certified import HeterogeneousOffsets
 from tacit.estimators.recommender_certified_parts import ItemServer, Raters
@@ -121,7 +122,8 @@ class SitesServer(Coordinator):
         task = dataclasses.replace(
             self._task, users=pattern.members, weights=whole, sites=len(self.sites)
         )
-        self.server = ItemServer(self._method, task, pattern, np.random.default_rng(self._seed))
+        rng = generator(self._seed, "features")
+        self.server = ItemServer(self._method, task, pattern, rng)
 
     def _learn(self, stage: int) -> None:
         assert self.server is not None

@@ -60,8 +60,17 @@ def r_hat(chains: NDArray[np.float64]) -> float:
     return max(_basic_r_hat(_ranks_as_normals(x)) for x in (halves, folded))
 
 
+def _in_unit(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return draws in units of the largest: correlations do not depend on the unit."""
+    largest = float(np.abs(chains).max(initial=0.0))
+    return chains / largest if largest > 0.0 else chains
+
+
 def _autocovariance(chains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the autocovariances of every chain, by the fast Fourier transform."""
+    """Return the autocovariances of every chain, by the fast Fourier transform.
+
+    The scale of draws is the caller's: squares of very large ones overflow (`_in_unit`).
+    """
     draws = chains.shape[1]
     size = 1 << (2 * draws - 1).bit_length()
     spectrum = np.fft.rfft(chains - chains.mean(axis=1, keepdims=True), size)
@@ -75,7 +84,7 @@ def effective_samples(chains: NDArray[np.float64]) -> float:
     >>> 1500 < effective_samples(generator(1).standard_normal((4, 500))) < 2600
     True
     """
-    halves = _split(chains)
+    halves = _split(_in_unit(chains))
     draws = halves.shape[1]
     covariance = _autocovariance(halves)
     within = covariance[:, 0].mean() * draws / (draws - 1.0)
@@ -103,5 +112,5 @@ def autocorrelation_time(chains: NDArray[np.float64]) -> float:
 
 def autocorrelation(chains: NDArray[np.float64], lags: int) -> NDArray[np.float64]:
     """Return the autocorrelation at lags 0, …, ``lags``, averaged over chains."""
-    covariance = _autocovariance(np.atleast_2d(chains)).mean(axis=0)
+    covariance = _autocovariance(_in_unit(np.atleast_2d(chains))).mean(axis=0)
     return np.asarray(covariance[: lags + 1] / covariance[0])
