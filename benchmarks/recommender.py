@@ -23,7 +23,7 @@ from tacit._core.rng import generator
 from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.estimators.recommender_local import LocalGradient
 from tacit.estimators.recommender_method import Task
-from tacit.inference.gradient import gradient_epoch_reference
+from tacit.inference.gradient import gradient_epoch_reference, visits
 from tacit.inference.members import ByMember
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.ledger import Ledger
@@ -74,8 +74,9 @@ def epochs_bench(outcome: Outcome, quick: bool) -> None:
     u, v = 0.1 * rng.standard_normal((users, RANK)), 0.1 * rng.standard_normal((items, RANK))
     started = time.perf_counter()
     gradient_epoch_reference(
-        cells.owners[part].astype(np.int32), cells.items[part], cells.values[part],
-        np.zeros_like(v), 0.005, 0.01, True, u, v,
+        visits(5_000, rng), cells.owners[part].astype(np.uint32),
+        cells.items[part].astype(np.uint32), cells.values[part], np.zeros_like(v),
+        0.005, 0.01, True, u, v,
     )  # fmt: skip
     slow = 5_000 / (time.perf_counter() - started)
     outcome.rows.append({"what": f"HDPMF, {count:,} ratings, K = {RANK}", "updates/s": fast})

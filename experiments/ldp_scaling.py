@@ -168,7 +168,7 @@ def gradient_error(users: int, items: int, rank: int, q: int | None, epsilon: fl
     phi = None if q is None else Projection(q, items, 5)
     for _ in range(3):
         paid = payer(method, task)
-        estimate = method.gradient(task, scaled, v, np.arange(users), phi, paid, noise, rng)
+        estimate = method.gradient(task, scaled, v, phi, paid, noise, rng)
         found.append(np.abs(estimate - truth).max())
     return float(np.mean(found))
 

@@ -32,7 +32,7 @@ def fit(ratings, kind, request=REQUEST, weights=None, **settings):
 def test_plain_factorization_learns(ratings):
     train, cells, values = hold_out_per_member(ratings, "user", 4, np.random.default_rng(0))
     for offsets in (False, True):
-        fitted = fit(train, "mf", None, epochs=60, rate=0.02, ridge=0.05, offsets=offsets)
+        fitted = fit(train, "mf", None, epochs=60, rate=0.02, ridge=0.2, offsets=offsets)
         assert np.mean((fitted.predict(cells) - values) ** 2) < 0.85 * values.var()
     assert not fitted.certificate_.is_private
 
@@ -103,7 +103,8 @@ def test_pdpmf_keeps_ratings_by_their_weight(ratings, monkeypatch):
     seen = []
     epoch = recommender_gradient.gradient_epoch
     monkeypatch.setattr(recommender_gradient, "gradient_epoch",
-                        lambda users, *a: seen.append(len(users)) or epoch(users, *a))  # fmt: skip
+                        lambda starts, users, *a:
+                        seen.append(len(users)) or epoch(starts, users, *a))  # fmt: skip
     weights = tc.PrivacyWeights(np.where(np.arange(300) % 2, 0.2, 1.0), np.full(40, 0.5))
     fitted = fit(ratings, "pdpmf", weights=weights)
     careful = np.mean(ratings.indices[:, 0] % 2)

@@ -124,8 +124,7 @@ def test_the_server_s_gradient_is_unbiased(ratings, dimensions):
     ledger = Ledger.memory(epsilon=1e4)
     reservation = ledger.reserve(repeat(method.schedule(task), 200), purpose="t")
     for _ in range(200):
-        total.append(method.gradient(task, cells, v, np.arange(400), projection, reservation,
-                                     noise, rng))  # fmt: skip
+        total.append(method.gradient(task, cells, v, projection, reservation, noise, rng))
     mean, error = np.mean(total, axis=0), np.std(total, axis=0) / math.sqrt(200)
     assert np.mean(np.abs(mean - truth) < 3.0 * error) > 0.95
 
@@ -134,9 +133,8 @@ def test_an_item_that_was_not_rated_has_no_error(ratings):
     cells = by_member(ratings, "user")
     table = np.zeros(ratings.shape)
     table[tuple(ratings.indices.T)] = ratings.values
-    users, items = np.repeat(np.arange(400), 30), np.tile(np.arange(30), 400)
-    found = _errors_at(cells, cells.values, users, items, 30)
-    np.testing.assert_array_equal(found.reshape(400, 30), table)
+    found = [_errors_at(cells, cells.values, np.full(400, item), 30) for item in range(30)]
+    np.testing.assert_array_equal(np.array(found).T, table)
 
 
 def test_without_noise_it_learns_and_own_offsets_help(ratings):

@@ -12,6 +12,7 @@ from tacit.inference.members import (
     by_member,
     choose_penalties,
     leave_one_out,
+    residuals,
     ridge_rows,
 )
 from tacit.inference.messages import (
@@ -49,6 +50,22 @@ def test_cells_are_sorted_by_the_members_of_either_entity(entity):
         np.testing.assert_array_equal(cells.items[here], np.flatnonzero(np.isfinite(row)))
         np.testing.assert_array_equal(cells.values[here], row[np.isfinite(row)])
     np.testing.assert_allclose(cells.sums(cells.values), np.nansum(table, axis=1))
+
+
+def test_some_members_bring_their_own_cells():
+    x, cells = some()
+    kept = np.array([1, 2, 5])
+    expected = by_member(Relation.from_dense(("user", "item"), x[kept]), "user")
+    for found, plain in zip(cells.of(kept), expected, strict=True):
+        np.testing.assert_array_equal(found, plain)
+
+
+def test_residuals_are_what_rows_leave():
+    _, cells = some()
+    rng = np.random.default_rng(1)
+    features, rows = rng.normal(size=(5, 3)), rng.normal(size=(7, 3))
+    plain = cells.values - (rows[cells.owners] * features[cells.items]).sum(axis=1)
+    np.testing.assert_allclose(residuals(cells, features, rows), plain, atol=1e-12)
 
 
 def test_ridge_rows_are_ridge_regressions():

@@ -36,10 +36,9 @@ def test_a_coordinate_of_a_projected_gradient():
     rng = np.random.default_rng(2)
     phi = Projection(6, 10, 3)
     starts, items = np.array([0, 3, 3, 7]), np.array([1, 4, 9, 0, 2, 3, 8], np.int32)
-    errors, users = rng.normal(size=7), np.array([0, 1, 2])
-    rows, sizes = np.array([5, 0, 2]), rng.normal(size=3)
-    found = projected_gradients(starts, items, errors, users, rows, sizes, phi)
+    errors, rows, sizes = rng.normal(size=7), np.array([5, 0, 2]), rng.normal(size=3)
+    found = projected_gradients(starts, items, errors, rows, sizes, phi)
     whole = phi.block(0, 10)
-    plain = [-2 * sizes[t] * sum(whole[rows[t], items[k]] * errors[k]
-             for k in range(starts[i], starts[i + 1])) for t, i in enumerate(users)]  # fmt: skip
+    plain = [-2 * sizes[i] * sum(whole[rows[i], items[k]] * errors[k]
+             for k in range(starts[i], starts[i + 1])) for i in range(3)]  # fmt: skip
     np.testing.assert_allclose(found, plain, atol=1e-12)

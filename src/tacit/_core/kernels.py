@@ -29,7 +29,7 @@ __all__ = [
 
 NO_HINT = -(1 << 62)  # marks a draw of which nothing is known yet
 
-_MANY_WORDS = 1 << 14  # below, threads cost more than they bring
+_MANY_WORDS = 1 << 15  # below, threads cost more than they bring
 
 
 @cache

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from tacit.estimators.recommender_device import fold_in, ladder
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task
-from tacit.inference.members import ByMember, ridge_rows
+from tacit.inference.members import ByMember, residuals, ridge_rows
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent, repeat
 from tacit.privacy.ledger import Ledger, Reservation
 
@@ -125,12 +126,11 @@ class LocalDescent(RecommenderMethod):
 def user_errors(task: Task, cells: ByMember, v: Floats) -> tuple[Floats, Floats]:
     """Return every user's vector given V, and what it leaves of every rating."""
     u = ridge_rows(cells, v, np.full(task.rank, RIDGE))
-    return u, cells.values - (u[cells.owners] * v[cells.items]).sum(axis=1)
+    return u, residuals(cells, v, u)
 
 
 def whole_gradient(task: Task, cells: ByMember, v: Floats) -> Floats:
     """Return −2/n·Σ_i e_ij·u_i for every item, which nobody is shown."""
     u, errors = user_errors(task, cells, v)
-    columns = [np.bincount(cells.items, errors * u[cells.owners, column], task.items)
-               for column in range(task.rank)]  # fmt: skip
-    return np.asarray(-2.0 / task.users * np.column_stack(columns))
+    table = csr_matrix((errors, cells.items, cells.starts), shape=(cells.members, task.items))
+    return np.asarray(-2.0 / task.users * (table.T @ u))

@@ -38,10 +38,11 @@ import numpy as np
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task, nothing_private
-from tacit.inference.gradient import gradient_epoch, learning_rate
+from tacit.inference.gradient import gradient_epoch, learning_rate, visits
 from tacit.inference.members import ByMember
 from tacit.mechanisms.additive import Laplace
 from tacit.mechanisms.base import privatize
+from tacit.mechanisms.grid import GridSum
 from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, repeat
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class GradientFactorization(RecommenderMethod):
         rng: np.random.Generator,
     ) -> Learned:
         """Run all epochs."""
-        users, items = cells.owners.astype(np.int32), cells.items
+        users, items = cells.owners.astype(np.uint32), cells.items.astype(np.uint32)
         values = np.clip(cells.values, *task.bounds)
         base, rows = np.zeros(task.items), np.zeros((task.users, 0))
         if self.offsets:
@@ -202,20 +203,19 @@ class GradientFactorization(RecommenderMethod):
             own = weights * task.privacy.epsilon
             kept = rng.random(len(own)) < np.expm1(own) / math.expm1(self.noise_epsilon(task))
             users, items, values = users[kept], items[kept], values[kept]
+        order = rng.permutation(len(values))
+        users, items, values = users[order], items[order], values[order]
         u = _START * rng.standard_normal((task.users, task.rank))
         v = _START * rng.standard_normal((task.items, task.rank))
         shares = 1.0 / np.maximum(np.bincount(items, minlength=task.items), 1)[:, None]
-        mechanism, silence = self.mechanism(task), np.zeros((task.items, task.rank))
+        mechanism, push = self.mechanism(task), np.zeros((task.items, task.rank))
+        silence = GridSum(np.zeros(push.shape, np.int64), mechanism.grid)
         private = self.kind != "mf"
-        order = np.arange(len(values), dtype=np.int32)
         for epoch in range(self.epochs):
-            push = silence
             if task.noisy:
-                drawn = privatize(mechanism, silence, ledger=reservation, rng=noise)
-                push = shares * drawn
-            rng.shuffle(order)
+                push = shares * privatize(mechanism, silence, ledger=reservation, rng=noise)
             gradient_epoch(
-                users[order], items[order], values[order], push,
+                visits(len(values), rng), users, items, values, push,
                 learning_rate(self.rate, epoch, self.epochs), self.ridge, private, u, v,
             )  # fmt: skip
         features = np.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0)

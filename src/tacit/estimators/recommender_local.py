@@ -149,18 +149,21 @@ class LocalGradient(LocalDescent):
         rng: np.random.Generator,
     ) -> Callable[[int, Floats], Floats]:
         """Return the estimate of a round: one answer of everybody, or of the round's cohort."""
+        if self.mechanism(task) is None:
+            return lambda round, v: whole_gradient(task, cells, v)
         projection = None
         if self.dimensions is not None:
             seed = int(rng.integers(2**63))
             projection = Projection(self.dimensions, task.items, seed)
-        everybody, cohorts = np.arange(task.users), None
+        cohorts = None
         if self.participation == "once":
             cohorts = np.array_split(rng.permutation(task.users), self.rounds)
 
         def estimate(round: int, v: Floats) -> Floats:
-            users = everybody if cohorts is None else np.sort(cohorts[round])
-            payer = payers[0 if cohorts is None else round]  # a cohort pays for itself
-            return self.gradient(task, cells, v, users, projection, payer, noise, rng)
+            if cohorts is None:
+                return self.gradient(task, cells, v, projection, payers[0], noise, rng)
+            asked = cells.of(np.sort(cohorts[round]))  # a cohort pays for itself
+            return self.gradient(task, asked, v, projection, payers[round], noise, rng)
 
         return estimate
 
@@ -169,26 +172,24 @@ class LocalGradient(LocalDescent):
         task: Task,
         cells: ByMember,
         v: Floats,
-        users: NDArray[np.int64],
         projection: Projection | None,
         reservation: Reservation | None,
         noise: Noise,
         rng: np.random.Generator,
     ) -> Floats:
-        """Return the server's estimate of the average gradient from one answer per user."""
+        """Return the server's estimate of the average gradient, from one answer of each user."""
         mechanism = self.mechanism(task)
-        if mechanism is None:
-            return whole_gradient(task, cells, v)
+        assert mechanism is not None
         u, errors = user_errors(task, cells, v)
         height = task.items if projection is None else projection.rows
-        rows = rng.integers(0, height, len(users))
-        columns = rng.integers(0, task.rank, len(users))
-        sizes = u[users, columns]
+        rows = rng.integers(0, height, cells.members)
+        columns = rng.integers(0, task.rank, cells.members)
+        sizes = u[np.arange(cells.members), columns]
         if projection is None:
-            answers = -2.0 * sizes * _errors_at(cells, errors, users, rows, task.items)
+            answers = -2.0 * sizes * _errors_at(cells, errors, rows, task.items)
         else:
             answers = projected_gradients(
-                cells.starts, cells.items, errors, users, rows, sizes, projection
+                cells.starts, cells.items, errors, rows, sizes, projection
             )
         answers = np.clip(answers, -1.0, 1.0)
         places = rows * task.rank + columns  # drawn without looking at ratings
@@ -200,15 +201,13 @@ class LocalGradient(LocalDescent):
             answers = privatize(mechanism, answers, ledger=reservation, rng=noise)
         size = height * task.rank
         total = np.bincount(places, answers, size).astype(np.float64)
-        average = total.reshape(height, task.rank) * (size / len(users))
+        average = total.reshape(height, task.rank) * (size / cells.members)
         return average if projection is None else projection.back(average)
 
 
-def _errors_at(
-    cells: ByMember, errors: Floats, users: NDArray[np.int64], items: NDArray[np.int64], size: int
-) -> Floats:
+def _errors_at(cells: ByMember, errors: Floats, items: NDArray[np.int64], size: int) -> Floats:
     """Return each user's error at one item, 0 where the user has not rated it."""
     keys = cells.owners * size + cells.items
-    wanted = users * size + items
+    wanted = np.arange(cells.members) * size + items
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[place] == wanted, errors[place], 0.0)

@@ -6,6 +6,10 @@ For rating k of user i and item j, with e = u_i·v_j − y_k:
 
 both from the values before the step; then u_i is brought back to norm one where that is asked for.
 x_j is the push of the item: its share of a noise vector, or zero.
+
+**Order.** Ratings are put in random order once (by the caller), and every epoch takes blocks of
+them in another order. That is as random as what stochastic gradients need, at the price of reading
+memory from front to back: shuffling and gathering single ratings took longer than the steps.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["gradient_epoch", "gradient_epoch_reference", "learning_rate"]
+__all__ = ["gradient_epoch", "gradient_epoch_reference", "learning_rate", "visits"]
+
+_BLOCK = 64  # ratings that stay together
 
 
 def learning_rate(initial: float, epoch: int, epochs: int) -> float:
@@ -31,37 +37,48 @@ def learning_rate(initial: float, epoch: int, epochs: int) -> float:
     )  # fmt: skip
 
 
+def visits(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return where the blocks of so many ratings start, in the order of one epoch.
+
+    >>> sorted(visits(150, np.random.default_rng(0)).tolist())
+    [0, 64, 128]
+    """
+    return rng.permutation(np.arange(0, count, _BLOCK))
+
+
 def _gradient_epoch(
-    users: Any, items: Any, targets: Any, push: Any, rate: float, ridge: float, unit: bool,
-    u: Any, v: Any,
+    starts: Any, users: Any, items: Any, targets: Any, push: Any, rate: float, ridge: float,
+    unit: bool, u: Any, v: Any,
 ) -> None:  # fmt: skip
     width = u.shape[1]
     keep = 1.0 - 2.0 * rate * ridge
-    for k in range(users.shape[0]):
-        own = u[users[k]]
-        other = v[items[k]]
-        extra = push[items[k]]
-        error = -targets[k]
-        for a in range(width):
-            error += own[a] * other[a]
-        step = 2.0 * rate * error
-        length = 0.0
-        for a in range(width):
-            x = own[a]
-            y = other[a]
-            other[a] = keep * y - step * x - rate * extra[a]
-            x = keep * x - step * y
-            own[a] = x
-            length += x * x
-        if unit and length > 1.0:
-            factor = 1.0 / np.sqrt(length)
+    for start in starts:
+        for k in range(start, min(start + _BLOCK, users.shape[0])):
+            own = u[users[k]]
+            other = v[items[k]]
+            extra = push[items[k]]
+            error = -targets[k]
             for a in range(width):
-                own[a] *= factor
+                error += own[a] * other[a]
+            step = 2.0 * rate * error
+            length = 0.0
+            for a in range(width):
+                x = own[a]
+                y = other[a]
+                other[a] = keep * y - step * x - rate * extra[a]
+                x = keep * x - step * y
+                own[a] = x
+                length += x * x
+            if unit and length > 1.0:
+                factor = 1.0 / np.sqrt(length)
+                for a in range(width):
+                    own[a] *= factor
 
 
 def gradient_epoch(
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    users: NDArray[np.uint32],
+    items: NDArray[np.uint32],
     targets: Floats,
     push: Floats,
     rate: float,
@@ -74,8 +91,11 @@ def gradient_epoch(
 
     Parameters
     ----------
+    starts
+        The order of the blocks (`visits`).
     users, items, targets
-        i, j and y of every rating, in the order in which they are visited.
+        i, j and y of every rating, in random order; unsigned, so that no index counts from the
+        end.
     push
         (items, width), what every step on an item adds to its gradient.
     rate, ridge
@@ -85,12 +105,14 @@ def gradient_epoch(
     u, v
         The vectors, changed in place.
     """
-    compiled(_gradient_epoch)(users, items, targets, push, rate, ridge, unit, u, v)
+    kernel = compiled(_gradient_epoch, reassociate=True, unchecked=True)
+    kernel(starts, users, items, targets, push, rate, ridge, unit, u, v)
 
 
 def gradient_epoch_reference(
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    users: NDArray[np.uint32],
+    items: NDArray[np.uint32],
     targets: Floats,
     push: Floats,
     rate: float,
@@ -100,7 +122,7 @@ def gradient_epoch_reference(
     v: Floats,
 ) -> None:
     """NumPy twin of `gradient_epoch`: a plain loop over ratings."""
-    for k in range(len(users)):
+    for k in np.concatenate([np.arange(len(users))[start : start + _BLOCK] for start in starts]):
         i, j = users[k], items[k]
         own, other = u[i].copy(), v[j].copy()
         error = own @ other - targets[k]

@@ -34,6 +34,7 @@ __all__ = [
     "by_member",
     "choose_penalties",
     "leave_one_out",
+    "residuals",
     "ridge_rows",
 ]
 
@@ -61,6 +62,13 @@ class ByMember(NamedTuple):
     def sums(self, values: Floats) -> Floats:
         """Return the sum of one number per cell over each member's cells."""
         return np.bincount(self.owners, values, self.members).astype(np.float64)
+
+    def of(self, members: NDArray[np.int64]) -> ByMember:
+        """Return the cells of some members, numbered anew from 0."""
+        sizes = np.diff(self.starts)[members]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.arange(starts[-1]) + np.repeat(self.starts[members] - starts[:-1], sizes)
+        return ByMember(starts, self.items[places], self.values[places])
 
 
 def by_member(relation: Relation, entity: str) -> ByMember:
@@ -103,6 +111,27 @@ def ridge_rows(cells: ByMember, features: Floats, penalties: Floats) -> Floats:
     over_range(
         compiled(_ridge_rows), cells.members, cells.starts, cells.items, cells.values,
         np.ascontiguousarray(features), np.asarray(penalties, np.float64), out,
+    )  # fmt: skip
+    return out
+
+
+def _residuals(
+    first: int, last: int, starts: Any, items: Any, values: Any, features: Any, rows: Any, out: Any
+) -> None:
+    for i in range(first, last):
+        for k in range(starts[i], starts[i + 1]):
+            fit = 0.0
+            for a in range(rows.shape[1]):
+                fit += rows[i, a] * features[items[k], a]
+            out[k] = values[k] - fit
+
+
+def residuals(cells: ByMember, features: Floats, rows: Floats) -> Floats:
+    """Return what members' rows leave of every value; nothing larger than that is formed."""
+    out = np.empty(len(cells.values))
+    over_range(
+        compiled(_residuals, reassociate=True), cells.members, cells.starts, cells.items,
+        cells.values, np.ascontiguousarray(features), np.ascontiguousarray(rows), out,
     )  # fmt: skip
     return out
 

@@ -48,15 +48,14 @@ def _fill(first: int, last: int, seed: Any, column: int, scale: float, out: Any)
 
 
 def _gradients(
-    first: int, last: int, starts: Any, items: Any, errors: Any, users: Any, rows: Any,
-    sizes: Any, seed: Any, scale: float, out: Any,
+    first: int, last: int, starts: Any, items: Any, errors: Any, rows: Any, sizes: Any, seed: Any,
+    scale: float, out: Any,
 ) -> None:  # fmt: skip
-    for t in range(first, last):
-        i = users[t]
+    for i in range(first, last):
         total = 0.0
         for k in range(starts[i], starts[i + 1]):
-            total += _entry_compiled(seed, rows[t], items[k]) * errors[k]
-        out[t] = -2.0 * scale * sizes[t] * total
+            total += _entry_compiled(seed, rows[i], items[k]) * errors[k]
+        out[i] = -2.0 * scale * sizes[i] * total
 
 
 _entry_compiled = compiled(_entry)
@@ -111,7 +110,6 @@ def projected_gradients(
     starts: NDArray[np.int64],
     items: NDArray[np.int32],
     errors: Floats,
-    users: NDArray[np.int64],
     rows: NDArray[np.int64],
     sizes: Floats,
     projection: Projection,
@@ -124,14 +122,14 @@ def projected_gradients(
         Ratings sorted by user (`tacit.inference.members.ByMember`).
     errors
         e of every rating.
-    users, rows, sizes
-        Who answers, the row s that each drew, and the entry u_il of its vector.
+    rows, sizes
+        The row s that each user drew, and the entry u_il of its vector.
     projection
         Φ.
     """
-    out = np.empty(len(users))
+    out = np.empty(len(rows))
     over_range(
-        compiled(_gradients), len(users), starts, items, errors, users, rows, sizes,
-        projection.seed, projection.scale, out,
+        compiled(_gradients), len(rows), starts, items, errors, rows, sizes, projection.seed,
+        projection.scale, out,
     )  # fmt: skip
     return out
