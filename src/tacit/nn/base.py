@@ -251,6 +251,8 @@ class PrivateNetwork(PrivateEstimator):
             f"every example's gradient is clipped to {clips} and sampled with probability "
             f"{training.rate:g} in each of {training.steps} steps; which rows were sampled stays "
             "secret",
+            "torch computes an example's gradient to the last bit as it would beside other "
+            "examples in a batch of the same size",
             "the network, its start and all settings were chosen without looking at the data",
             *self._own_assumptions(),
         )

@@ -10,7 +10,9 @@ looks at the whole batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,15 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.nn.networks import Scale
 
-__all__ = ["check_rows_independent", "check_supported", "is_linear_stack", "learning_layers"]
+__all__ = [
+    "check_rows_independent",
+    "check_supported",
+    "is_linear_stack",
+    "learning_layers",
+    "made_up",
+    "padded",
+    "quiet_dropout",
+]
 
 _ELEMENTWISE = (
     nn.ReLU, nn.Tanh, nn.Sigmoid, nn.SiLU, nn.GELU, nn.ELU, nn.CELU, nn.SELU, nn.Softplus,
@@ -102,24 +112,49 @@ def check_rows_independent(
     dtype
         Of the inputs: whole numbers are drawn from {0, 1}.
     """
-    rng = generator(0, "probe")
-    made = rng.standard_normal((4, *shape))
-    if not dtype.is_floating_point:
-        made = (made > 0).astype(np.float64)
-    probe = torch.as_tensor(made).to(dtype)
-    quiet = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
-    modes = {part: part.training for part in module.modules()}
-    for part in quiet:
-        part.eval()
-    try:
-        with torch.no_grad():
-            together = module(probe)
-            halves = torch.cat([module(probe[:3]), module(torch.cat([probe[3:]] * 3))[:1]])
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
+    probe = made_up(shape, dtype, 4)
+    with quiet_dropout(module), torch.no_grad():
+        together = module(probe)
+        halves = torch.cat([module(probe[:3]), module(torch.cat([probe[3:]] * 3))[:1]])
     if len(together) != 4 or not torch.allclose(together, halves, rtol=1e-3, atol=1e-4):
         raise ParameterError(
             "the output of one example depends on the other examples of its batch: there is no "
             "per-example gradient. Remove what looks across the batch, such as BatchNorm"
         )
+
+
+def made_up(shape: Sequence[int], dtype: torch.dtype, count: int) -> Any:
+    """Return examples that are no secret."""
+    made = generator(0, "probe").standard_normal((count, *shape))
+    if not dtype.is_floating_point:
+        made = (made > 0).astype(np.float64)
+    return torch.as_tensor(made).to(dtype)
+
+
+@contextmanager
+def quiet_dropout(module: nn.Module) -> Iterator[None]:
+    """Turn dropout layers off for a while."""
+    layers = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
+    modes = [part.training for part in layers]
+    for part in layers:
+        part.eval()
+    try:
+        yield
+    finally:
+        for part, mode in zip(layers, modes, strict=True):
+            part.train(mode)
+
+
+def padded(inputs: Any, targets: Any, size: int) -> tuple[Any, Any]:
+    """Return a batch filled up to a fixed size with zeros.
+
+    Torch may add up in another order for another size of the batch, so that one example more
+    would move the last bits of all others' gradients. All batches are of one size instead.
+    """
+    missing = size - len(inputs)
+    if not missing:
+        return inputs, targets
+    blank = inputs.new_zeros((missing, *inputs.shape[1:]))
+    return torch.cat([inputs, blank]), torch.cat(
+        [targets, targets.new_zeros((missing, *targets.shape[1:]))]
+    )

@@ -9,15 +9,15 @@ product. Per-example gradients, n × (size of the network) numbers, never exist.
 floating-point sums have a larger sensitivity than real ones. As in `tacit.mechanisms.outer`, not
 the outer product but its two vectors are rounded, and everything after that is exact:
 
-    â = (a, 1)/‖(a, 1)‖  rounded to multiples of 2⁻²⁰,
-    b̂ = w·‖(a, 1)‖·b     rounded to multiples of h = 2^(e − 20), where 2^(e−1) ≤ clip ≤ 2^e.
+    â = (a, 1)/‖(a, 1)‖  rounded to multiples of 2⁻²²,
+    b̂ = w·‖(a, 1)‖·b     rounded to multiples of h = 2^(e − 22), where 2^(e−1) ≤ clip ≤ 2^e.
 
-In steps these are whole numbers of at most 2²⁰ (rounding up a full 2^e stays there), a product is
-one of at most 2⁴⁰, and a float64 product of up to 2¹³ rows has partial sums of at most 2⁵³: exact,
+In steps these are whole numbers of at most 2²² (rounding up a full 2^e stays there), a product is
+one of at most 2⁴⁴, and a float64 product of up to 2⁹ rows has partial sums of at most 2⁵³: exact,
 in whatever order and with whatever fused operations. Pieces are added up as int64.
 
 **The norm.** Rounding moves a number by at most half a step: ‖â‖ ≤ 1 + α with
-α = 2⁻²¹·√(inputs + 1), and ‖b̂‖ ≤ ‖w·‖(a, 1)‖·b‖ + β with β = ½·h·√outputs. A group of layers that
+α = 2⁻²³·√(inputs + 1), and ‖b̂‖ ≤ ‖w·‖(a, 1)‖·b‖ + β with β = ½·h·√outputs. A group of layers that
 is clipped together then has, by the triangle inequality over its layers,
 
     ‖(b̂·âᵀ)_l‖ ≤ (1 + max α)·(limit·(1 + 2⁻³⁰) + √Σ β²) ≤ clip
@@ -40,14 +40,15 @@ from torch import nn
 
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
+from tacit.nn.layers import padded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["LinearSums"]
 
-_BITS = 20
-PIECE = 1 << 13  # rows whose products of at most 2^40 a float64 holds exactly
+_BITS = 22
+_PIECE = 1 << 9  # rows whose products of at most 2^44 a float64 adds up exactly
 _ROOM = (1.0 + 2.0**-30) ** 2
 
 
@@ -64,11 +65,13 @@ class LinearSums:
         The norm of every layer's gradient, or one norm of the whole gradient.
     grid
         The grid of the mechanism that releases the sum.
+    physical
+        How many examples are computed at once; the last batch is padded to it.
 
     Examples
     --------
     >>> network = nn.Linear(2, 1)
-    >>> sums = LinearSums(network, lambda out, y: (out[:, 0] - y).square(), [1.0], Grid(-20))
+    >>> sums = LinearSums(network, lambda out, y: (out[:, 0] - y).square(), [1.0], Grid(-20), 2)
     >>> sums.add(torch.ones(3, 2), torch.zeros(3))
     >>> bool(np.linalg.norm(sums.result().value()) <= 3.0)
     True
@@ -80,8 +83,10 @@ class LinearSums:
         loss: Callable[[Any, Any], Any],
         clips: Sequence[float],
         grid: Grid,
+        physical: int,
     ) -> None:
         self._module, self._loss, self._grid = module, loss, grid
+        self._physical = physical
         self._layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
         if len(clips) not in (1, len(self._layers)):
             raise ParameterError(
@@ -122,15 +127,15 @@ class LinearSums:
 
     def add(self, inputs: Any, targets: Any) -> None:
         """Add the clipped gradients of some examples."""
-        for start in range(0, len(inputs), PIECE):
-            part = slice(start, start + PIECE)
-            products = self._products(inputs[part], targets[part])
-            whole = [product.cpu().numpy().astype(np.int64) for product in products]
+        size = self._physical
+        for start in range(0, len(inputs), size):
+            part = slice(start, start + size)
+            parts = self._products(inputs[part], targets[part])
             if self._total:
-                for total, new in zip(self._total, whole, strict=True):
+                for total, new in zip(self._total, parts, strict=True):
                     total += new
             else:
-                self._total = whole
+                self._total = parts
 
     def _trace(self, inputs: Any, targets: Any) -> tuple[list[Any], list[Any]]:
         """Return every layer's inputs and the gradients of its outputs."""
@@ -159,8 +164,10 @@ class LinearSums:
         return seen, list(gradients)
 
     def _products(self, inputs: Any, targets: Any) -> list[Any]:
-        """Return every layer's exact sum of outer products, in steps of 2⁻²⁰·h."""
-        seen, gradients = self._trace(inputs, targets)
+        """Return every layer's exact sum of outer products, in steps of 2⁻²²·h."""
+        count = len(inputs)
+        seen, gradients = self._trace(*padded(inputs, targets, self._physical))
+        seen, gradients = [a[:count] for a in seen], [b[:count] for b in gradients]
         rights = [
             _wide(a, layer.bias is not None) for layer, a in zip(self._layers, seen, strict=True)
         ]
@@ -178,12 +185,12 @@ class LinearSums:
             for k in group:
                 good = torch.isfinite(norm) & torch.isfinite(lengths[k]) & (lengths[k] > 0.0)
                 left = _rounded(lefts[k], weight * lengths[k] * unit, good)
-                products[k] = left.T @ _rounded(rights[k], 2.0**_BITS / lengths[k], good)
+                products[k] = _product(left, _rounded(rights[k], 2.0**_BITS / lengths[k], good))
         parts = []
         for layer, product in zip(self._layers, products, strict=True):
             biased = layer.bias is not None
             parts += [product[:, :-1], product[:, -1]] if biased else [product]
-        return self._sorted(parts)
+        return [part.cpu().numpy() for part in self._sorted(parts)]
 
     def _sorted(self, products: list[Any]) -> list[Any]:
         """Return products in the order of the module's parameters."""
@@ -207,6 +214,16 @@ class LinearSums:
         if shift < 0:
             flat = (flat + (np.int64(1) << np.int64(-shift - 1))) >> np.int64(-shift)
         return GridSum(flat, grid)
+
+
+def _product(left: Any, right: Any) -> Any:
+    """Return the sum of outer products of whole numbers, exactly, as int64."""
+    total = None
+    for start in range(0, len(left), _PIECE):
+        part = slice(start, start + _PIECE)
+        new = (left[part].T @ right[part]).to(torch.int64)
+        total = new if total is None else total.add_(new)
+    return total
 
 
 def _wide(rows: Any, biased: bool) -> Any:

@@ -29,7 +29,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.nn.dropout import LayerDropout, layer_dropout
 from tacit.nn.layers import check_rows_independent, check_supported, is_linear_stack
 from tacit.nn.linear import LinearSums
-from tacit.nn.sampled import SampledSums
+from tacit.nn.sampled import SampledSums, check_gradients
 from tacit.nn.training import Training
 from tacit.privacy.accounting import accountant as make_accountant
 from tacit.privacy.events import leaves
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "Trained", "train"]
 
-_MOST_ROWS = 1 << 20  # of a sample: 2^40 steps each, so that int64 sums have room
+_MOST_ROWS = 1 << 17  # of a sample: 2^44 steps each, so that int64 sums have room
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,8 @@ def train(
     """
     check_supported(module)
     check_rows_independent(module, tuple(inputs.shape[1:]), inputs.dtype)
+    if not is_linear_stack(module):
+        check_gradients(module, tuple(inputs.shape[1:]), inputs.dtype)
     if len(inputs) != len(targets):
         raise ParameterError(f"targets must have {len(inputs)} rows, got {len(targets)}")
     if training.rate * len(inputs) > _MOST_ROWS:
@@ -180,9 +182,9 @@ class _Loop:
         # what rounding may add is taken off every clip in proportion
         clips = [norm * (inner.sensitivity / training.norm) for norm in training.clips]
         linear = is_linear_stack(module)
-        self.physical = training.physical or (4096 if linear else 256)
+        self.physical = training.physical or (512 if linear else 128)
         kind = LinearSums if linear else SampledSums
-        self.sums: LinearSums | SampledSums = kind(module, loss, clips, inner.grid)
+        self.sums: LinearSums | SampledSums = kind(module, loss, clips, inner.grid, self.physical)
 
     def run(
         self,
