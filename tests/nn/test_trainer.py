@@ -61,7 +61,7 @@ def reserved(training, ledger, run=None):
     return ledger.reserve(training.schedule_of(PRIVACY), purpose="test", delta=1e-5, run=run)
 
 
-# --- accounting -----------------------------------------------------------------------------------
+# --- accounting ---------------------------------------------------------------------------------
 
 
 def test_every_step_is_one_sampled_gaussian_and_all_are_claimed():
@@ -113,7 +113,7 @@ def test_a_run_with_given_noise_stops_at_the_target():
         Training(steps=steps + 1, rate=0.2, noise_multiplier=5.0).check_privacy(PRIVACY)
 
 
-# --- dynamics -------------------------------------------------------------------------------------
+# --- dynamics -----------------------------------------------------------------------------------
 
 
 def test_without_noise_private_dropout_is_plain_langevin_dynamics():
@@ -180,7 +180,7 @@ def test_watching_can_end_a_run():
     assert run(Training(steps=10, rate=0.5), watch=lambda p: p.step >= 4, reports=5).steps == 4
 
 
-# --- resuming -------------------------------------------------------------------------------------
+# --- resuming -----------------------------------------------------------------------------------
 
 
 class Stop(Exception):
@@ -235,7 +235,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
         run(training, checkpoint=folder, module=nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)))
 
 
-# --- an attack on whole runs ----------------------------------------------------------------------
+# --- an attack on whole runs --------------------------------------------------------------------
 
 
 class BatchClipped(LinearSums):
@@ -258,8 +258,10 @@ def scores(count, with_canary):
     The others' gradients point the other way, so that a batch that is clipped as a whole turns
     around when a loud canary joins it.
     """
-    training = Training(steps=1, rate=1.0, clip=1.0, learning_rate=1.0, momentum=0.0,
-                        schedule="constant", strategy="dp-sgd", precision=0.0, physical=4)  # fmt: skip
+    training = Training(
+        steps=1, rate=1.0, clip=1.0, learning_rate=1.0, momentum=0.0, schedule="constant",
+        strategy="dp-sgd", precision=0.0, physical=4,
+    )  # fmt: skip
     privacy = Privacy(4.0, 1e-5)
     inputs = torch.tensor([[-1.0, -1.0]] * 3 + [[50.0, 50.0]] * with_canary)
     targets = torch.zeros(len(inputs), dtype=torch.int64)

@@ -48,7 +48,7 @@ class PrivateNetwork(PrivateEstimator):
         "activation": OneOf(*ACTIVATIONS),
         "module": AnyOf(InstanceOf(nn.Module), None),
         "features": AnyOf(InstanceOf(nn.Module), None),
-        "normalize": OneOf("range", "row"),
+        "normalize": OneOf("range", "row", "none"),
         "rows": AnyOf(Real(1), None),
         "strategy": OneOf(*STRATEGIES),
         "steps": AnyOf(Integer(1), None),
@@ -148,7 +148,7 @@ class PrivateNetwork(PrivateEstimator):
                 with torch.no_grad():
                     rows = self.features(rows)
             elif self.module is None:
-                rows = _unit_rows(rows) if self.normalize == "row" else _ball_rows(rows)
+                rows = _NORMALIZE[self.normalize](rows)
             out.append(rows)
         return torch.cat(out) if out else torch.zeros((0, *array.shape[1:]))
 
@@ -345,3 +345,11 @@ def _ball_rows(rows: Any) -> Any:
     """Return rows in [0, 1] mapped to [−1, 1]/√inputs, so that no norm exceeds one."""
     flat = rows.flatten(1)
     return (2.0 * flat - 1.0) / math.sqrt(flat.shape[1])
+
+
+def _as_is(rows: Any) -> Any:
+    """Return rows in [0, 1] mapped to [−1, 1]."""
+    return 2.0 * rows.flatten(1) - 1.0
+
+
+_NORMALIZE = {"range": _ball_rows, "row": _unit_rows, "none": _as_is}

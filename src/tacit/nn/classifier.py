@@ -44,7 +44,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         The public range (low, high) of every input, or one pair for each.
     normalize
         What a perceptron sees: ``"range"`` maps every input to [−1, 1]/√inputs by its bounds;
-        ``"row"`` also centres each row and scales it to norm one, which suits images.
+        ``"row"`` also centres each row and scales it to norm one, which suits images;
+        ``"none"`` maps to [−1, 1], for inputs within (−1, 1) whose norm is one already.
     classes
         The public labels.
     rows

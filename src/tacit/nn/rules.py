@@ -6,11 +6,12 @@ moves an output by about η·σ·clip/B, momentum multiplies that by 1/(1 − m)
     ν = η·σ·clip·√T / (B·(1 − m)).
 
 **Learning rate.** ν is the standard deviation of an output's noise. Outputs are log-odds, so it
-should be of order one: ν = 2.5, the middle of a flat optimum, with η·clip of at most 100.
+should be of order one: ν = 2.5, the middle of a flat optimum, with η·clip of at most 15,
+beyond which momentum overshoots.
 **Steps.** More steps fit better and cost noise as √T; T = 1.3·√(rows·ε) balances them, because
 what noise lets one learn grows with rows·ε. **Rate.** Large samples: a twentieth of the rows, and
-all of them where rows are few. **Clip.** A gradient of a log loss at norm-one inputs has norm √2 or
-less; half of that or less costs little signal, because a mean of directions serves as well.
+all of them where rows are few. **Clip.** A gradient of a log loss at norm-one inputs has norm √2
+or less; half of that or less costs little signal, because a mean of directions serves as well.
 
 The constants were chosen on a part of MNIST's training images that took no part in training
 (ten thousand, and for few rows 1,439 of them in 8 × 8 pixels); see `docs/nn.md`.
@@ -27,7 +28,7 @@ from tacit.privacy.guarantee import Privacy
 __all__ = ["default_training"]
 
 _OUTPUT_NOISE = 2.5
-_LARGEST_STEP = 100.0
+_LARGEST_STEP = 15.0
 _CLIP = 0.5
 
 
@@ -61,7 +62,7 @@ def default_training(
     """
     epsilon = 10.0 if privacy is None else min(privacy.epsilon, 10.0)
     if steps is None:
-        steps = max(20, min(1000, round(1.3 * math.sqrt(rows * epsilon))))
+        steps = max(20, min(640, round(1.3 * math.sqrt(rows * epsilon))))
     if rate is None:
         rate = min(1.0, max(0.05, 2000.0 / rows))
     norm = _CLIP if clip is None else clip
