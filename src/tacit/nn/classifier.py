@@ -189,7 +189,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        found = self.predict_proba(X)
+        return np.asarray(self.classes_[found.argmax(axis=1)])
 
     def entropy(self, X: Any) -> NDArray[np.float64]:
         """Return the entropy of each prediction, in nats: high where the network is unsure."""
