@@ -286,7 +286,7 @@ def test_canaries_never_show_more_than_certified_and_catch_clipping_of_the_batch
 ):
     if broken:
         monkeypatch.setattr(trainer_module, "LinearSums", BatchClipped)
-    ours, theirs = scores(400, True), scores(400, False)
+    ours, theirs = scores(900, True), scores(900, False)
     bound = epsilon_at_least(ours, theirs, delta=1e-5, kind="gaussian", confidence=0.999)
     assert (bound.epsilon > 4.0) == broken
     assert bound.epsilon > 1.0

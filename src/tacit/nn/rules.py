@@ -6,7 +6,7 @@ moves an output by about η·σ·clip/B, momentum multiplies that by 1/(1 − m)
     ν = η·σ·clip·√T / (B·(1 − m)).
 
 **Learning rate.** ν is the standard deviation of an output's noise. Outputs are log-odds, so it
-should be of order one: ν = 2.5, the middle of a flat optimum, with η·clip of at most 15,
+should be of order one: ν = 4, the middle of a flat optimum, with η·clip of at most 15,
 beyond which momentum overshoots.
 **Steps.** More steps fit better and cost noise as √T; T = 1.3·√(rows·ε) balances them, because
 what noise lets one learn grows with rows·ε. **Rate.** Large samples: a twentieth of the rows, and
@@ -27,7 +27,7 @@ from tacit.privacy.guarantee import Privacy
 
 __all__ = ["default_training"]
 
-_OUTPUT_NOISE = 2.5
+_OUTPUT_NOISE = 4.0
 _LARGEST_STEP = 15.0
 _CLIP = 0.5
 
