@@ -131,12 +131,12 @@ class PrivateNetwork(PrivateEstimator):
         Inputs are clipped to their bounds and mapped to [0, 1], which is what ``features`` and a
         ``module`` of the caller's get; a perceptron gets rows of norm one or less.
         """
-        array = np.asarray(X, np.float64)
+        array = np.asarray(X)
         if array.ndim < 2:
             raise ParameterError(f"X must have one row per example, got shape {array.shape}")
         out = []
         for start in range(0, len(array), _PIECE):
-            piece = array[start : start + _PIECE]
+            piece = np.asarray(array[start : start + _PIECE], np.float64)
             if np.isscalar(self.bounds[0]):
                 low, high = self._ranges(0)
                 mapped = (clip_values(piece, low, high) - low) / (high - low)
