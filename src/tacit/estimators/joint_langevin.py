@@ -277,22 +277,8 @@ class Langevin(JointMethod):
         clip = self.default_clip(problem)
         multiplier = self.multiplier(problem, round)
         neighbours = ADD_REMOVE if problem.privacy is None else str(problem.privacy.neighbours)
-        scale = multiplier * clip * (1.0 + 2.0**-50)
-        draft = Gaussian(scale, clip, (size,))
-        if scale == 0.0:
-            return PoissonSampled(draft, self.rate, neighbours)
-        growth = draft.grid.growth(size, 2, REPLACE)
-        if growth > 0.5 * clip:
-            raise ParameterError(
-                f"a release of {size} numbers with noise {multiplier:g} times the clip is too "
-                "fine for the grid: use a smaller rank, or a larger epsilon"
-            )
-        norm = clip - growth
-        while norm + growth > clip:
-            norm = math.nextafter(norm, 0.0)
-        while norm + growth < clip:
-            norm = math.nextafter(norm, math.inf)
-        return PoissonSampled(Gaussian(scale, norm, (size,)), self.rate, neighbours)
+        inner = Gaussian.within(multiplier, clip, (size,))
+        return PoissonSampled(inner, self.rate, neighbours)
 
     def schedule(self, problem: Problem) -> DpEvent:
         """Return everything that one site releases in a fit."""

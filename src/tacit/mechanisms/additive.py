@@ -198,6 +198,33 @@ class Gaussian(GridMechanism):
             multiplier, sensitivity, shape, neighbours=neighbours, source=source, **more
         )
 
+    @classmethod
+    def within(cls, multiplier: float, clip: float, shape: tuple[int, ...]) -> Self:
+        """Return noise of ``multiplier`` × ``clip`` whose price does not depend on the shape.
+
+        What rounding to the grid may add is taken off the ``sensitivity`` to which a unit's
+        contribution is clipped, instead of being added to the noise; 0 adds no noise.
+
+        >>> Gaussian.within(2.0, 1.0, (1000,)).event == Gaussian.within(2.0, 1.0, (9,)).event
+        True
+        """
+        scale = multiplier * clip * (1.0 + 2.0**-50)
+        draft = cls(scale, clip, shape)
+        if scale == 0.0:
+            return draft
+        growth = draft.grid.growth(draft.size, 2, REPLACE)
+        if growth > 0.5 * clip:
+            raise ParameterError(
+                f"a release of {draft.size} numbers with noise {multiplier:g} times the clip is "
+                "too fine for the grid: release fewer numbers, or ask for a larger epsilon"
+            )
+        norm = clip - growth
+        while norm + growth > clip:
+            norm = math.nextafter(norm, 0.0)
+        while norm + growth < clip:
+            norm = math.nextafter(norm, math.inf)
+        return cls(scale, norm, shape)
+
     def _event(self) -> DpEvent:
         return GaussianDpEvent(self.noise_multiplier)
 

@@ -1,0 +1,242 @@
+"""Exact sums of clipped per-example gradients of stacks of linear layers.
+
+Layer l of an example i has the input a and the gradient b of the loss with respect to its output,
+so the gradient of its weights and bias is the outer product b·(a, 1)ᵀ, whose norm is ‖b‖·‖(a, 1)‖:
+norms need no per-example gradient ("ghost clipping"), and the sum over a batch is one matrix
+product. Per-example gradients, n × (size of the network) numbers, never exist.
+
+**On a lattice.** PRIVACY A5 asks that contributions are rounded before they are summed, because
+floating-point sums have a larger sensitivity than real ones. As in `tacit.mechanisms.outer`, not
+the outer product but its two vectors are rounded, and everything after that is exact:
+
+    â = (a, 1)/‖(a, 1)‖  rounded to multiples of 2⁻²²,
+    b̂ = w·‖(a, 1)‖·b     rounded to multiples of h = 2^(e − 22), where 2^(e−1) ≤ clip ≤ 2^e.
+
+In steps these are whole numbers of at most 2²² (rounding up a full 2^e stays there), a product is
+one of at most 2⁴⁴, and a float64 product of up to 2⁹ rows has partial sums of at most 2⁵³: exact,
+in whatever order and with whatever fused operations. Pieces are added up as int64.
+
+**The norm.** Rounding moves a number by at most half a step: ‖â‖ ≤ 1 + α with
+α = 2⁻²³·√(inputs + 1), and ‖b̂‖ ≤ ‖w·‖(a, 1)‖·b‖ + β with β = ½·h·√outputs. A group of layers that
+is clipped together then has, by the triangle inequality over its layers,
+
+    ‖(b̂·âᵀ)_l‖ ≤ (1 + max α)·(limit·(1 + 2⁻³⁰) + √Σ β²) ≤ clip
+
+for limit = clip/((1 + max α)(1 + 2⁻³⁰)²) − √Σ β². The factors 1 + 2⁻³⁰ cover the float64 errors of
+norms, factors and products (d parts in 2⁵² for norms of d < 2²⁰ numbers). The groups' clips add up
+as √Σ clip²: one joint Gaussian (B6). An example with a number that is not finite counts as
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tacit.errors import ParameterError
+from tacit.mechanisms.grid import Grid, GridSum
+from tacit.nn.layers import padded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LinearSums"]
+
+_BITS = 22
+_PIECE = 1 << 9  # rows whose products of at most 2^44 a float64 adds up exactly
+_ROOM = (1.0 + 2.0**-30) ** 2
+
+
+class LinearSums:
+    """Sums of clipped gradients of a stack of linear layers.
+
+    Parameters
+    ----------
+    module
+        The network; see `tacit.nn.layers.is_linear_stack`.
+    loss
+        (outputs, targets) → one loss per example.
+    clips
+        The norm of every layer's gradient, or one norm of the whole gradient.
+    grid
+        The grid of the mechanism that releases the sum.
+    physical
+        How many examples are computed at once; the last batch is padded to it.
+
+    Examples
+    --------
+    >>> network = nn.Linear(2, 1)
+    >>> sums = LinearSums(network, lambda out, y: (out[:, 0] - y).square(), [1.0], Grid(-20), 2)
+    >>> sums.add(torch.ones(3, 2), torch.zeros(3))
+    >>> bool(np.linalg.norm(sums.result().value()) <= 3.0)
+    True
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Callable[[Any, Any], Any],
+        clips: Sequence[float],
+        grid: Grid,
+        physical: int,
+    ) -> None:
+        self._module, self._loss, self._grid = module, loss, grid
+        self._physical = physical
+        self._layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+        if len(clips) not in (1, len(self._layers)):
+            raise ParameterError(
+                f"clip must be one number or one for each of {len(self._layers)} layers, got "
+                f"{len(clips)}"
+            )
+        joint = len(clips) == 1
+        self._groups = [list(range(len(self._layers)))] if joint else [
+            [k] for k in range(len(self._layers))
+        ]  # fmt: skip
+        self._exponent = math.frexp(max(clips))[1] - _BITS  # of h
+        self._limits = [self._limit(g, c) for g, c in zip(self._groups, clips, strict=True)]
+        self._order = [
+            (layer, name)
+            for layer in self._layers
+            for name, _ in layer.named_parameters(recurse=False)
+        ]
+        self._wanted = [id(p) for p in module.parameters()]
+        self.reset()
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
+    def _limit(self, group: list[int], clip: float) -> float:
+        """Return the norm to which a group's gradient is scaled before it is rounded."""
+        inputs = max(self._layers[k].in_features for k in group)
+        outputs = sum(self._layers[k].out_features for k in group)
+        alpha = 0.5 * 2.0**-_BITS * math.sqrt(inputs + 1)
+        beta = 0.5 * math.ldexp(1.0, self._exponent) * math.sqrt(outputs)
+        limit = clip / ((1.0 + alpha) * _ROOM) - beta
+        if limit < 0.5 * clip:
+            raise ParameterError(f"a clip of {clip:g} is too small beside the others")
+        return limit
+
+    def reset(self) -> None:
+        """Start a new sum."""
+        self._total: list[NDArray[np.int64]] = []
+
+    def add(self, inputs: Any, targets: Any) -> None:
+        """Add the clipped gradients of some examples."""
+        size = self._physical
+        for start in range(0, len(inputs), size):
+            part = slice(start, start + size)
+            parts = self._products(inputs[part], targets[part])
+            if self._total:
+                for total, new in zip(self._total, parts, strict=True):
+                    total += new
+            else:
+                self._total = parts
+
+    def _trace(self, inputs: Any, targets: Any) -> tuple[list[Any], list[Any]]:
+        """Return every layer's inputs and the gradients of its outputs."""
+        seen: list[Any] = []
+        outputs: list[Any] = []
+
+        def flat(given: Any) -> None:
+            if given.dim() != 2:
+                raise ParameterError(
+                    f"a linear layer got inputs of shape {tuple(given.shape)}: put nn.Flatten() "
+                    "before it"
+                )
+
+        def record(_: Any, given: Any, output: Any) -> None:
+            flat(given[0])
+            seen.append(given[0].detach())
+            outputs.append(output)
+
+        hooks = [layer.register_forward_hook(record) for layer in self._layers]
+        try:
+            losses = self._loss(self._module(inputs), targets)
+            gradients = torch.autograd.grad(losses.sum(), outputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen, list(gradients)
+
+    def _products(self, inputs: Any, targets: Any) -> list[Any]:
+        """Return every layer's exact sum of outer products, in steps of 2⁻²²·h."""
+        count = len(inputs)
+        seen, gradients = self._trace(*padded(inputs, targets, self._physical))
+        seen, gradients = [a[:count] for a in seen], [b[:count] for b in gradients]
+        rights = [
+            _wide(a, layer.bias is not None) for layer, a in zip(self._layers, seen, strict=True)
+        ]
+        lefts = [_wide(b, False) for b in gradients]
+        lengths = [torch.linalg.vector_norm(a, dim=1) for a in rights]
+        norms = [
+            length * torch.linalg.vector_norm(b, dim=1)
+            for length, b in zip(lengths, lefts, strict=True)
+        ]
+        unit = math.ldexp(1.0, -self._exponent)
+        products: list[Any] = [None] * len(self._layers)
+        for group, limit in zip(self._groups, self._limits, strict=True):
+            norm = torch.stack([norms[k] for k in group]).square().sum(0).sqrt()
+            weight = torch.clamp(limit / norm, max=1.0)  # no gradient at all: a factor of one
+            for k in group:
+                good = torch.isfinite(norm) & torch.isfinite(lengths[k]) & (lengths[k] > 0.0)
+                left = _rounded(lefts[k], weight * lengths[k] * unit, good)
+                products[k] = _product(left, _rounded(rights[k], 2.0**_BITS / lengths[k], good))
+        parts = []
+        for layer, product in zip(self._layers, products, strict=True):
+            biased = layer.bias is not None
+            parts += [product[:, :-1], product[:, -1]] if biased else [product]
+        return [part.cpu().numpy() for part in self._sorted(parts)]
+
+    def _sorted(self, products: list[Any]) -> list[Any]:
+        """Return products in the order of the module's parameters."""
+        by_id = {
+            id(getattr(layer, name)): product
+            for (layer, name), product in zip(self._order, products, strict=True)
+        }
+        return [by_id[key] for key in self._wanted]
+
+    def result(self) -> GridSum:
+        """Return the sum on the mechanism's grid, rounded by floor(x/g + ½), and start anew."""
+        grid = self._grid
+        if self._total:
+            flat = np.concatenate([total.reshape(-1) for total in self._total])
+        else:
+            flat = np.zeros(sum(p.numel() for p in self._module.parameters()), np.int64)
+        self.reset()
+        shift = self._exponent - _BITS - grid.exponent
+        if shift > 0:
+            return GridSum(flat << shift, grid)
+        if shift < 0:
+            flat = (flat + (np.int64(1) << np.int64(-shift - 1))) >> np.int64(-shift)
+        return GridSum(flat, grid)
+
+
+def _product(left: Any, right: Any) -> Any:
+    """Return the sum of outer products of whole numbers, exactly, as int64."""
+    total = None
+    for start in range(0, len(left), _PIECE):
+        part = slice(start, start + _PIECE)
+        new = (left[part].T @ right[part]).to(torch.int64)
+        total = new if total is None else total.add_(new)
+    return total
+
+
+def _wide(rows: Any, biased: bool) -> Any:
+    """Return rows as float64, with a one behind each where the layer has a bias."""
+    if not biased:
+        return rows.to(torch.float64, copy=True)
+    wide = rows.new_empty((rows.shape[0], rows.shape[1] + 1), dtype=torch.float64)
+    wide[:, :-1] = rows
+    wide[:, -1] = 1.0
+    return wide
+
+
+def _rounded(rows: Any, factors: Any, good: Any) -> Any:
+    """Return rows times factors as whole numbers, in place; rows that are not good are zero."""
+    rows.mul_(factors[:, None]).round_()
+    return rows if bool(good.all()) else torch.where(good[:, None], rows, 0.0)

@@ -1,0 +1,170 @@
+"""`PrivateDropoutRegressor`: a Bayesian network for a response, trained with a guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from torch import nn
+from torch.nn import functional
+
+from tacit._core.check import Constraint, Real, as_bounds
+from tacit.errors import UnboundedData
+from tacit.mechanisms.clipping import clip_values
+from tacit.nn.base import PrivateNetwork
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger import Ledger
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrivateDropoutRegressor"]
+
+
+class PrivateDropoutRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[misc]
+    """A Bayesian neural network for a bounded response by private dropout.
+
+    The response is mapped to [−1, 1] by its public bounds; errors are normal with standard
+    deviation ``noise_sd`` there.
+
+    Parameters
+    ----------
+    hidden, activation, module, features, bounds, normalize, rows, strategy, steps, rate, clip, \
+learning_rate, momentum, precision, temperature, samples, dropout, accountant, calibration, \
+privacy, ledger, checkpoint, device, progress, random_state
+        As in `PrivateDropoutClassifier`; ``module`` has one output.
+    y_bounds
+        The public range (low, high) of the response.
+    noise_sd
+        Standard deviation of the response given the network, in half-ranges of ``y_bounds``.
+
+    Attributes
+    ----------
+    module_, result_, training_, history_, certificate_, certificates_
+        As in `PrivateDropoutClassifier`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (3000, 3))
+    >>> model = PrivateDropoutRegressor(
+    ...     hidden=(), bounds=(-1, 1), y_bounds=(-2, 2), rows=3000,
+    ...     privacy=Privacy(5.0, 1e-5), random_state=0).fit(X, X[:, 0] - X[:, 1])
+    >>> mean, sd = model.predict(X[:5], return_sd=True)
+    >>> mean.shape, sd.shape
+    ((5,), (5,))
+    """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        **PrivateNetwork._constraints,
+        "noise_sd": Real(0, open_low=True),
+    }
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (500,),
+        *,
+        activation: str = "tanh",
+        module: nn.Module | None = None,
+        features: nn.Module | None = None,
+        bounds: Any = None,
+        normalize: str = "range",
+        y_bounds: tuple[float, float] | None = None,
+        noise_sd: float = 0.2,
+        rows: float | None = None,
+        strategy: str = "dpd",
+        steps: int | None = None,
+        rate: float | None = None,
+        clip: float | tuple[float, ...] | None = None,
+        learning_rate: float | None = None,
+        momentum: float = 0.9,
+        precision: float = 1.0,
+        temperature: float = 1.0,
+        samples: int = 20,
+        dropout: bool = False,
+        accountant: str = "pld",
+        calibration: str = "certified",
+        privacy: Privacy | None = None,
+        ledger: Ledger | None = None,
+        checkpoint: Any = None,
+        device: str = "auto",
+        progress: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.module = module
+        self.features = features
+        self.bounds = bounds
+        self.normalize = normalize
+        self.y_bounds = y_bounds
+        self.noise_sd = noise_sd
+        self.rows = rows
+        self.strategy = strategy
+        self.steps = steps
+        self.rate = rate
+        self.clip = clip
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.precision = precision
+        self.temperature = temperature
+        self.samples = samples
+        self.dropout = dropout
+        self.accountant = accountant
+        self.calibration = calibration
+        self.privacy = privacy
+        self.ledger = ledger
+        self.checkpoint = checkpoint
+        self.device = device
+        self.progress = progress
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        if self.y_bounds is None:
+            raise UnboundedData(
+                "y_bounds must be given: pass y_bounds=(low, high), the public range of the "
+                "response"
+            )
+        as_bounds("y_bounds", self.y_bounds, "the public range of the response")
+        super()._check_parameters()
+
+    def _own_assumptions(self) -> tuple[str, ...]:
+        assert self.y_bounds is not None
+        return (f"the response lies in [{self.y_bounds[0]:g}, {self.y_bounds[1]:g}]",)
+
+    def _outputs(self) -> int:
+        return 1
+
+    def _targets(self, y: Any) -> Any:
+        assert self.y_bounds is not None
+        low, high = self.y_bounds
+        values = clip_values(np.asarray(y).reshape(-1), low, high)
+        return torch.from_numpy((2.0 * (values - low) / (high - low) - 1.0).astype(np.float32))
+
+    def _loss(self, outputs: Any, targets: Any) -> Any:
+        return 0.5 * functional.mse_loss(
+            outputs[:, 0], targets, reduction="none"
+        ) / self.noise_sd**2  # fmt: skip
+
+    def predict(self, X: Any, *, return_sd: bool = False) -> Any:
+        """Return the predictive mean of each row, and its standard deviation if asked for.
+
+        Parameters
+        ----------
+        X
+            Rows.
+        return_sd
+            Whether to return the standard deviation too: spread of the posterior and of the
+            response together.
+        """
+        assert self.y_bounds is not None
+        low, high = self.y_bounds
+        half = (high - low) / 2.0
+        outputs = self._predictions(X)[:, :, 0]
+        mean: NDArray[np.float64] = low + half * (outputs.mean(axis=0) + 1.0)
+        if not return_sd:
+            return mean
+        return mean, half * np.sqrt(outputs.var(axis=0) + self.noise_sd**2)

@@ -1,0 +1,166 @@
+"""Sums of clipped per-example gradients of any module that Opacus has gradients for.
+
+Opacus' hooks give every example's own gradient g (n × size numbers, so physical batches stay
+small). Each is scaled by the factor of `tacit.mechanisms.clipping.clip_factors`, which leaves room
+for the rounding of norm and product, rounded to the mechanism's grid, and added up as int64: the
+sum is exact in any order and one example moves it by its own rounded contribution. A contribution
+has the norm min(‖g‖, clip) before it is rounded, and rounding adds what `GridMechanism` counts;
+layers with clips of their own add up as √Σ clip² (PRIVACY B6: one joint Gaussian).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tacit._core.rng import generator
+from tacit.errors import ParameterError
+from tacit.mechanisms.clipping import clip_factors
+from tacit.mechanisms.grid import Grid, GridSum
+from tacit.nn.layers import learning_layers, made_up, padded, quiet_dropout
+
+__all__ = ["SampledSums", "check_gradients"]
+
+
+def check_gradients(module: nn.Module, shape: Sequence[int], dtype: Any) -> None:
+    """Raise unless Opacus' gradients of made-up examples are those of each example alone.
+
+    A layer that takes its batch along another axis, such as attention without ``batch_first``,
+    gives gradients of positions where those of examples are wanted, and nothing else would show.
+
+    Parameters
+    ----------
+    module
+        The network.
+    shape, dtype
+        Of the inputs of one example; public.
+    """
+    probe = made_up(shape, dtype, 3)
+    weights = generator(0, "probe outputs").standard_normal(module(probe).shape[1:])
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        return (outputs * torch.as_tensor(weights).to(outputs)).flatten(1).sum(1)
+
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    with quiet_dropout(module):
+        alone = [
+            torch.autograd.grad(loss(module(x[None]), None).sum(), parameters, allow_unused=True)
+            for x in probe
+        ]
+    sums = SampledSums(module, loss, [1e6], Grid(-30), len(probe))
+    try:
+        with quiet_dropout(module):
+            for k, gradients in enumerate(alone):
+                sums.add(probe[: k + 1], probe[: k + 1])
+                together = sums.result().value()
+                sums.add(probe[:k], probe[:k])
+                moved = together - sums.result().value()
+                wanted = _joined(gradients, parameters)
+                if np.abs(moved - wanted).max() > 1e-3 * (1.0 + np.abs(wanted).max()):
+                    raise ParameterError(
+                        "per-example gradients of the module are wrong: every layer must take "
+                        "the batch along its first axis (batch_first=True)"
+                    )
+    except (ValueError, RuntimeError) as error:
+        raise ParameterError(f"the module has no per-example gradients: {error}") from None
+    finally:
+        sums.close()
+
+
+def _joined(gradients: Sequence[Any], parameters: Sequence[Any]) -> Any:
+    """Return gradients as one flat array; what is not used has none."""
+    parts = [
+        np.zeros(p.numel()) if g is None else g.detach().cpu().numpy().reshape(-1)
+        for g, p in zip(gradients, parameters, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+class SampledSums:
+    """Sums of clipped gradients by Opacus' hooks.
+
+    Parameters
+    ----------
+    module
+        The network; see `tacit.nn.layers.check_supported`.
+    loss
+        (outputs, targets) → one loss per example.
+    clips
+        The norm of every layer's gradient (of layers that hold parameters, in the order of the
+        module), or one norm of the whole gradient.
+    grid
+        The grid of the mechanism that releases the sum.
+    physical
+        How many examples are computed at once; the last batch is padded to it.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Callable[[Any, Any], Any],
+        clips: Sequence[float],
+        grid: Grid,
+        physical: int,
+    ) -> None:
+        from opacus.grad_sample import GradSampleModule
+
+        layers = list(learning_layers(module).values())
+        if len(clips) not in (1, len(layers)):
+            raise ParameterError(
+                f"clip must be one number or one for each of {len(layers)} layers, got "
+                f"{len(clips)}"
+            )
+        self._loss, self._grid, self._clips, self._physical = loss, grid, clips, physical
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        place = {id(p): k for k, layer in enumerate(layers) for p in layer.parameters(False)}
+        self._groups = [
+            [j for j, p in enumerate(self.parameters) if len(clips) == 1 or place[id(p)] == k]
+            for k in range(len(clips))
+        ]
+        self._wrapped = GradSampleModule(module, batch_first=True, loss_reduction="sum")
+        self._total: GridSum | None = None
+
+    def close(self) -> None:
+        """Take the hooks off the module again."""
+        self._wrapped.to_standard_module()
+
+    def add(self, inputs: Any, targets: Any) -> None:
+        """Add the clipped gradients of some examples."""
+        for start in range(0, len(inputs), self._physical):
+            part = slice(start, start + self._physical)
+            new = self._batch(inputs[part], targets[part])
+            self._total = new if self._total is None else self._total + new
+
+    def _batch(self, inputs: Any, targets: Any) -> GridSum:
+        """Return the sum over one physical batch."""
+        count, size = len(inputs), self._physical
+        inputs, targets = padded(inputs, targets, size)
+        with warnings.catch_warnings():
+            # inputs need no gradient, and torch says so at every backward hook
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            self._loss(self._wrapped(inputs), targets).sum().backward()
+        found = [
+            np.array(p.grad_sample.detach().cpu().numpy(), np.float64).reshape(size, -1)[:count]
+            if p.grad_sample is not None
+            else np.zeros((count, p.numel()))
+            for p in self.parameters
+        ]
+        self._wrapped.zero_grad(set_to_none=True)
+        for group, clip in zip(self._groups, self._clips, strict=True):
+            factors = clip_factors(np.concatenate([found[j] for j in group], axis=1), clip)
+            for j in group:
+                found[j] *= factors[:, None]
+                found[j][factors == 0.0] = 0.0  # also where a number is not finite
+        return self._grid.sum(np.concatenate(found, axis=1))
+
+    def result(self) -> GridSum:
+        """Return the sum, and start anew."""
+        size = sum(p.numel() for p in self.parameters)
+        total = self._total or GridSum(np.zeros(size, np.int64), self._grid)
+        self._total = None
+        return total

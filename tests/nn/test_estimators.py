@@ -1,0 +1,258 @@
+"""The classifier and the regressor: public inputs, guarantees, predictions, release."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from tacit.errors import BudgetExceeded, NotCertified, ParameterError, UnboundedData
+from tacit.estimators.release import read_release
+from tacit.nn import (
+    PrivateDropoutClassifier,
+    PrivateDropoutRegressor,
+    Scattering,
+    calibration_error,
+    convolutional,
+    entropy,
+    perceptron,
+)
+from tacit.nn.dropout import layer_dropout, weight_alpha
+from tacit.privacy.events import leaves
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger import Ledger
+
+PRIVACY = Privacy(2.0, 1e-5)
+
+
+def table(rows=600, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (rows, 3))
+    return X, np.where(X[:, 0] > 0, "yes", "no")
+
+
+def classifier(**more):
+    settings = {
+        "hidden": (), "bounds": (-1, 1), "classes": ("no", "yes"), "rows": 600, "steps": 12,
+        "privacy": PRIVACY, "random_state": 0,
+    }  # fmt: skip
+    return PrivateDropoutClassifier(**{**settings, **more})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return classifier(samples=5).fit(*table())
+
+
+def test_it_learns_and_certifies_what_was_asked(fitted):
+    X, y = table(seed=1)
+    assert fitted.score(X, y) > 0.85
+    certificate = fitted.certificate_.verify()
+    assert 1.9 < certificate.epsilon <= 2.0
+    assert sum(leaves(certificate.event).values()) == fitted.result_.steps == 12
+    text = str(certificate)
+    for words in ("one row is added or removed", "clipped to", "about 600 rows", "2 classes"):
+        assert words in text
+
+
+def test_predictions_come_with_uncertainty(fitted):
+    X, y = table(seed=1)
+    found = fitted.predict_proba(X)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    wrong = fitted.predict(X) != y
+    unsure = fitted.entropy(X)
+    assert unsure[wrong].mean() > unsure[~wrong].mean()
+    assert 0.0 <= fitted.calibration_error(X, y) < 0.5
+    assert fitted.result_.samples.shape == (5, 8)
+    posterior = fitted.to_arviz().posterior
+    assert sum(posterior[name].size for name in posterior) == 5 * 8
+
+
+def test_dropout_at_prediction_widens_the_prediction(fitted):
+    X, _ = table(seed=1)
+    noisy = clone(fitted).set_params(dropout=True).fit(*table())
+    np.testing.assert_array_equal(noisy.result_.final, fitted.result_.final)  # the same training
+    assert not np.array_equal(noisy.predict_proba(X), fitted.predict_proba(X))
+    rates = [layer.rate for layer in fitted.layer_dropout()]
+    assert all(0.0 < rate < 1.0 for rate in rates)
+
+
+def test_less_privacy_is_less_dropout():
+    alphas = [
+        classifier(privacy=Privacy(epsilon, 1e-5), learning_rate=2.0, temperature=0.0)
+        .fit(*table()).layer_dropout()[0].alpha
+        for epsilon in (0.5, 2.0, 8.0)
+    ]  # fmt: skip
+    assert alphas == sorted(alphas, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["bounds", "classes", "rows"])
+def test_nothing_public_is_read_from_the_data(name):
+    with pytest.raises(UnboundedData, match=name):
+        classifier(**{name: None}).fit(*table())
+
+
+def test_bad_parameters_are_refused_by_name():
+    for name, constraint in PrivateDropoutClassifier._constraints.items():
+        for bad in constraint.bad_values():
+            if name in ("bounds", "rows", "classes") and bad is None:
+                continue
+            with pytest.raises(ParameterError, match=name):
+                classifier(**{name: bad}).fit(*table(10))
+    with pytest.raises(ParameterError, match="add-remove-one"):
+        classifier(privacy=Privacy(1.0, 1e-5, neighbours="replace-one")).fit(*table())
+    with pytest.raises(ParameterError, match="unit"):
+        classifier(privacy=Privacy(1.0, 1e-5, unit="user")).fit(*table())
+    with pytest.raises(ParameterError, match="fit first"):
+        classifier().predict(table()[0])
+
+
+def test_bad_cells_are_replaced_silently():
+    X, y = table()
+    X[0], X[1, 0], X[2, 1] = np.nan, np.inf, 1e300
+    y = y.copy()
+    y[3] = "?"
+    found = classifier(steps=2).fit(X, y)
+    assert np.isfinite(found.result_.final).all()
+
+
+def test_a_fit_is_charged_and_refused_where_nothing_is_left(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.db", epsilon=3.0, delta=1e-4)
+    model = classifier(steps=2, ledger=ledger)
+    assert model.price().affordable
+    model.fit(*table())
+    assert ledger.spent.epsilon == pytest.approx(2.0)
+    model.certificate_.verify(ledger)
+    with pytest.raises(BudgetExceeded):
+        clone(model).fit(*table())
+
+
+def test_the_release_holds_weights_and_certificate_and_refuses_seeds(tmp_path, fitted):
+    with pytest.raises(NotCertified, match="seeded"):
+        fitted.release(tmp_path / "seeded")
+    model = classifier(steps=2, random_state=None).fit(*table())
+    model.release(tmp_path / "release")
+    release = read_release(tmp_path / "release")
+    assert release.estimator == "PrivateDropoutClassifier"
+    assert {"weights/1.weight", "weights/1.bias", "samples"} <= set(release.arrays)
+
+
+def test_published_noise_says_what_it_claims():
+    settings = {"accountant": "zcdp", "calibration": "published", "rate": 0.2, "steps": 50}
+    model = classifier(privacy=Privacy(1.0, 1e-4), **settings).fit(*table())
+    certificate = model.certificate_
+    assert (certificate.claimed_epsilon, certificate.calibration) == (1.0, "published")
+    assert certificate.epsilon != pytest.approx(1.0, abs=0.01)
+    assert "zCDP composition" in str(certificate)
+
+
+def test_an_interrupted_fit_goes_on(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger.db", epsilon=2.0, delta=1e-5)
+    model = classifier(ledger=ledger, checkpoint=tmp_path / "run")
+    model.fit(*table())
+    again = clone(model).fit(*table())  # all steps are done: nothing is charged or drawn
+    np.testing.assert_array_equal(again.result_.final, model.result_.final)
+    assert again.result_.steps == 12
+
+
+def test_any_supported_module_can_be_trained():
+    rng = np.random.default_rng(0)
+    images = rng.uniform(0, 1, (60, 1, 8, 8))
+    labels = rng.integers(0, 3, 60)
+    images[np.arange(60), 0, labels] += 1.0
+    network = convolutional(1, 8, 3, filters=(2,), rng=rng)
+    before = [p.detach().clone() for p in network.parameters()]
+    model = PrivateDropoutClassifier(
+        module=network, bounds=(0, 2), classes=(0, 1, 2), rows=60, steps=3, privacy=PRIVACY,
+        clip=(0.5, 0.5), learning_rate=0.5,
+    ).fit(images, labels)  # fmt: skip
+    assert model.predict(images).shape == (60,)
+    assert all(torch.equal(p, q) for p, q in zip(network.parameters(), before, strict=True))
+    bad = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.BatchNorm1d(3))
+    with pytest.raises(ParameterError, match="GroupNorm"):
+        clone(model).set_params(module=bad).fit(images, labels)
+
+
+def test_fixed_features_see_one_row_at_a_time():
+    features = Scattering()
+    images = torch.rand(5, 1, 16, 16)
+    torch.testing.assert_close(features(images)[2:3], features(images[2:3]))
+    assert (features(images).norm(dim=1) <= 1.0 + 1e-4).all()
+    assert torch.isfinite(features(torch.zeros(1, 1, 16, 16))).all()
+
+    class Standardised(nn.Module):
+        def forward(self, x):
+            return x - x.mean(0)
+
+    with pytest.raises(ParameterError, match="depends on the other examples"):
+        classifier(features=Standardised()).fit(*table())
+
+
+def test_the_regressor_learns_and_its_spread_covers():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    y = 5.0 + 2.0 * X[:, 0] + rng.normal(0, 0.2, 3000)
+    model = PrivateDropoutRegressor(
+        hidden=(), bounds=(-1, 1), y_bounds=(0, 10), rows=3000, noise_sd=0.1, steps=40,
+        privacy=Privacy(4.0, 1e-5), random_state=0,
+    ).fit(X, y)  # fmt: skip
+    mean, sd = model.predict(X, return_sd=True)
+    assert model.score(X, y) > 0.8
+    assert np.mean(np.abs(mean - y) < 3.0 * sd) > 0.9
+    with pytest.raises(UnboundedData, match="y_bounds"):
+        clone(model).set_params(y_bounds=None).fit(X, y)
+
+
+def test_epsilon_infinity_and_no_privacy_are_the_same_run():
+    X, y = table()
+    free = classifier(privacy=None).fit(X, y)
+    infinite = classifier(privacy=Privacy(math.inf)).fit(X, y)
+    np.testing.assert_array_equal(free.result_.final, infinite.result_.final)
+    assert not free.certificate_.is_private
+
+
+def test_dropout_of_weights_and_layers():
+    layer = nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+    alpha = weight_alpha([[1.0, 2.0], [3.0, 0.0]], 0.5)
+    np.testing.assert_allclose(alpha, [[0.25, 0.0625], [0.25 / 9, np.inf]])
+    (found,) = layer_dropout(layer, 0.5)
+    assert found.alpha == pytest.approx(4 * 0.25 / 14)
+    assert found.rate == pytest.approx(found.alpha / (1 + found.alpha))
+
+
+def test_calibration_error_and_entropy_of_known_cases():
+    assert calibration_error([True] * 7 + [False] * 3, [0.7] * 10) == pytest.approx(0.0)
+    assert calibration_error([True] * 5 + [False] * 5, [0.9] * 10) == pytest.approx(0.4)
+    np.testing.assert_allclose(entropy(np.full((1, 10), 0.1)), math.log(10))
+
+
+def test_noise_moves_outputs_as_little_in_wide_networks_as_in_narrow_ones():
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.standard_normal((50, 20)).astype(np.float32))
+    x = x / x.norm(dim=1, keepdim=True)
+    moves = []
+    for width in (10, 1000):
+        network = perceptron(20, 3, (width,), rng=rng)
+        with torch.no_grad():
+            for p in network.parameters():
+                p.add_(torch.from_numpy(rng.standard_normal(p.shape).astype(np.float32)))
+            moves.append(float(network(x).std()))
+    assert moves[1] < 2.0 * moves[0]
+
+
+def test_without_torch_tacit_works_and_nn_says_what_to_install():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import tacit; tacit.Privacy(1.0)\n"
+        "try:\n    import tacit.nn\nexcept ImportError as error:\n    print(error)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "tacit.nn needs the extra 'nn': pip install 'tacit[nn]'"
