@@ -1,8 +1,8 @@
 """Every private estimator attacked at ten settings: claimed, certified and attacked ε.
 
 The attacker knows everything but one unit and sees every release of a run through the estimator's
-own code (`tacit.audit`). Bounds hold with 99.9 % confidence each. ``--quick`` takes three settings of
-each and fewer runs. What is printed is the table of docs/audit.md.
+own code (`tacit.audit`). Bounds hold with 99.9 % confidence each. ``--quick`` takes three settings
+of each and fewer runs. The summary of all settings is the table of docs/audit.md.
 """
 
 from __future__ import annotations

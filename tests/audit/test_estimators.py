@@ -64,7 +64,7 @@ def no_message_clip(patch):
 def no_gradient_clip(patch):
     whole = joint_sides.owner_sums
     patch.setattr(joint_sides, "owner_sums",
-                  lambda a, b, c, d, e, clip, g: whole(a, b, c, d, e, 100.0 * clip, g))  # fmt: skip
+                  lambda *a: whole(*a[:5], 100.0 * a[5], a[6]))  # fmt: skip
 
 
 def truthful(patch):
@@ -169,7 +169,7 @@ def test_every_private_estimator_is_audited():
     assert all(len(subject.settings) == 10 for subject in SUBJECTS)
 
 
-# --- special data ---------------------------------------------------------------------------------
+# --- special data -------------------------------------------------------------------------------
 
 
 def test_values_outside_of_their_bounds_are_clipped():
@@ -188,8 +188,11 @@ def test_noise_by_the_sensitivity_at_the_data_is_caught(monkeypatch):
     there = np.repeat([0.0, 30.0], [11, 9])
     assert audit(model, here, there, runs=1000).holds
     whole = smooth.smooth_sensitivity
-    monkeypatch.setattr(smooth, "smooth_sensitivity",
-                        lambda v, rank, beta, *ends: max(whole(v, rank, 60.0, *ends), 1e-3))  # fmt: skip
+
+    def at_the_data(values, rank, beta, *ends):
+        return max(whole(values, rank, 60.0, *ends), 1e-3)
+
+    monkeypatch.setattr(smooth, "smooth_sensitivity", at_the_data)
     assert not audit(model, here, there, runs=1000).holds
 
 

@@ -1,8 +1,8 @@
 """One run with many canaries (Steinke, Nasr and Jagielski 2023).
 
 Each of m canaries is in the data or not, by a fair coin. One fit is enough: the attacker knows how
-far each canary moves every release (from replays, as in `tacit.audit.distinguishing`), projects what
-was released on it, and guesses those coins of which it is most certain. Canaries that move
+far each canary moves every release (from replays, as in `tacit.audit.distinguishing`), projects
+what was released on it, and guesses those coins of which it is most certain. Canaries that move
 different numbers, such as rows in different cells of a histogram, do not get in each other's way.
 The bound is weaker than that of many runs, and costs one.
 """

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray  # read by singledispatch
 
+from tacit.audit.transcript import drawn
 from tacit.mechanisms.additive import (
     Gaussian,
     GridMechanism,
@@ -55,7 +56,7 @@ def plain_value(mechanism: Mechanism, value: Any) -> NDArray[np.float64]:
         return plain_value(mechanism.mechanism, value)
     if isinstance(mechanism, OperatorGaussian):
         quiet = dataclasses.replace(mechanism, scale=0.0)
-        return np.asarray(quiet.draw(value, Noise("grid", seed=0)))
+        return np.asarray(drawn(quiet, value, Noise("grid", seed=0)))
     if isinstance(value, GridSum):
         return np.ldexp(np.asarray(value.integers, np.float64), value.grid.exponent)
     return np.asarray(value, np.float64)
@@ -67,13 +68,13 @@ def plain_value(mechanism: Mechanism, value: Any) -> NDArray[np.float64]:
 @singledispatch
 def draw_many(mechanism: Mechanism, value: Any, runs: int, noise: Noise) -> NDArray[np.float64]:
     """Return many independent releases of one value, (runs, …)."""
-    return np.array([np.asarray(mechanism.draw(value, noise), np.float64) for _ in range(runs)])
+    return np.array([np.asarray(drawn(mechanism, value, noise), np.float64) for _ in range(runs)])
 
 
 @draw_many.register
 def _(mechanism: GridMechanism, value: Any, runs: int, noise: Noise) -> NDArray[np.float64]:
     if isinstance(mechanism, KNorm):  # noise whose numbers belong together
-        return np.array([np.asarray(mechanism.draw(value, noise)) for _ in range(runs)])
+        return np.array([np.asarray(drawn(mechanism, value, noise)) for _ in range(runs)])
     if isinstance(mechanism, OperatorGaussian):
         return _many_operators(mechanism, value, runs, noise)
     # independent numbers on a grid that the scale fixes: many releases are one of a larger shape
@@ -81,28 +82,30 @@ def _(mechanism: GridMechanism, value: Any, runs: int, noise: Noise) -> NDArray[
     object.__setattr__(wide, "shape", (runs, *mechanism.shape))
     if isinstance(value, GridSum):
         integers = np.broadcast_to(value.integers, wide.shape)
-        return np.asarray(wide.draw(GridSum(integers, value.grid), noise))
-    return np.asarray(wide.draw(np.broadcast_to(np.asarray(value, float), wide.shape), noise))
+        return np.asarray(drawn(wide, GridSum(integers, value.grid), noise))
+    return np.asarray(drawn(wide, np.broadcast_to(np.asarray(value, float), wide.shape), noise))
 
 
 @draw_many.register
 def _(mechanism: TwoSidedGeometric, value: Any, runs: int, noise: Noise) -> NDArray[np.float64]:
     wide = dataclasses.replace(mechanism, shape=(runs, *mechanism.shape))
-    return wide.draw(np.broadcast_to(np.asarray(value), wide.shape), noise).astype(np.float64)
+    many = np.broadcast_to(np.asarray(value), wide.shape)
+    return np.asarray(drawn(wide, many, noise), np.float64)
 
 
 @draw_many.register(RandomizedResponse)
 @draw_many.register(OneBitMean)
 def _(mechanism: Any, value: Any, runs: int, noise: Noise) -> NDArray[np.float64]:
     people = np.asarray(value)
-    drawn = mechanism.draw(np.tile(people, runs), noise)
-    return np.asarray(drawn, np.float64).reshape(runs, len(people))
+    found = drawn(mechanism, np.tile(people, runs), noise)
+    return np.asarray(found, np.float64).reshape(runs, len(people))
 
 
 @draw_many.register
 def _(mechanism: ItemResponses, value: Any, runs: int, noise: Noise) -> NDArray[np.float64]:
     rows = np.asarray(value)
-    return mechanism.draw(np.tile(rows, (runs, 1)), noise).reshape(runs, *rows.shape)
+    found = drawn(mechanism, np.tile(rows, (runs, 1)), noise)
+    return np.asarray(found).reshape(runs, *rows.shape)
 
 
 @draw_many.register
@@ -119,7 +122,7 @@ def _many_operators(
     wide = dataclasses.replace(mechanism, shape=(blocks * size,) * 2)
     found = []
     for _ in range(-(-runs // blocks)):
-        whole = np.asarray(wide.draw(np.kron(np.eye(blocks), matrix), noise))
+        whole = np.asarray(drawn(wide, np.kron(np.eye(blocks), matrix), noise))
         parts = whole.reshape(blocks, size, blocks, size)
         found.append(parts[np.arange(blocks), :, np.arange(blocks)])
     return np.concatenate(found)[:runs]
@@ -171,8 +174,8 @@ def _(mechanism: Gaussian, released: Any, ours: Any, theirs: Any) -> NDArray[np.
 def _(mechanism: PoissonSampled, released: Any, ours: Any, theirs: Any) -> NDArray[np.float64]:
     """A mixture of two Gaussian laws against one, where ``ours`` is the value with the unit."""
     ratio = score(mechanism.mechanism, released, ours, theirs)
-    return np.asarray(np.logaddexp(math.log(mechanism.rate) + ratio,
-                                   math.log1p(-mechanism.rate) if mechanism.rate < 1 else -np.inf))  # fmt: skip
+    absent = math.log1p(-mechanism.rate) if mechanism.rate < 1.0 else -math.inf
+    return np.asarray(np.logaddexp(math.log(mechanism.rate) + ratio, absent))
 
 
 @score.register
@@ -236,4 +239,4 @@ def _(mechanism: SmoothQuantile, released: Any, ours: Any, theirs: Any) -> NDArr
 @score.register
 def _(mechanism: Shuffled, released: Any, ours: Any, theirs: Any) -> NDArray[np.float64]:
     sign = 1.0 if np.sum(ours, axis=0)[0] >= np.sum(theirs, axis=0)[0] else -1.0
-    return sign * np.asarray(released)[:, :, 0].sum(axis=1)
+    return np.asarray(sign * np.asarray(released)[:, :, 0].sum(axis=1))

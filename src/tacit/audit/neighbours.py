@@ -81,7 +81,8 @@ def _(estimator: PrivateSummary) -> Neighbours:
     other = {name: column[:2] for name, column in rows.items()}
     if _replaces(estimator):
         other = {n: [*c, float(estimator.bounds[n][0])] for n, c in other.items()}
-    return Neighbours(*({n: np.array(c) for n, c in part.items()} for part in (rows, other)))
+    ours, theirs = ({n: np.array(c) for n, c in part.items()} for part in (rows, other))
+    return Neighbours(ours, theirs)
 
 
 @worst_case.register

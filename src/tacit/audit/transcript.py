@@ -20,7 +20,7 @@ from tacit.errors import NotCertified
 from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
 
-__all__ = ["Step", "record", "replay"]
+__all__ = ["Step", "drawn", "record", "replay"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Step:
     released: Any
 
 
+def drawn(mechanism: Mechanism, value: Any, noise: Noise) -> Any:
+    """Draw outside of the gate: for attacks on data that are no secret, never for a release."""
+    return mechanism.draw(value, noise)
+
+
 def record(fit: Callable[[], Any]) -> tuple[Any, list[Step]]:
     """Run a fit, and return its result and every release.
 
@@ -39,15 +44,15 @@ def record(fit: Callable[[], Any]) -> tuple[Any, list[Step]]:
     --------
     >>> from tacit.estimators.summary import PrivateSummary
     >>> from tacit.privacy.guarantee import Privacy
-    >>> model = PrivateSummary({"x": (0, 1)}, privacy=Privacy(1.0, 1e-6), random_state=0)
+    >>> model = PrivateSummary({"x": (0, 1)}, privacy=Privacy(1.0), random_state=0)
     >>> fitted, steps = record(lambda: model.fit({"x": [0.5]}))
     >>> len(steps), type(steps[0].mechanism).__name__
-    (1, 'Gaussian')
+    (1, 'Laplace')
     """
     steps: list[Step] = []
 
     def keep(mechanism: Mechanism, value: Any, noise: Noise) -> Any:
-        released = mechanism.draw(value, noise)
+        released = drawn(mechanism, value, noise)
         steps.append(Step(mechanism, value, released))
         return released
 
@@ -82,8 +87,8 @@ def replay(fit: Callable[[], Any], script: list[Step], whole: bool = True) -> li
         number = len(steps)
         if number >= len(script) or mechanism.event != script[number].mechanism.event:
             raise NotCertified(
-                f"release {number + 1} of the run depends on the data: {mechanism.event} is not in "
-                "the schedule of the neighbour's run"
+                f"release {number + 1} of the run depends on the data: {mechanism.event} is not "
+                "in the schedule of the neighbour's run"
             )
         released = script[number].released
         steps.append(Step(mechanism, value, released))

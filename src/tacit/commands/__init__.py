@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.commands import fitting, predicting, reporting
+from tacit.commands import auditing, fitting, predicting, reporting
 
 if TYPE_CHECKING:
     import typer
@@ -18,3 +18,4 @@ def register(app: typer.Typer) -> None:
     app.command()(fitting.price)
     app.command()(predicting.predict)
     app.command()(reporting.report)
+    app.command()(auditing.audit)
