@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.commands import auditing, fitting, predicting, reporting
+from tacit.commands import auditing, fitting, planning, predicting, reporting
 
 if TYPE_CHECKING:
     import typer
@@ -19,3 +19,4 @@ def register(app: typer.Typer) -> None:
     app.command()(predicting.predict)
     app.command()(reporting.report)
     app.command()(auditing.audit)
+    app.command()(planning.plan)
