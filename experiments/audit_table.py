@@ -81,7 +81,7 @@ def run(quick: bool) -> Outcome:
 def write_table(rows: list[dict[str, Any]]) -> None:
     """Put the summary of all settings into the guide, between its two marks."""
     lines = [
-        "| estimator | unit | trust | claimed ε | certified ε | attacked ε, least to most | share |",
+        "| estimator | unit | trust | claimed ε | certified ε | attacked ε | share |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(row["estimator"] for row in rows):

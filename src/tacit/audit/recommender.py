@@ -2,11 +2,11 @@
 
 **Messages of DPMF, PDPMF and HDPMF** (Hua 2015; Zhang 2019; Hu & Fang 2023). In every epoch a
 rater sends 2(u·v − W·r)·u plus a share of the noise. The attacker knows u and v, as the papers'
-proofs do, so a message is linear in the rating r, with slope −2W·u. It is weighted least squares
-from there (`read_ratings`). The recommender draws h_j, so the noise's spread
-2Δ/ε·√(2K·h/raters) is known to it, and a single message has only 1/raters of the variance. Of sums alone, seen by
-somebody who does not know h_j, the noise is Laplace, and `audit_sums` compares what is left of the
-claim with the ε that the certificate recomputes.
+proofs do, so a message is linear in the rating r, with slope −2W·u, and the rest is weighted least
+squares (`read_ratings`). The recommender draws h_j, so the noise's spread 2Δ/ε·√(2K·h/raters) is
+known to it, and a single message has only 1/raters of the variance. Of sums alone, for somebody
+who does not know h_j, the noise is Laplace; `audit_sums` compares what that leaves of the claim
+with the ε that the certificate recomputes.
 
 **Membership.** Released factors fit the people they were learned from better than others. The
 attacker folds a person's ratings into the factors and says "was there" where they fit well.
