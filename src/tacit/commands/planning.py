@@ -10,12 +10,22 @@ from tacit.commands.output import Json, show
 
 __all__ = ["plan"]
 
+_KINDS = ["mean", "regression", "factorization", "recommender", "topics"]
+_FIND = ["epsilon", "rows", "sites", "rank"]
+
 
 def plan(
     kind: Annotated[
-        str, typer.Argument(help="mean, regression, factorization, recommender or topics.")
+        str,
+        typer.Argument(
+            help="mean, regression, factorization, recommender or topics.",
+            autocompletion=lambda: _KINDS,
+        ),
     ],
-    find: Annotated[str, typer.Option(help="epsilon, rows, sites or rank.")] = "epsilon",
+    find: Annotated[
+        str,
+        typer.Option(help="epsilon, rows, sites or rank.", autocompletion=lambda: _FIND),
+    ] = "epsilon",
     want: Annotated[float | None, typer.Option(help="The wanted error, see the guide.")] = None,
     rows: Annotated[int, typer.Option(help="Rows, members or documents of all sites.")] = 2000,
     sites: Annotated[int, typer.Option(help="How many sites.")] = 1,
