@@ -135,3 +135,22 @@ def test_released_factors_give_members_away_unless_noise_hides_them():
     ).fit(table[:60])  # fmt: skip
     assert membership(plain, table[:60], table[60:]).area > 0.6
     assert abs(membership(private, table[:60], table[60:]).area - 0.5) < 0.12
+
+
+def test_shares_of_noise_are_not_taken_for_all_of_it():
+    """Under a secure sum each site draws a part: the sum is private, a part by itself is not."""
+    request = tc.Privacy(1.0, 1e-3, unit="document", trust="aggregator")
+    topics = tc.SingleTopicModel(2, vocabulary=2, privacy=request)
+    pair = worst_case(topics)
+
+    def sites(documents):
+        return [tc.Site("A", documents), tc.Site("B", pair.neighbour)]
+
+    with pytest.raises(ParameterError, match="several sites share the noise"):
+        audit(topics, sites(pair.data), sites(pair.neighbour), runs=100)
+    assert audit(topics, runs=400).holds
+
+
+def test_a_fitted_estimator_is_audited_like_its_copy():
+    fitted = model(random_state=3).fit({"x": [0.5]})
+    assert audit(fitted, runs=400).attacked == audit(model(), runs=400).attacked

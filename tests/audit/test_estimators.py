@@ -98,9 +98,9 @@ CASES = {
     "mixture of Gaussians": ({"epsilon": 4.0, "delta": 1e-3}, 4000, less_noise(3)),
     "orthogonal decomposition, Gaussian": ({"epsilon": 2.0, "delta": 1e-3}, 4000, less_noise(2)),
     "orthogonal decomposition, K-norm, one number": (
-        {"epsilon": 1.0, "delta": 0.0, "rank": 1}, 4000, less_noise(2)),
+        {"epsilon": 1.0, "delta": 0.0, "rank": 1}, 1500, less_noise(3)),
     "orthogonal decomposition, K-norm, four numbers": (
-        {"epsilon": 1.0, "delta": 0.0}, 1000, less_noise(10)),
+        {"epsilon": 1.0, "delta": 0.0}, 500, less_noise(10)),
     "posterior, one number": (
         {"epsilon": 2.0, "delta": 1e-3, "mechanism": "gaussian"}, 4000, less_noise(2)),
     "posterior, each person": (
@@ -208,7 +208,7 @@ def test_a_shuffler_hides_who_sent_what_and_one_that_does_not_is_caught(monkeypa
 
     def bound():
         found = distinguish(lambda v, k: mechanism.draw(v, noise)[:, 0], other, values,
-                            delta=1e-3, runs=3000)  # fmt: skip
+                            delta=1e-3, runs=2000)  # fmt: skip
         return found.epsilon
 
     certified = epsilon_of(mechanism.event, 1e-3)
@@ -221,6 +221,6 @@ def test_a_shuffler_hides_who_sent_what_and_one_that_does_not_is_caught(monkeypa
 def test_published_messages_give_more_than_is_claimed_and_no_more_than_recomputed():
     for name in ("recommender, HDPMF as published", "recommender, DPMF and PDPMF as published"):
         subject = BY_NAME[name]
-        for setting in (subject.settings[2], subject.settings[7]):
+        for setting in (subject.settings[2],):
             found = attack(subject, setting, 400)
             assert found.claimed < found.attacked <= found.certified

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from tacit._core.check import AnyOf, Integer, check
 from tacit._core.rng import generator
 from tacit.audit.bounds import one_run_epsilon
 from tacit.audit.likelihood import plain_value
-from tacit.audit.transcript import Step, record, replay
+from tacit.audit.transcript import Step, fresh, record, replay
 from tacit.errors import NotCertified
 
 __all__ = ["OneRun", "audit_one_run"]
@@ -81,13 +80,9 @@ def audit_one_run(
     rng = generator(seed, "coins")
     coins = rng.random(canaries) < 0.5
     everyone = list(range(canaries))
-    parameters = estimator.get_params(deep=False)
 
     def fit(which: Sequence[int]) -> Any:
-        copy = clone(estimator)
-        changes = {"ledger": None, "random_state": seed}
-        copy.set_params(**{k: v for k, v in changes.items() if k in parameters})
-        return copy.fit(include(which))
+        return fresh(estimator, seed).fit(include(which))
 
     fitted, script = record(lambda: fit(np.flatnonzero(coins).tolist()))
     if not fitted.certificate_.is_private:

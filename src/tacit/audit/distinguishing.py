@@ -19,13 +19,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.audit.bounds import LowerBound, epsilon_at_least
 from tacit.audit.likelihood import draw_many, plain_value, score
-from tacit.audit.transcript import Step, record, replay
-from tacit.errors import NotCertified
+from tacit.audit.transcript import Step, fresh, record, replay
+from tacit.errors import NotCertified, ParameterError
 from tacit.mechanisms.additive import Gaussian, PoissonSampled
 from tacit.mechanisms.noise import Noise
 
@@ -139,19 +138,10 @@ def audit(
         data, neighbour, fit = worst_case(estimator)
     run = fit or (lambda model, given: model.fit(given))
 
-    def fresh(number: int) -> Any:
-        """Return a copy with an empty ledger; its secrets are its own, what is public is not."""
-        copy = clone(estimator)
-        parameters = copy.get_params(deep=False)
-        changes = {"ledger": None, "random_state": seed}
-        copy.set_params(**{k: v for k, v in changes.items() if k in parameters})
-        copy._noise = lambda kind, site: Noise(kind, seed=(seed << 40) + number)
-        return copy
-
     def fit_once(number: int, given: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a handful of canaries are no data to learn from
-            return run(fresh(number), given)
+            return run(fresh(estimator, seed, number), given)
 
     fitted, script = record(lambda: fit_once(0, data))
     certificate: Certificate | None = getattr(fitted, "certificate_", None)
@@ -262,6 +252,11 @@ def transcript_scores(
     for number, (a, b) in enumerate(pairs):
         if not _differ(a, b):
             continue
+        if getattr(a.mechanism, "shares", 1) > 1:
+            raise ParameterError(
+                "several sites share the noise and only their sum is seen: audit the data of one "
+                "site, which then draws the whole of it"
+            )
         noise = _source(a, seed, number)
         for side, step in enumerate((a, b)):
             for part in _parts(step, runs):

@@ -16,11 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import clone
+
 from tacit.errors import NotCertified
 from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
 
-__all__ = ["Step", "drawn", "record", "replay"]
+__all__ = ["Step", "drawn", "fresh", "record", "replay"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,24 @@ class Step:
     mechanism: Mechanism
     value: Any
     released: Any
+
+
+def fresh(estimator: Any, seed: int, number: int = 0) -> Any:
+    """Return a copy with an empty ledger; its secrets are its own, what is public is not.
+
+    Parameters
+    ----------
+    estimator
+        A private estimator, fitted or not.
+    seed, number
+        The seed of what is public, and with the number of the copy that of its noise.
+    """
+    copy = clone(estimator)
+    known = copy.get_params(deep=False)
+    changes = {"ledger": None, "random_state": seed}
+    copy.set_params(**{name: value for name, value in changes.items() if name in known})
+    copy._noise = lambda kind, site: Noise(kind, seed=(seed << 40) + number)
+    return copy
 
 
 def drawn(mechanism: Mechanism, value: Any, noise: Noise) -> Any:

@@ -61,7 +61,8 @@ _ENTRIES: dict[str, str] = {
          "IEEE Transactions on Knowledge and Data Engineering", "2018"),
         ("hu2023", "inproceedings", "Hu, Wentao and Fang, Hui", "Decentralized matrix "
          "factorization with heterogeneous differential privacy", "booktitle",
-         "IEEE International Conference on Trust, Security and Privacy in Computing and Communications", "2023"),
+         "IEEE International Conference on Trust, Security and Privacy in Computing and "
+         "Communications", "2023"),
         ("hua2015", "inproceedings", "Hua, Jingyu and Xia, Chang and Zhong, Sheng",
          "Differentially private matrix factorization", "booktitle",
          "International Joint Conference on Artificial Intelligence", "2015"),
