@@ -6,13 +6,12 @@ releases from its own mechanisms, and the statistic is the likelihood ratio
 (`tacit.audit.likelihood`). Half of the runs choose the threshold, the other half gives the bound.
 
 Where all noise is Gaussian and nothing is sampled, the certified guarantee *is* a Gaussian
-trade-off, and the bound on ε follows from one on μ (`tacit.audit.bounds`). Sampled runs are
-replayed anew for every trial, because the sample is secret and part of the attack.
+trade-off, and the bound on ε follows from one on μ (`tacit.audit.bounds`). Where a secret sample
+decides what is released, it is part of the attack (`tacit.audit.sampled`).
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,10 +22,10 @@ import numpy as np
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.audit.bounds import LowerBound, epsilon_at_least
 from tacit.audit.likelihood import draw_many, plain_value, score
-from tacit.audit.transcript import Step, fresh, record, replay
+from tacit.audit.sampled import sampled_scores
+from tacit.audit.transcript import Step, fresh, record, replay, source_of
 from tacit.errors import NotCertified, ParameterError
 from tacit.mechanisms.additive import Gaussian, PoissonSampled
-from tacit.mechanisms.noise import Noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "audit", "distinguish", "transcript_scores"]
 
-REPLAYS = 1000  # of a sampled run, at most
 _BLOCK = 1 << 21  # numbers that are drawn at once
 
 
@@ -110,7 +108,7 @@ def audit(
         What `fit` takes: D, and D with one unit changed. Without them a small worst case that
         follows from public facts alone (`tacit.audit.neighbours`).
     runs
-        How often each of both data sets is released; a sampled run at most 1,000 times.
+        How often each of both data sets is released.
     confidence
         Probability with which the bound holds.
     kind
@@ -154,7 +152,7 @@ def audit(
         return replay(lambda: fit_once(number, given), script, whole=number == 0)
 
     if any(_is_sampled(step.mechanism) for step in script):
-        ours, theirs = _sampled_scores(steps_of, data, neighbour, min(runs, REPLAYS), seed)
+        ours, theirs = sampled_scores(steps_of, data, neighbour, runs, seed)
         kind = kind or "any"
     else:
         pairs = list(zip(steps_of(data, 0), steps_of(neighbour, 0), strict=True))
@@ -257,7 +255,7 @@ def transcript_scores(
                 "several sites share the noise and only their sum is seen: audit the data of one "
                 "site, which then draws the whole of it"
             )
-        noise = _source(a, seed, number)
+        noise = source_of(a, seed, number)
         for side, step in enumerate((a, b)):
             for part in _parts(step, runs):
                 drawn = draw_many(step.mechanism, step.value, part.stop - part.start, noise)
@@ -269,38 +267,3 @@ def _parts(step: Step, runs: int) -> Iterable[slice]:
     """Yield runs in parts that fit into memory."""
     size = max(1, _BLOCK // max(1, plain_value(step.mechanism, step.value).size))
     return [slice(k, min(k + size, runs)) for k in range(0, runs, size)]
-
-
-def _source(step: Step, seed: int, number: int) -> Noise:
-    """Return seeded noise of the mechanism's kind: an audit can be repeated."""
-    return Noise(getattr(step.mechanism, "source", "grid"), seed=(seed << 32) + number)
-
-
-def _sampled_scores(
-    steps_of: Callable[[Any, int], list[Step]], data: Any, neighbour: Any, runs: int, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return scores where a secret sample decides what is released: a replay for each run.
-
-    The likelihood ratio needs the values with and without the unit. Among replays of D the one
-    that is farthest from the replays of D′ has it in its sample.
-    """
-    for given in (data, neighbour):
-        steps_of(given, 0)  # once to the end
-    sides = [[steps_of(given, 1 + k) for k in range(runs)] for given in (data, neighbour)]
-    found = np.zeros((2, runs))
-    for number in range(len(sides[0][0])):
-        here = [run[number] for run in sides[0]]
-        there = [run[number] for run in sides[1]]
-        usual = np.median([plain_value(s.mechanism, s.value) for s in there], axis=0)
-        values = [plain_value(s.mechanism, s.value) for s in here]
-        far = values[int(np.argmax([np.linalg.norm(v - usual) for v in values]))]
-        if not (far != usual).any():
-            continue
-        noise = _source(here[0], seed, number)
-        for side, steps in enumerate((here, there)):
-            for k, step in enumerate(steps):
-                drawn = draw_many(step.mechanism, step.value, 1, noise)
-                found[side, k] += float(score(step.mechanism, drawn, far, usual)[0])
-    if not math.isfinite(float(found.sum())):
-        raise NotCertified("a sampled run released something that is not finite")
-    return found[0], found[1]

@@ -22,7 +22,7 @@ from tacit.errors import NotCertified
 from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
 
-__all__ = ["Step", "drawn", "fresh", "record", "replay"]
+__all__ = ["Step", "drawn", "fresh", "record", "replay", "source_of"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ def fresh(estimator: Any, seed: int, number: int = 0) -> Any:
     copy.set_params(**{name: value for name, value in changes.items() if name in known})
     copy._noise = lambda kind, site: Noise(kind, seed=(seed << 40) + number)
     return copy
+
+
+def source_of(step: Step, seed: int, number: int) -> Noise:
+    """Return seeded noise of the mechanism's kind: an audit can be repeated."""
+    return Noise(getattr(step.mechanism, "source", "grid"), seed=(seed << 32) + number)
 
 
 def drawn(mechanism: Mechanism, value: Any, noise: Noise) -> Any:
