@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q install
 
-.PHONY: axe screenshots demo test test-slow coverage setup bench-setup peers lint format clean
+.PHONY: docs axe screenshots demo test test-slow coverage setup bench-setup peers lint format clean
 
 demo: $(VENV)/.core
 	@$(BIN)/tacit demo
@@ -25,6 +25,10 @@ coverage: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -m slow -q
+
+# the guide as HTML, with an API reference; a broken link is an error
+docs: $(VENV)/.dev
+	@$(BIN)/python docs/build.py build/docs | tail -1
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo

@@ -22,6 +22,7 @@ from experiments.hdpmf_table3 import DELTA, request, trial
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.audit.bounds import ErrorRates
+from tacit.audit.recommender import Messages, read_ratings
 from tacit.data.datasets import movielens
 from tacit.estimators.recommender_certified import HeterogeneousOffsets
 from tacit.estimators.recommender_certified_parts import Raters
@@ -48,27 +49,14 @@ def published(trials: int, least: float, epsilon: float = 1.0) -> dict[str, Any]
     picked = rng.choice(heavy, trials)
     users, items = given.train.indices[picked].T
     weights, counts = given.weights.of(users, items), np.bincount(given.train.indices[:, 1])[items]
-    u, v = model._rows[users], model.shared_["features"][items]
-    rank = u.shape[1]
-
-    def best_guess(values: Any) -> tuple[Any, Any]:
-        """Return the least-squares rating of each from its messages over all epochs."""
-        numerator, denominator = np.zeros(trials), np.zeros(trials)
-        for _ in range(EPOCHS):
-            h = rng.exponential(size=(trials, rank))
-            spread = 2.0 * 4.0 / epsilon * np.sqrt(2.0 * rank * h / counts[:, None])
-            message = 2.0 * ((u * v).sum(axis=1) - weights * values)[:, None] * u
-            message = message + spread * rng.standard_normal((trials, rank))
-            slope = -2.0 * weights[:, None] * u
-            rest = message - 2.0 * (u * v).sum(axis=1)[:, None] * u
-            numerator += (slope * rest / spread**2).sum(axis=1)
-            denominator += (slope**2 / spread**2).sum(axis=1)
-        return numerator / denominator, denominator
-
+    known = Messages(
+        model._rows[users], model.shared_["features"][items], weights, counts, 2.0 * 4.0 / epsilon,
+        EPOCHS,
+    )  # fmt: skip
     truth = given.train.values[picked]
-    guess = best_guess(truth)[0]
+    guess = read_ratings(known, truth, rng)
     nearest = STARS[np.abs(guess[:, None] - STARS).argmin(axis=1)]
-    ones, fives = best_guess(np.full(trials, 1.0))[0], best_guess(np.full(trials, 5.0))[0]
+    ones, fives = (read_ratings(known, np.full(trials, star), rng) for star in (1.0, 5.0))
     return {
         "attack on": f"HDPMF, single messages, weight ≥ {least:g}", "claimed ε": epsilon,
         "ratings": trials,

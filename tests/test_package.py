@@ -82,9 +82,11 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         assert result["ok"]
 
 
-@pytest.mark.parametrize(
-    "name", ["statistic-selection", "mixing", "ldp-scaling", "recommender-factors"]
-)
+@pytest.mark.parametrize("name", [
+    "statistic-selection", "mixing", "ldp-scaling",
+    pytest.param("recommender-factors", marks=pytest.mark.slow),
+    pytest.param("audit-table", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_quick_form_on_simulated_data_runs(name, capsys):
     from experiments.runner import main
 

@@ -28,7 +28,10 @@ MECHANISMS = (
     "gaussian, symmetric-gaussian, laplace, geometric, k-norm, smooth-laplace, "
     "randomized-response, one-bit, piecewise, exponential"
 )
-Mechanism = Annotated[str, typer.Argument(help=f"One of: {MECHANISMS}.")]
+Mechanism = Annotated[
+    str,
+    typer.Argument(help=f"One of: {MECHANISMS}.", autocompletion=lambda: MECHANISMS.split(", ")),
+]
 Delta = Annotated[float, typer.Option(help="The δ at which ε is stated.")]
 Sensitivity = Annotated[
     float, typer.Option(help="How far one unit moves the value when added or removed.")
@@ -37,7 +40,13 @@ Rate = Annotated[float, typer.Option(help="Poisson sampling probability.")]
 Steps = Annotated[int, typer.Option(help="How many releases.")]
 Neighbours = Annotated[str, typer.Option(help="add-remove-one or replace-one.")]
 Categories = Annotated[int, typer.Option(help="Answers of randomized response.")]
-Accountant = Annotated[str, typer.Option(help="pld, rdp, zcdp, advanced or basic.")]
+Accountant = Annotated[
+    str,
+    typer.Option(
+        help="pld, rdp, zcdp, advanced or basic.",
+        autocompletion=lambda: ["pld", "rdp", "zcdp", "advanced", "basic"],
+    ),
+]
 File = Annotated[Path, typer.Argument(help="The ledger file.")]
 
 

@@ -5,6 +5,8 @@ import json
 import math
 import pickle
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -168,11 +170,13 @@ def test_an_array_may_have_any_name(tmp_path, name):
 # -- damaged ----------------------------------------------------------------------------------
 
 
-def test_any_flipped_byte_is_found(bundle):
+@pytest.mark.parametrize("share", [0.05, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_any_flipped_byte_is_found(bundle, share):
     contents = {file: file.read_bytes() for file in bundle.iterdir()}
     places = [(file, at) for file, data in contents.items() for at in range(len(data))]
     rng = random.Random(0)
-    for file, at in rng.sample(places, 200):
+    assert len(places) > 1000
+    for file, at in rng.sample(places, int(share * len(places))):
         broken = bytearray(contents[file])
         broken[at] ^= rng.choice([0x01, 0x10, 0x80, 0xFF])
         file.write_bytes(broken)
@@ -180,6 +184,29 @@ def test_any_flipped_byte_is_found(bundle):
             read_release(bundle)
         file.write_bytes(contents[file])
     read_release(bundle)
+
+
+@pytest.mark.parametrize("extra", ["notes.txt", ".hidden", "manifest.json.bak"])
+def test_a_file_that_does_not_belong_is_found(bundle, extra):
+    (bundle / extra).write_text("anything", encoding="utf-8")
+    with pytest.raises(VerificationFailed, match="no part of the release"):
+        read_release(bundle)
+    (bundle / extra).unlink()
+    (bundle / "folder").mkdir()
+    with pytest.raises(VerificationFailed, match="no part of the release"):
+        read_release(bundle)
+
+
+def test_reading_runs_no_code_of_the_release(bundle):
+    """Reading needs no pickle at all."""
+    code = (
+        "import pickle\n"
+        "from tacit.estimators.release import read_release\n"
+        "def refuse(*a, **k): raise SystemExit('code was run')\n"
+        "pickle.loads = pickle.load = pickle.Unpickler = refuse\n"
+        f"read_release({str(bundle)!r})\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_changed_line_end_is_found(bundle):

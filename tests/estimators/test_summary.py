@@ -610,3 +610,37 @@ def test_a_score_prefers_the_better_mean():
     shifted = {name: values + 0.3 * (BOUNDS[name][1] - BOUNDS[name][0])
                for name, values in TABLE.items()}  # fmt: skip
     assert 0 > summary.score(TABLE) > summary.score(shifted)
+
+
+# -- later rows -------------------------------------------------------------------------------
+
+
+def test_later_rows_add_up_and_only_they_are_paid_for():
+    rng = np.random.default_rng(0)
+    tables = {"2026": rng.uniform(0, 1, 3000), "2027": rng.uniform(0, 1, 2000)}
+    purse = Ledger.memory(epsilon=2.0, delta=1e-5)
+    privacy = Privacy(epsilon=1.0, trust="site")
+    model = PrivateSummary({"x": (0, 1)}, statistics=("count", "mean"), privacy=privacy)
+    model.fit([Site("2026", {"x": tables["2026"]}, purse)])
+    before = model.noise_sd_["count"]
+    model.add_sites(Site("2027", {"x": tables["2027"]}, purse))
+    assert purse.remaining.epsilon == 0.0
+    assert abs(model.count_ - 5000) < 10 * model.noise_sd_["count"]
+    assert model.noise_sd_["count"] == pytest.approx(before * 2**0.5)
+    assert sorted(model.certificates_) == ["2026", "2027"]
+    with pytest.raises(BudgetExceeded):
+        model.add_sites(Site("2028", {"x": tables["2027"]}, purse))
+    assert abs(model.count_ - 5000) < 10 * model.noise_sd_["count"]
+
+
+def test_later_rows_without_noise_are_exact_and_do_not_count_twice():
+    model = PrivateSummary({"x": (0, 1)}, statistics=("count", "mean"))
+    with pytest.raises(ParameterError, match="call fit first"):
+        model.add_sites({"x": [0.5]})
+    model.fit([Site("a", {"x": np.array([0.0, 1.0])})])
+    model.add_sites([Site("b", {"x": np.array([1.0, 1.0])})])
+    assert (model.count_, model.mean_["x"]) == (4.0, 0.75)
+    with pytest.raises(ParameterError, match="count twice"):
+        model.add_sites([Site("a", {"x": np.array([0.0])})])
+    model.fit([Site("b", {"x": np.array([1.0])})])
+    assert model.count_ == 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tacit.commands import federating, fitting, predicting, reporting
+from tacit.commands import auditing, federating, fitting, planning, predicting, reporting
 
 __all__ = ["register"]
 
@@ -15,6 +15,8 @@ def register(app: typer.Typer) -> None:
     app.command()(fitting.price)
     app.command()(predicting.predict)
     app.command()(reporting.report)
+    app.command()(auditing.audit)
+    app.command()(planning.plan)
     app.command()(federating.site)
     app.command()(federating.coordinate)
     federation = typer.Typer(no_args_is_help=True, help="Set up a federation of institutions.")

@@ -75,8 +75,8 @@ class PrivateRecommender(RecommenderOverSites):
         What everybody may see: the items' base values and features.
     certificate_
         What was given; with weights, one ε per group of ratings.
-    task_
-        The public facts of the fit.
+    task_, method_
+        The public facts of the fit, and the method with its settings.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class PrivateRecommender(RecommenderOverSites):
         self._check_ratings(ratings)
         shape = (ratings.shape[0], ratings.shape[1])
         self.task_ = task = self._stated(shape, weights)
-        method = self._method()
+        method = self.method_ = self._method()
         cells = by_member(ratings, ratings.entities[0])
         holder = Site("the raters", None, self.ledger)
         reservation = self._reserve([holder], "private recommender")[holder.name]

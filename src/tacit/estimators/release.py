@@ -123,6 +123,9 @@ def read_release(folder: str | os.PathLike[str]) -> Release:
 def _read(target: Path) -> Release:
     """Read and verify; whatever is malformed raises something."""
     manifest = _manifest((target / "manifest.json").read_bytes(), target)
+    extra = sorted({entry.name for entry in target.iterdir()} - {"manifest.json", *_FILES})
+    if extra:
+        raise VerificationFailed(f"{target / extra[0]} is no part of the release: take it away")
     contents = {name: (target / name).read_bytes() for name in _FILES}
     for name, data in contents.items():
         if hashlib.sha256(data).hexdigest() != manifest["sha256"].get(name):

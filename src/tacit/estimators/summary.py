@@ -325,7 +325,30 @@ class PrivateSummary(PrivateEstimator):
             Ignored.
         """
         self._check_parameters()
+        self.certificates_: dict[str, Certificate] = {}
+        self._added: _Adder | None = None
+        return self._take(self._as_sites(data))
+
+    def add_sites(self, data: Any) -> PrivateSummary:
+        """Take in further sites, or later rows under a name of their own; nobody else pays again.
+
+        Sums add up, and so does their noise. Rows that were counted before must not come again.
+
+        Parameters
+        ----------
+        data
+            As in `fit`.
+        """
+        if not getattr(self, "certificates_", None):
+            raise ParameterError("there is nothing to add to yet: call fit first")
         sites = self._as_sites(data)
+        twice = sorted({site.name for site in sites} & set(self.certificates_))
+        if twice:
+            raise ParameterError(f"{twice} would count twice: give later rows a name of their own")
+        return self._take(sites)
+
+    def _take(self, sites: list[Site]) -> PrivateSummary:
+        """Release the sites' sums and add them to those that are here."""
         layout, mechanism = self._layout(), self._mechanism()
         for site in sites:  # the holder's own check, before anything is paid for
             numeric_columns(site.data, layout.columns)
@@ -337,16 +360,23 @@ class PrivateSummary(PrivateEstimator):
         ]
         adder = _Adder(layout)
         self.record_ = run(adder, holders)
-        self._publish(layout, mechanism, adder, len(sites))
+        if self._added is not None:
+            adder.total, adder.rows = (
+                adder.total + self._added.total,
+                adder.rows + self._added.rows,
+            )
+        self._added = adder
+        count = len(sites) + len(self.certificates_)
+        self._publish(layout, mechanism, adder, count)
         assumptions = tuple(
             f"{name} lies in [{low:g}, {high:g}]"
             for name, (low, high) in (self.bounds or {}).items()
         )
         if layout.neighbours == REPLACE:
             assumptions += ("the number of rows is public",)
-        if len(sites) > 1:
+        if count > 1:
             assumptions += ("the sites hold different rows",)
-        self.certificates_ = {
+        self.certificates_ |= {
             site.name: self._certify(
                 site, reservations[site.name], sources[site.name], assumptions
             )

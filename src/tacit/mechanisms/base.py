@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tacit._core.check import InstanceOf, check
@@ -11,7 +14,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent
 from tacit.privacy.ledger import Ledger, Reservation
 
-__all__ = ["Mechanism", "privatize"]
+__all__ = ["Mechanism", "privatize", "watched"]
 
 
 class Mechanism(ABC):
@@ -46,6 +49,29 @@ class Mechanism(ABC):
     @abstractmethod
     def variance(self, value: Any) -> Any:
         """Return the variance of a release."""
+
+
+Watcher = Callable[[Mechanism, Any, Noise], Any]
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Let a function stand at the gate: it sees mechanism, value and noise, and draws.
+
+    For audits, which ask what an attacker could learn from a run. Everything is charged as ever,
+    and certificates of what was drawn under watch say "not for release".
+
+    Parameters
+    ----------
+    watcher
+        Called after the charge, in place of the mechanism's own draw.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def privatize(
@@ -96,6 +122,10 @@ def privatize(
         ledger.charge(event, purpose=purpose, delta=delta)
     else:
         raise ParameterError("ledger must be given: pass a Ledger or a Reservation")
+    watcher = _watcher.get()
+    if watcher is not None:
+        rng.seeded = True  # its certificates are not for release
+        return watcher(mechanism, value, rng)
     try:
         return mechanism.draw(value, rng)
     except Exception:

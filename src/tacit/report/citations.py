@@ -59,6 +59,23 @@ _ENTRIES: dict[str, str] = {
          "Xiaokui", "Privacy enhanced matrix factorization for recommendation with local "
          "differential privacy", "journal",
          "IEEE Transactions on Knowledge and Data Engineering", "2018"),
+        ("hu2023", "inproceedings", "Hu, Wentao and Fang, Hui", "Decentralized matrix "
+         "factorization with heterogeneous differential privacy", "booktitle",
+         "IEEE International Conference on Trust, Security and Privacy in Computing and "
+         "Communications", "2023"),
+        ("hua2015", "inproceedings", "Hua, Jingyu and Xia, Chang and Zhong, Sheng",
+         "Differentially private matrix factorization", "booktitle",
+         "International Joint Conference on Artificial Intelligence", "2015"),
+        ("zhang2019", "article", "Zhang, Shun and Liu, Laixiang and Chen, Zhili and Zhong, Hong",
+         "Probabilistic matrix factorization with personalized differential privacy", "journal",
+         "Knowledge-Based Systems", "2019"),
+        ("imtiaz2017", "techreport", "Imtiaz, Hafiz and Sarwate, Anand D.", "Improved algorithms "
+         "for differentially private orthogonal tensor decomposition", "institution",
+         "Rutgers University", "2017"),
+        ("ermis2020", "phdthesis", "Ermi{\\c s}, Beyza", "{B}ayesian approaches for "
+         "privacy preserving data sharing", "school", "Bo{\\u g}azi{\\c c}i University", "2020"),
+        ("alparslan2023", "mastersthesis", "Alparslan, Bar{\\i}{\\c s}", "{M}onte {C}arlo "
+         "methods for data privacy applications", "school", "Sabanc{\\i} University", "2023"),
         ("nissim2007", "inproceedings", "Nissim, Kobbi and Raskhodnikova, Sofya and Smith, Adam",
          "Smooth sensitivity and sampling in private data analysis", "booktitle",
          "ACM Symposium on Theory of Computing", "2007"),
@@ -74,16 +91,27 @@ _ENTRIES["tacit"] = _entry(
 _METHODS: tuple[tuple[str, str, str], ...] = (
     ("CoupledFactorization", "AlternatingLeastSquares", "chien2021"),
     ("CoupledFactorization", "Langevin", "wang2015"),
+    ("CoupledFactorization", "Langevin", "ermis2020"),
     ("CoupledFactorization", "LocalCounts", "schein2019"),
+    ("CoupledFactorization", "LocalCounts", "ermis2020"),
     ("SingleTopicModel", "", "anandkumar2014"),
+    ("SingleTopicModel", "", "imtiaz2017"),
     ("GaussianMixture", "", "anandkumar2014"),
+    ("GaussianMixture", "", "imtiaz2017"),
     ("OrthogonalDecomposition", "", "anandkumar2014"),
+    ("OrthogonalDecomposition", "", "imtiaz2017"),
     ("PrivateLinearRegression", "", "bernstein2019"),
+    ("PrivateLinearRegression", "", "alparslan2023"),
     ("PrivateLinearRegression", "adassp", "wang2018"),
     ("PrivatePosterior", "", "alparslan2022"),
     ("StatisticSelector", "", "alparslan2022"),
     ("PrivatePosterior", "smooth", "nissim2007"),
-    ("PrivateRecommender", "", "shin2018"),
+    ("PrivateRecommender", "LocalGradient", "shin2018"),
+    ("PrivateRecommender", "ResponseGradient", "shin2018"),
+    ("PrivateRecommender", "HeterogeneousOffsets", "hu2023"),
+    ("PrivateRecommender", "'hdpmf'", "hu2023"),
+    ("PrivateRecommender", "'dpmf'", "hua2015"),
+    ("PrivateRecommender", "'pdpmf'", "zhang2019"),
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.synthetic import LABORATORY_TESTS, hospital_results
+from tacit.errors import ParameterError
 from tacit.estimators.site import Site
 from tacit.privacy.ledger import Ledger
 from tacit.report.contents import Accuracy
@@ -47,6 +48,11 @@ def run_demo(
     from rich.console import Console
 
     console = Console(quiet=quiet)
+    other = folder.exists() and not (folder / "North.db").exists()
+    if other and (not folder.is_dir() or any(folder.iterdir())):
+        raise ParameterError(
+            f"{folder} holds something else than a demonstration: choose another folder"
+        )
     if fresh and (folder / "North.db").exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
