@@ -36,6 +36,8 @@ class Subject:
         Whether the attack on the worst neighbour is known to be the best there is.
     runs
         How many runs it takes; None: by ε.
+    rows
+        Rows and responses; the last of them is the canary, and its neighbour is without it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Subject:
     settings: Sequence[dict[str, Any]]
     best: bool = False
     runs: int | None = None
+    rows: tuple[Any, Any] | None = None
 
 
 def _levels(*options: dict[str, Any], levels: Any = LEVELS) -> list[dict[str, Any]]:
@@ -164,8 +167,30 @@ def published(epsilon: float, delta: float, kind: str, rank: int = 3) -> Any:
     )  # fmt: skip
 
 
+def network(epsilon: float, delta: float, kind: str, **settings: Any) -> Any:
+    from tacit import nn  # the extra `nn`
+
+    more = {"classes": (0, 1)} if kind == "Classifier" else {"y_bounds": (-1, 1)}
+    # the canary's gradient is longer than the clip at every step, and nothing is sampled
+    return getattr(nn, f"PrivateDropout{kind}")(
+        hidden=(), bounds=(-1, 1), rows=3, rate=1.0, steps=3, clip=0.01,
+        privacy=request(epsilon, delta), **more, **settings,
+    )  # fmt: skip
+
+
 ALS = {"method": AlternatingLeastSquares(factors=True, popular=3, rounds=1)}
-PLAIN_ALS = {"method": AlternatingLeastSquares(factors=False)}
+PLAIN_def network(epsilon: float, delta: float, kind: str, **settings: Any) -> Any:
+    from tacit import nn  # the extra `nn`
+
+    more = {"classes": (0, 1)} if kind == "Classifier" else {"y_bounds": (-1, 1)}
+    # the canary's gradient is longer than the clip at every step, and nothing is sampled
+    return getattr(nn, f"PrivateDropout{kind}")(
+        hidden=(), bounds=(-1, 1), rows=3, rate=1.0, steps=3, clip=0.01,
+        privacy=request(epsilon, delta), **more, **settings,
+    )  # fmt: skip
+
+
+ALS = {"method": AlternatingLeastSquares(factors=False)}
 SGLD = {"method": Langevin(rounds=3)}
 HALF = {"method": Langevin(rounds=1, rate=0.5)}
 QUARTER = {"method": Langevin(rounds=2, rate=0.25)}
@@ -218,6 +243,12 @@ SUBJECTS = (
                     {"rounds": 2, "trust": "shuffler"}), runs=2000),
     Subject("recommender, responses", responses,
             _pure({"rounds": 1}, {"rounds": 1, "unit": "entry"}), runs=8000),
+    Subject("dropout classifier", network,
+            _levels({"kind": "Classifier"}, {"kind": "Classifier", "strategy": "dp-sgd"}), True,
+            rows=([[0.1, 0.2], [0.0, 0.1], [1.0, 1.0]], [0, 0, 1])),
+    Subject("dropout regressor", network,
+            _levels({"kind": "Regressor"}, {"kind": "Regressor", "strategy": "dp-sgd"}), True,
+            rows=([[0.1, 0.2], [0.0, 0.1], [1.0, 1.0]], [0.0, 0.0, 1.0])),
     Subject("topics, AGN as published", topics,
             _levels(*({"strategy": "agn", **b} for b in BOTH))),
     Subject("topics, AVN as published", topics,

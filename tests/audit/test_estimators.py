@@ -67,6 +67,16 @@ def no_gradient_clip(patch):
                   lambda *a: whole(*a[:5], 100.0 * a[5], a[6]))  # fmt: skip
 
 
+def no_example_clip(patch):
+    from tacit.nn import trainer
+
+    class Loud(trainer.LinearSums):
+        def __init__(self, module, loss, clips, *more):
+            super().__init__(module, loss, [10.0 * clip for clip in clips], *more)
+
+    patch.setattr(trainer, "LinearSums", Loud)
+
+
 def truthful(patch):
     """Answers that lie too rarely."""
     lie, magnitude = RandomizedResponse.lie.fget, OneBitMean.magnitude.fget
@@ -115,6 +125,8 @@ CASES = {
         {"epsilon": 1.0, "delta": 0.0, "rounds": 2, "dimensions": 3}, 4000, truthful),
     "recommender, responses": ({"epsilon": 2.0, "delta": 0.0, "rounds": 1}, 4000,
                                both(truthful, less_noise(10))),
+    "dropout classifier": ({"epsilon": 2.0, "delta": 1e-3}, 4000, no_example_clip),
+    "dropout regressor": ({"epsilon": 2.0, "delta": 1e-3}, 4000, less_noise(3)),
     "topics, AGN as published": (
         {"epsilon": 2.0, "delta": 1e-3, "strategy": "agn"}, 4000, less_noise(3)),
     "topics, AVN as published": (

@@ -280,13 +280,16 @@ def scores(count, with_canary):
     return np.array(found)
 
 
+RUNS = 400
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_canaries_never_show_more_than_certified_and_catch_clipping_of_the_batch(
     broken, monkeypatch
 ):
     if broken:
         monkeypatch.setattr(trainer_module, "LinearSums", BatchClipped)
-    ours, theirs = scores(900, True), scores(900, False)
+    ours, theirs = scores(RUNS, True), scores(RUNS, False)
     bound = epsilon_at_least(ours, theirs, delta=1e-5, kind="gaussian", confidence=0.999)
     assert (bound.epsilon > 4.0) == broken
     assert bound.epsilon > 1.0
