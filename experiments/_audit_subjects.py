@@ -179,18 +179,7 @@ def network(epsilon: float, delta: float, kind: str, **settings: Any) -> Any:
 
 
 ALS = {"method": AlternatingLeastSquares(factors=True, popular=3, rounds=1)}
-PLAIN_def network(epsilon: float, delta: float, kind: str, **settings: Any) -> Any:
-    from tacit import nn  # the extra `nn`
-
-    more = {"classes": (0, 1)} if kind == "Classifier" else {"y_bounds": (-1, 1)}
-    # the canary's gradient is longer than the clip at every step, and nothing is sampled
-    return getattr(nn, f"PrivateDropout{kind}")(
-        hidden=(), bounds=(-1, 1), rows=3, rate=1.0, steps=3, clip=0.01,
-        privacy=request(epsilon, delta), **more, **settings,
-    )  # fmt: skip
-
-
-ALS = {"method": AlternatingLeastSquares(factors=False)}
+PLAIN_ALS = {"method": AlternatingLeastSquares(factors=False)}
 SGLD = {"method": Langevin(rounds=3)}
 HALF = {"method": Langevin(rounds=1, rate=0.5)}
 QUARTER = {"method": Langevin(rounds=2, rate=0.25)}

@@ -34,7 +34,9 @@ def runs_for(subject: Subject, epsilon: float, quick: bool) -> int:
 def attack(subject: Subject, setting: dict[str, Any], runs: int) -> Audit:
     """Audit one estimator at one setting."""
     estimator = subject.build(**setting)
-    if setting.get("kind", "").endswith("pmf"):  # published methods whose messages do not pass the gate
+    if setting.get("kind", "").endswith(
+        "pmf"
+    ):  # published methods whose messages do not pass the gate
         table = np.random.default_rng(0).integers(1, 6, (12, 6)).astype(float)
         return audit_sums(estimator.fit(table), runs=runs)
     if subject.rows is not None:

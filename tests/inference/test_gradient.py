@@ -23,8 +23,8 @@ def test_the_kernel_is_its_twin(unit, width):
     twins = [(u.copy(), v.copy()), (u.copy(), v.copy())]
     for kernel, (a, b) in zip((gradient_epoch, gradient_epoch_reference), twins, strict=True):
         kernel(starts, users, items, targets, push, 0.02, 0.1, unit, a, b)
-    np.testing.assert_allclose(twins[0][0], twins[1][0], rtol=1e-9)
-    np.testing.assert_allclose(twins[0][1], twins[1][1], rtol=1e-9)
+    np.testing.assert_allclose(twins[0][0], twins[1][0], rtol=1e-12)
+    np.testing.assert_allclose(twins[0][1], twins[1][1], rtol=1e-12)
     if unit:
         touched = np.unique(users)
         assert (np.linalg.norm(twins[0][0][touched], axis=1) <= 1 + 1e-12).all()

@@ -280,7 +280,7 @@ def scores(count, with_canary):
     return np.array(found)
 
 
-RUNS = 400
+RUNS = 900
 
 
 @pytest.mark.parametrize("broken", [False, True])
