@@ -11,6 +11,7 @@ from experiments.audit_table import attack
 from tacit.audit import audit, distinguish
 from tacit.estimators import joint_als_parts, joint_sides, posterior
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.joint_langevin import Langevin
 from tacit.estimators.regression_release import Design
 from tacit.estimators.spectral_release import Plan
 from tacit.mechanisms import smooth
@@ -224,3 +225,16 @@ def test_published_messages_give_more_than_is_claimed_and_no_more_than_recompute
         for setting in (subject.settings[2],):
             found = attack(subject, setting, 400)
             assert found.claimed < found.attacked <= found.certified
+
+
+@pytest.mark.slow
+def test_a_sample_that_takes_everybody_is_caught(monkeypatch):
+    """The claim rests on a secret sample of a twentieth: the replays show that there is none."""
+    privacy = tc.Privacy(0.5, 1e-2, unit="user", trust="site")
+    model = tc.CoupledFactorization(
+        "user:k item:k", rank=2, divergence="euclidean", bounds=(1, 5), privacy=privacy,
+        method=Langevin(rounds=1, rate=0.05),
+    )  # fmt: skip
+    assert audit(model, runs=4000).holds
+    monkeypatch.setattr(Noise, "sample", lambda self, count, rate: np.arange(count))
+    assert not audit(model, runs=250).holds
