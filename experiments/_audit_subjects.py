@@ -203,7 +203,7 @@ SUBJECTS = (
     Subject("Langevin over sites, sampled users", factorization,
             _levels({**HALF, "unit": "user"}, {**QUARTER, "unit": "user"},
                     levels=((1.0, 1e-2), (2.0, 1e-2), (4.0, 1e-2), (4.0, 1e-3), (6.0, 1e-3))),
-            runs=160_000),
+            best=True, runs=160_000),
     Subject("perturbed counts over sites", counts, _pure({}, {"views": "own"}), True),
     Subject("single topics", topics, _levels(*BOTH), True),
     Subject("mixture of Gaussians", mixture, _levels(*BOTH), True),

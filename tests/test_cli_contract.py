@@ -41,11 +41,15 @@ data = "north.csv"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Files in one folder, the working directory in another."""
-    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    for place in (here, elsewhere):
-        place.mkdir()
+def folder(files, tmp_path, monkeypatch):
+    """The folder with the files; the working directory is another one."""
+    monkeypatch.chdir(tmp_path)
+    return files
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    here = tmp_path_factory.mktemp("here")
     (here / "north.toml").write_text(CONFIG, encoding="utf-8")
     open_config = CONFIG.replace("[privacy]\nepsilon = 1.0\ndelta = 1e-6\n", "")
     (here / "open.toml").write_text(open_config, encoding="utf-8")
@@ -57,7 +61,6 @@ def folder(tmp_path, monkeypatch):
     model.fit({"x": np.array([0.5])}).release(here / "release")
     model.release(here / "torn")
     (here / "torn" / "arrays.npz").write_bytes(b"torn")
-    monkeypatch.chdir(elsewhere)
     return here
 
 

@@ -49,9 +49,9 @@ def test_more_privacy_costs_accuracy(kind, facts):
 
 
 def test_what_cannot_be_reached_is_said():
-    found = plan("regression", "sites", 1e-6, Facts(rows=40, sites=1), repeats=2)
+    found = plan("regression", "epsilon", 1e-6, Facts(rows=40), repeats=2)
     assert found.value is None
-    assert "no sites between 1 and 256 reaches" in str(found)
+    assert "no epsilon between 0.01 and 100 reaches" in str(found)
 
 
 def test_a_rank_is_chosen_by_simulation_and_costs_nothing():

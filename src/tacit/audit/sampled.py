@@ -2,7 +2,7 @@
 
 The sample is drawn inside of the estimator, so a run has to be replayed to see one. Where one unit
 makes the difference, a step has two values only: without the unit, which D′ always shows, and with
-it, which D shows whenever the unit is sampled. Some hundred replays show both, and how often; if
+it, which D shows whenever the unit is sampled. A hundred replays show both, and how often; if
 that agrees with the stated rate, further runs are drawn from the two values with coins of tacit's
 own sampler. If it does not agree, or there are more values than two, every trial is a replay, and
 there are at most a thousand of them.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sampled_scores"]
 
-REPLAYS, MOST_REPLAYS = 200, 1000
+REPLAYS, MOST_REPLAYS = 100, 1000
 _UNLIKELY = 1e-6  # of a sampler that keeps its rate
 
 Replays = list[list[Step]]  # a list of steps for each replay
