@@ -19,8 +19,6 @@ from markdown_it import MarkdownIt
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src" / "tacit"
-# pages of the optional extras, which may be absent
-OPTIONAL = {"federation.md", "secure.md", "scale.md"}
 STYLE = """
 body{font:16px/1.55 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem;color:#1b1f24}
 nav{margin-bottom:1.5rem}a{color:#0b57d0}code{font-size:.92em}h2{margin-top:2.2rem}
@@ -62,8 +60,6 @@ def broken_links(pages: dict[Path, str]) -> list[str]:
                 continue
             name, _, anchor = target.partition("#")
             file = (page.parent / name).resolve() if name else page
-            if not file.exists() and file.name in OPTIONAL:
-                continue
             if not file.exists():
                 found.append(f"{page.name}: there is no {target}")
             elif anchor and anchor not in headings(file.read_text(encoding="utf-8")):

@@ -171,9 +171,10 @@ def network(epsilon: float, delta: float, kind: str, **settings: Any) -> Any:
     from tacit import nn  # the extra `nn`
 
     more = {"classes": (0, 1)} if kind == "Classifier" else {"y_bounds": (-1, 1)}
-    # the canary's gradient is longer than the clip at every step, and nothing is sampled
+    # nothing is sampled, and the canary's gradient is longer than the clip at every step: small
+    # steps keep it from being learned
     return getattr(nn, f"PrivateDropout{kind}")(
-        hidden=(), bounds=(-1, 1), rows=3, rate=1.0, steps=3, clip=0.01,
+        hidden=(), bounds=(-1, 1), rows=3, rate=1.0, steps=3, clip=0.01, learning_rate=1e-3,
         privacy=request(epsilon, delta), **more, **settings,
     )  # fmt: skip
 

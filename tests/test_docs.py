@@ -30,8 +30,7 @@ def test_every_page_is_built_and_listed_in_the_index(guide, site):
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for page in guide.pages():
         assert (site / f"{page.stem}.html").exists()
-        optional = page.name in guide.OPTIONAL
-        assert page.name == "index.md" or optional or f"({page.name})" in index
+        assert page.name == "index.md" or f"({page.name})" in index
 
 
 def test_built_pages_link_to_built_pages_and_load_nothing_from_elsewhere(site):

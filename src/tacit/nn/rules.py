@@ -14,7 +14,8 @@ all of them where rows are few. **Clip.** A gradient of a log loss at norm-one i
 or less; half of that or less costs little signal, because a mean of directions serves as well.
 
 The constants were chosen on a part of MNIST's training images that took no part in training
-(ten thousand, and for few rows 1,439 of them in 8 × 8 pixels); see `docs/nn.md`.
+(ten thousand, and for few rows 1,439 of them in 8 × 8 pixels), after results on scikit-learn's
+digits had been seen once; see `docs/nn.md`.
 """
 
 from __future__ import annotations
