@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.timing import median_seconds
+from benchmarks.timing import in_turns, median_seconds
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.mechanisms.noise import Noise
@@ -91,12 +91,13 @@ def run(quick: bool) -> Outcome:
     steps, repeats = (2, 1) if quick else (5, 3)
     per_epoch = ROWS / BATCH / steps
     network = lambda: perceptron(784, 10, (1000,), rng=np.random.default_rng(0))  # noqa: E731
-    times = {
-        "plain": median_seconds(
-            lambda: plain_epoch(network(), inputs, targets, steps, BATCH), repeats
-        ),
-        "tacit": median_seconds(lambda: private_epoch(network(), inputs, targets, steps), repeats),
-    }
+    times = in_turns(
+        {
+            "plain": lambda: plain_epoch(network(), inputs, targets, steps, BATCH),
+            "tacit": lambda: private_epoch(network(), inputs, targets, steps),
+        },
+        repeats,
+    )
     # per-example gradients of 795,000 numbers take most of a minute a step: a seventh of the rows,
     # scaled up, because the cost is one of examples
     few = min(rows, 8192)

@@ -16,3 +16,16 @@ def median_seconds(work: Callable[[], object], repeats: int = 5) -> float:
         work()
         times.append(time.perf_counter() - started)
     return statistics.median(times)
+
+
+def in_turns(works: dict[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
+    """Return the median time of several works, run in turns: other load hits all alike."""
+    for work in works.values():
+        work()
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - started)
+    return {name: statistics.median(found) for name, found in times.items()}

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.threads import ahead
 from tacit.errors import ParameterError
 from tacit.estimators.recommender_method import Learned, RecommenderMethod, Task, nothing_private
 from tacit.inference.gradient import gradient_epoch, learning_rate, visits
@@ -211,11 +212,17 @@ class GradientFactorization(RecommenderMethod):
         mechanism, push = self.mechanism(task), np.zeros((task.items, task.rank))
         silence = GridSum(np.zeros(push.shape, np.int64), mechanism.grid)
         private = self.kind != "mf"
-        for epoch in range(self.epochs):
-            if task.noisy:
-                push = shares * privatize(mechanism, silence, ledger=reservation, rng=noise)
+
+        def drawn() -> Floats:
+            if not task.noisy:
+                return push
+            return np.asarray(
+                shares * privatize(mechanism, silence, ledger=reservation, rng=noise)
+            )
+
+        for epoch, extra in enumerate(ahead(drawn, self.epochs)):
             gradient_epoch(
-                visits(len(values), rng), users, items, values, push,
+                visits(len(values), rng), users, items, values, extra,
                 learning_rate(self.rate, epoch, self.epochs), self.ridge, private, u, v,
             )  # fmt: skip
         features = np.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0)
