@@ -17,6 +17,7 @@ test: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@if command -v npm >/dev/null; then $(MAKE) -s axe || true; fi
 	@echo "== tests and doctests"
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
 
