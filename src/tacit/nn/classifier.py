@@ -56,7 +56,7 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         Steps, sampling probability, clip of an example's gradient (a tuple: per layer) and step
         size; None follows `tacit.nn.rules`.
     momentum, precision, temperature
-        Of the dynamics, of the Gaussian prior and of the posterior.
+        Of the dynamics, of the Gaussian prior around the start, and of the posterior.
     samples
         How many posterior samples are kept.
     dropout

@@ -170,6 +170,7 @@ class _Loop:
         self.noise, self.rng = noise, rng
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.theta = _flat(self.parameters)
+        self.start = self.theta.clone()
         self.velocity = torch.zeros_like(self.theta)
         self.average = torch.zeros_like(self.theta, dtype=torch.float64)
         self.averaged = 0
@@ -239,7 +240,7 @@ class _Loop:
         sd = self.mechanism.mechanism.scale / expected
         self.signal = float(gradient.norm()) / (sd * len(theta) ** 0.5) if sd else np.inf
         eta = training.rate_at(self.step)
-        pull = theta * (training.precision / self.rows)
+        pull = (theta - self.start) * (training.precision / self.rows)
         self.velocity.mul_(training.momentum).sub_(eta * (gradient + pull))
         spread = training.langevin_sd(self.step, self.rows, self.privacy)
         if spread > 0.0:
@@ -283,7 +284,7 @@ class _Loop:
         checkpoint.save(
             Message(self.step, {
                 "theta": self.theta.cpu().numpy(), "velocity": self.velocity.cpu().numpy(),
-                "average": self.average.cpu().numpy(),
+                "average": self.average.cpu().numpy(), "start": self.start.cpu().numpy(),
                 "samples": np.array(self.samples, np.float32).reshape(-1, len(self.theta)),
                 "note": np.frombuffer(json.dumps(note).encode(), np.uint8),
             }), (),
@@ -300,6 +301,7 @@ class _Loop:
             self.step, self.averaged = state.round, int(note["averaged"])
             self.theta = torch.from_numpy(state["theta"].copy()).to(self.theta)
             self.velocity = torch.from_numpy(state["velocity"].copy()).to(self.theta)
+            self.start = torch.from_numpy(state["start"].copy()).to(self.theta)
             self.average = torch.from_numpy(state["average"].copy()).to(self.average)
             self.samples = list(state["samples"].copy())
             self.lost = int(note["lost"])

@@ -5,7 +5,10 @@ One step takes a Poisson sample of the rows, clips every example's gradient of t
 public expected size B = rate·rows of a sample: ĝ = S/B. Then, with N rows, prior precision λ,
 learning rate η_t and momentum m,
 
-    v ← m·v − η_t·(ĝ + λ·θ/N) + ξ,   θ ← θ + v.
+    v ← m·v − η_t·(ĝ + λ·(θ − θ₀)/N) + ξ,   θ ← θ + v.
+
+The prior is a Gaussian around the start θ₀, which is drawn without looking at data: around zero it
+would pull the random weights of hidden layers away, and what they see with them.
 
 =======  ========================================================================================
 dp-sgd   ξ = 0 (Abadi et al. 2016)
