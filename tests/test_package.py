@@ -83,7 +83,7 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
 
 
 @pytest.mark.parametrize("name", [
-    "statistic-selection", "mixing", "ldp-scaling",
+    "statistic-selection", "mixing", "ldp-scaling", "federation-faults",
     pytest.param("recommender-factors", marks=pytest.mark.slow),
     pytest.param("audit-table", marks=pytest.mark.slow),
 ])  # fmt: skip
