@@ -12,7 +12,7 @@ from nvflare.collab import collab
 
 from tacit.federation import wire
 from tacit.federation.config import SiteConfig
-from tacit.federation.coordinate import _Caller, run_proposal
+from tacit.federation.coordinate import Caller, run_proposal
 from tacit.federation.nvflare import CollabTransport, carried, carry
 from tacit.federation.proposal import Proposal
 from tacit.federation.site import SiteService
@@ -101,7 +101,7 @@ class BenchmarkServer:
             times.append(time.perf_counter() - started)
 
     def _tacit(self, value, count: int) -> list:
-        caller = _Caller(CollabTransport(), RUN, 120.0)
+        caller = Caller(CollabTransport(), RUN, 120.0)
         names = [proxy.name for proxy in collab.clients]
         record = drive(Echo(value, count), names, lambda q, left: caller("echo", q, left))
         return record.seconds

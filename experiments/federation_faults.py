@@ -28,7 +28,7 @@ from experiments.runner import Outcome
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
 from tacit.federation.computations import computation_of
-from tacit.federation.coordinate import _Caller, run_proposal
+from tacit.federation.coordinate import Caller, run_proposal
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure_coordinator import SecureCoordinator
 from tacit.privacy.ledger import Ledger
@@ -318,7 +318,7 @@ def replayed(proposal: Proposal, sites: Processes, result) -> bool:
     )  # fmt: skip
     gone = {failure.site: failure.round for failure in result.record.failures}
     gone |= {site: 0 for site in SITES if site not in result.record.sites and site not in gone}
-    caller = _Caller(Replay(sites, proposal.run), proposal.run, TIMEOUT)
+    caller = Caller(Replay(sites, proposal.run), proposal.run, TIMEOUT)
 
     def ask(request, names):
         for site, answer in caller("respond", request, names):

@@ -1,6 +1,7 @@
 """A federation from nothing: safe defaults, secrets that others cannot read, clear refusals."""
 
 import json
+import os
 import stat
 
 import pytest
@@ -109,3 +110,12 @@ def test_a_site_file_that_makes_no_sense_is_refused(tmp_path, text, reason):
     path.write_text(text)
     with pytest.raises(ParameterError, match=reason):
         SiteConfig.read(path)
+
+
+def test_the_callers_umask_is_left_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        init_federation(tmp_path / "f", ["North"])
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)

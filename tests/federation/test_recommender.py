@@ -144,3 +144,12 @@ def test_settings_that_make_no_sense_are_refused_on_both_sides(changes, reason):
     bad = Proposal("recommender", SETTINGS | changes, one.privacy, SITES, "run")
     with pytest.raises(ParameterError, match=reason):
         computation_of(bad)
+
+
+def test_one_site_is_fitted_like_a_list_of_one():
+    asked = proposal("site", None)
+    one, many = (
+        tc.PrivateRecommender((1.0, 5.0), rank=2, privacy=asked.guarantee(), random_state=3).fit(d)
+        for d in (tc.Site("North", ratings("North")), [tc.Site("North", ratings("North"))])
+    )
+    assert np.array_equal(one.shared_["base"], many.shared_["base"])

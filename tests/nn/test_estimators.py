@@ -256,3 +256,16 @@ def test_without_torch_tacit_works_and_nn_says_what_to_install():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "tacit.nn needs the extra 'nn': pip install 'tacit[nn]'"
+
+
+def test_two_folders_are_two_runs_whatever_they_are_called(tmp_path):
+    ledger = Ledger.memory(epsilon=2.0, delta=1e-4)
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (40, 2)), rng.integers(0, 2, 40)
+    for spent, parent in enumerate(("first", "second"), 1):
+        model = PrivateDropoutClassifier(
+            hidden=(), bounds=(-1, 1), classes=(0, 1), rows=40, steps=3, ledger=ledger,
+            privacy=Privacy(1.0, 1e-5), checkpoint=tmp_path / parent / "run",
+        ).fit(x, y)  # fmt: skip
+        assert model.result_.steps == 3 and model.result_.lost == 0
+        assert ledger.spent.epsilon == spent

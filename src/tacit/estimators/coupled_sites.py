@@ -8,7 +8,6 @@ folder a run that died is resumed: a site answers a repeated request with the by
 from __future__ import annotations
 
 import os
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +38,7 @@ from tacit.models.structure import CoupledModel
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.events import DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
-from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
+from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering, run_name
 from tacit.rounds.inprocess import run
 from tacit.rounds.protocol import Participant, RunRecord
 
@@ -133,7 +132,8 @@ class OverSites(PrivateEstimator, ABC):
         self.problem_ = problem
         method = self._joint_method(problem)
         folder = None if self.checkpoint is None else Path(self.checkpoint)
-        reservations = self._reserve(sites, "coupled factorization", _run_name(folder))
+        name = None if folder is None else run_name(folder)
+        reservations = self._reserve(sites, "coupled factorization", name)
         sources = {site.name: self._noise("grid", site.name) for site in sites}
         parts = {
             site.name: self._part(
@@ -342,17 +342,6 @@ def _public_inputs(problem: Problem) -> tuple[str, ...]:
     if problem.sites > 1:
         notes.append(f"the sites hold different members of {problem.protected!r}")
     return tuple(notes)
-
-
-def _run_name(folder: Path | None) -> str | None:
-    """Return the name of the run that a checkpoint folder holds, made at the first call."""
-    if folder is None:
-        return None
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "run"
-    if not path.exists():
-        path.write_text(uuid.uuid4().hex, encoding="utf-8")
-    return path.read_text(encoding="utf-8").strip()
 
 
 def _file_name(site: str) -> str:

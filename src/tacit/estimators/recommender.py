@@ -192,7 +192,9 @@ class PrivateRecommender(RecommenderOverSites):
             Each rating's part of ε, public; 1 for all unless given.
         """
         self._check_parameters()
-        if isinstance(data, Sequence) and data and isinstance(data[0], Site):
+        if isinstance(data, Site) or (
+            isinstance(data, Sequence) and data and isinstance(data[0], Site)
+        ):
             self._fit_sites(self._as_sites(data), weights)
             return self
         ratings = as_ratings(data)

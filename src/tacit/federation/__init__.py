@@ -7,5 +7,5 @@ from importlib.util import find_spec
 
 from tacit.errors import MissingExtra
 
-if any(find_spec(package) is None for package in ("nvflare", "cryptography")):
+if any(find_spec(package) is None for package in ("nvflare", "psutil")):
     raise MissingExtra("tacit.federation", "federation")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,12 +19,12 @@ from tacit.federation.config import CoordinatorConfig, Step
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure_coordinator import SecureCoordinator
 from tacit.privacy.guarantee import Certificate
-from tacit.rounds.checkpoint import Checkpoint
+from tacit.rounds.checkpoint import Checkpoint, run_name
 from tacit.rounds.loop import drive
 from tacit.rounds.messages import Message
 from tacit.rounds.protocol import Coordinator, Failure, RunRecord
 
-__all__ = ["Result", "Transport", "coordinate", "run_name", "run_proposal"]
+__all__ = ["Caller", "Result", "Transport", "coordinate", "run_proposal"]
 
 Answers = Iterator[tuple[str, bytes | memoryview | Exception]]
 
@@ -47,7 +46,7 @@ class Result:
     certificates: Mapping[str, Certificate]
 
 
-class _Caller:
+class Caller:
     """Calls sites with messages instead of bytes, each bound to its run, site and request."""
 
     def __init__(self, transport: Transport, run: str, timeout: float) -> None:
@@ -56,6 +55,7 @@ class _Caller:
     def __call__(
         self, method: str, message: Message, names: tuple[str, ...]
     ) -> Iterator[tuple[str, Message | Exception]]:
+        """Call a method at sites; yield each site's reply, or why there is none."""
         run = "open" if method == "open" else self.run
         data = wire.ask(message, run)
         left = set(names)
@@ -76,7 +76,7 @@ class _Caller:
 
 
 def _settle(
-    caller: _Caller, method: str, message: Message, names: tuple[str, ...], on_failure: str,
+    caller: Caller, method: str, message: Message, names: tuple[str, ...], on_failure: str,
     minimum: int,
 ) -> tuple[dict[str, Message], dict[str, str]]:  # fmt: skip
     """Make one call to all; return who answered and why the others did not."""
@@ -120,7 +120,7 @@ def run_proposal(
     """
     computation = computation_of(proposal)
     minimum = max(minimum, proposal.threshold or 1)
-    caller = _Caller(transport, proposal.run, timeout)
+    caller = Caller(transport, proposal.run, timeout)
     text = wire.text_array(proposal.to_json())
     _, lost = _settle(
         caller, "open", Message(0, {"proposal": text}), proposal.sites, on_failure, minimum
@@ -149,7 +149,7 @@ def run_proposal(
 
 
 def _close(
-    caller: _Caller,
+    caller: Caller,
     computation: Computation,
     coordinator: Coordinator,
     record: RunRecord,
@@ -171,17 +171,6 @@ def _close(
 
 
 # -- a whole file of computations ---------------------------------------------------------------
-
-
-def run_name(folder: Path) -> str:
-    """Return the name of the run that a folder holds, made at the first call."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "run"
-    if not path.exists():
-        draft = folder / "run.new"
-        draft.write_text(uuid.uuid4().hex, encoding="utf-8")
-        draft.replace(path)
-    return path.read_text(encoding="utf-8").strip()
 
 
 def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Result]:

@@ -57,7 +57,15 @@ def init_federation(
             raise ParameterError(f"a site's name is made of letters, digits and -: got {name!r}")
     if folder.exists():
         raise ParameterError(f"{folder} exists already: choose another place")
-    os.umask(0o077)
+    before = os.umask(0o077)  # keys are for their owner only
+    try:
+        _write_federation(folder, names, host, port)
+    finally:
+        os.umask(before)
+    return folder
+
+
+def _write_federation(folder: Path, names: tuple[str, ...], host: str, port: int) -> None:
     folder.mkdir(parents=True)
     kits = _provision(folder / "provision", names, host, port)
     coordinator = folder / "coordinator"
@@ -77,7 +85,6 @@ def init_federation(
     (coordinator / "coordinator.toml").write_text(_coordinator_file(names), encoding="utf-8")
     # the root key could sign further members: keep it offline
     shutil.move(folder / "provision", coordinator / "root")
-    return folder
 
 
 def _provision(folder: Path, names: Sequence[str], host: str, port: int) -> Path:

@@ -30,7 +30,7 @@ from tacit.nn.training import ACCOUNTANTS, STRATEGIES, Training
 from tacit.privacy.events import DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger
-from tacit.rounds.checkpoint import Checkpoint
+from tacit.rounds.checkpoint import Checkpoint, run_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,7 +184,7 @@ class PrivateNetwork(PrivateEstimator):
         seed = given["random_state"]
         self.module_ = self._network(inputs, generator(seed, "start"))
         folder = given["checkpoint"]
-        run = None if folder is None else f"network {os.path.basename(os.fspath(folder))}"
+        run = None if folder is None else run_name(folder)
         site = Site("the data", None, given["ledger"])
         (reservation,) = self._reserve([site], "private network", run).values()
         noise = self._noise("grid", site.name)

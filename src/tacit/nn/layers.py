@@ -23,6 +23,7 @@ from tacit.errors import ParameterError
 from tacit.nn.networks import Scale
 
 __all__ = [
+    "check_clips",
     "check_rows_independent",
     "check_supported",
     "is_linear_stack",
@@ -158,3 +159,11 @@ def padded(inputs: Any, targets: Any, size: int) -> tuple[Any, Any]:
     return torch.cat([inputs, blank]), torch.cat(
         [targets, targets.new_zeros((missing, *targets.shape[1:]))]
     )
+
+
+def check_clips(clips: Sequence[float], layers: int) -> None:
+    """Raise unless there is one clip, or one for each layer that learns."""
+    if len(clips) not in (1, layers):
+        raise ParameterError(
+            f"clip must be one number or one for each of {layers} layers, got {len(clips)}"
+        )

@@ -40,7 +40,7 @@ from torch import nn
 
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
-from tacit.nn.layers import padded
+from tacit.nn.layers import check_clips, padded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,11 +88,7 @@ class LinearSums:
         self._module, self._loss, self._grid = module, loss, grid
         self._physical = physical
         self._layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
-        if len(clips) not in (1, len(self._layers)):
-            raise ParameterError(
-                f"clip must be one number or one for each of {len(self._layers)} layers, got "
-                f"{len(clips)}"
-            )
+        check_clips(clips, len(self._layers))
         joint = len(clips) == 1
         self._groups = [list(range(len(self._layers)))] if joint else [
             [k] for k in range(len(self._layers))

@@ -22,7 +22,7 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.mechanisms.clipping import clip_factors
 from tacit.mechanisms.grid import Grid, GridSum
-from tacit.nn.layers import learning_layers, made_up, padded, quiet_dropout
+from tacit.nn.layers import check_clips, learning_layers, made_up, padded, quiet_dropout
 
 __all__ = ["SampledSums", "check_gradients"]
 
@@ -110,11 +110,7 @@ class SampledSums:
         from opacus.grad_sample import GradSampleModule
 
         layers = list(learning_layers(module).values())
-        if len(clips) not in (1, len(layers)):
-            raise ParameterError(
-                f"clip must be one number or one for each of {len(layers)} layers, got "
-                f"{len(clips)}"
-            )
+        check_clips(clips, len(layers))
         self._loss, self._grid, self._clips, self._physical = loss, grid, clips, physical
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         place = {id(p): k for k, layer in enumerate(layers) for p in layer.parameters(False)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tacit.errors import SiteFailure
 from tacit.rounds.messages import Message
 from tacit.rounds.protocol import Participant
 
-__all__ = ["Checkpoint", "Outbox", "Remembering"]
+__all__ = ["Checkpoint", "Outbox", "Remembering", "run_name"]
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -30,6 +31,18 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def run_name(folder: str | os.PathLike[str]) -> str:
+    """Return the name of the run that a folder holds, made and kept there at the first call.
+
+    What was paid for is known by this name: two folders are two runs, whatever they are called.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    if not (place / "run").exists():
+        _write(place / "run", uuid.uuid4().hex.encode())
+    return (place / "run").read_text(encoding="utf-8").strip()
 
 
 class Checkpoint:
