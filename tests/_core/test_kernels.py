@@ -32,15 +32,25 @@ def test_sum_on_grid_equals_its_twin(case):
     np.testing.assert_array_equal(out, kernels.sum_on_grid_reference(rows, scales, inverse_grid))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1000, 3), (3, 1000), (257, 129)])
-def test_sum_on_grid_equals_its_twin_on_larger_arrays(shape):
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (1000, 3), (3, 1000), (257, 129), (300, 1000)])
+def test_sum_on_grid_equals_its_twin_on_larger_arrays(shape, kind):
     rng = np.random.default_rng(1)
-    rows = rng.normal(size=shape)
+    rows = rng.normal(size=shape).astype(kind)
     rows[rng.random(shape) < 0.1] = np.nan
     scales = rng.random(shape[0])
     out = np.zeros(shape[1], np.int64)
     kernels.sum_on_grid(rows, scales, 2.0**20, out)
     np.testing.assert_array_equal(out, kernels.sum_on_grid_reference(rows, scales, 2.0**20))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_square_norms_equal_their_twin_and_add_to_what_is_there(kind):
+    rows = np.random.default_rng(1).normal(size=(37, 501)).astype(kind)
+    rows[3, 4], rows[5, 6], rows[7] = np.nan, np.inf, 1e-30
+    out = np.ones(37)
+    kernels.square_norms(rows, out)
+    np.testing.assert_allclose(out, 1.0 + kernels.square_norms_reference(rows), rtol=1e-13)
 
 
 def test_sum_on_grid_adds_to_what_is_there():

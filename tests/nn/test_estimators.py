@@ -140,7 +140,7 @@ def test_the_release_holds_weights_and_certificate_and_refuses_seeds(tmp_path, f
     model.release(tmp_path / "release")
     release = read_release(tmp_path / "release")
     assert release.estimator == "PrivateDropoutClassifier"
-    assert {"weights/1.weight", "weights/1.bias", "samples"} <= set(release.arrays)
+    assert {"weights/2.weight", "weights/2.bias", "samples"} <= set(release.arrays)
 
 
 def test_published_noise_says_what_it_claims():

@@ -23,6 +23,8 @@ __all__ = [
     "compiled",
     "invert_words",
     "invert_words_reference",
+    "square_norms",
+    "square_norms_reference",
     "sum_on_grid",
     "sum_on_grid_reference",
 ]
@@ -30,6 +32,7 @@ __all__ = [
 NO_HINT = -(1 << 62)  # marks a draw of which nothing is known yet
 
 _MANY_WORDS = 1 << 15  # below, threads cost more than they bring
+_MANY_NUMBERS = 1 << 18
 
 
 @cache
@@ -208,9 +211,26 @@ def _sum_on_grid(rows: Any, scales: Any, inverse_grid: float, out: Any) -> None:
                 out[j] += np.int64(np.floor(value))
 
 
-def sum_on_grid(*args: Any) -> None:
-    """Run the compiled `_sum_on_grid`."""
-    compiled(_sum_on_grid)(*args)
+def sum_on_grid(rows: Any, scales: Any, inverse_grid: float, out: Any) -> None:
+    """Run the compiled `_sum_on_grid`, on all cores where there are many numbers.
+
+    Whole numbers are added up, so the sum is the same in any order.
+    """
+    kernel = compiled(_sum_on_grid)
+    workers = min(threads.threads(), len(rows)) if rows.size >= _MANY_NUMBERS else 1
+    if workers <= 1:
+        kernel(rows, scales, inverse_grid, out)
+        return
+    cuts = np.arange(workers + 1) * len(rows) // workers
+    parts = np.zeros((workers, rows.shape[1]), np.int64)
+
+    def block(first: int, last: int) -> None:
+        for k in range(first, last):
+            part = slice(cuts[k], cuts[k + 1])
+            kernel(rows[part], scales[part], inverse_grid, parts[k])
+
+    threads.over_range(block, workers)
+    out += parts.sum(axis=0)
 
 
 def sum_on_grid_reference(
@@ -221,3 +241,28 @@ def sum_on_grid_reference(
         scaled = rows * (scales * inverse_grid)[:, None] + 0.5
         usable = np.where(np.abs(scaled) < 4.0e18, scaled, 0.0)
     return np.asarray(np.floor(usable).astype(np.int64).sum(axis=0))
+
+
+# --- norms -------------------------------------------------------------------------------------
+
+
+def _square_norms(first: int, last: int, rows: Any, out: Any) -> None:
+    """Add the sum of squares of rows first … last, in float64, to ``out``."""
+    for i in range(first, last):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            value = np.float64(rows[i, j])
+            total += value * value
+        out[i] += total
+
+
+def square_norms(rows: Any, out: Any) -> None:
+    """Run the compiled `_square_norms` over all rows, of float32 or float64."""
+    kernel = compiled(_square_norms, reassociate=True)
+    threads.over_range(kernel, len(rows), rows, out)
+
+
+def square_norms_reference(rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """NumPy twin of `_square_norms`."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.square(rows.astype(np.float64)).sum(axis=1))

@@ -9,8 +9,8 @@ __all__ = ["progress_bar"]
 
 
 @contextmanager
-def progress_bar(shown: bool, total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar, or does nothing.
+def progress_bar(shown: bool, total: int, what: str) -> Iterator[Callable[..., None]]:
+    """Yield a function (steps done, a note) that advances a progress bar, or does nothing.
 
     Parameters
     ----------
@@ -22,10 +22,14 @@ def progress_bar(shown: bool, total: int, what: str) -> Iterator[Callable[[int],
         The words before it.
     """
     if not shown:
-        yield lambda done: None
+        yield lambda done, note="": None
         return
     from rich.progress import Progress
 
     with Progress() as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
+
+        def advance(done: int, note: str = "") -> None:
+            bar.update(task, advance=done, description=f"{what}, {note}" if note else what)
+
+        yield advance

@@ -15,7 +15,7 @@ from tacit._core.check import Integer, OneOf, Real, check
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["bound_contributions", "clip_factors", "clip_rows", "clip_values"]
+__all__ = ["bound_contributions", "clip_factors", "clip_rows", "clip_values", "factors_for"]
 
 
 def clip_values(values: Any, low: float, high: float) -> NDArray[np.float64]:
@@ -45,8 +45,30 @@ def clip_factors(rows: Any, norm: float, *, order: int = 2) -> NDArray[np.float6
             largest = np.abs(rows).max(axis=1, initial=0.0)
             safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
             lengths = safe * np.sqrt(np.square(rows / safe[:, None]).sum(axis=1))
-        # a sum of d numbers is off by up to d parts in 2^53, in the norm and after scaling
-        room = 1.0 - (rows.shape[1] + 8) * 2.0**-51
+    return factors_for(lengths, norm, rows.shape[1])
+
+
+def factors_for(lengths: Any, norm: float, size: int) -> NDArray[np.float64]:
+    """Return the factor ≤ 1 that brings each of some computed norms within ``norm``.
+
+    Parameters
+    ----------
+    lengths
+        Norms, computed in float64; one that is not finite gets the factor 0.
+    norm
+        The bound.
+    size
+        Of how many numbers: a sum of d numbers is off by up to d parts in 2⁵³, in the norm and
+        after scaling, and the factor leaves room for that.
+
+    Examples
+    --------
+    >>> factors_for([0.5, 2.0, float("nan")], 1.0, 3).round(6).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    lengths = np.asarray(lengths, np.float64)
+    room = 1.0 - (size + 8) * 2.0**-51
+    with np.errstate(all="ignore"):
         factors = np.where(lengths > norm * room, norm * room / lengths, 1.0)
     # a factor this small has lost its digits; whoever sends such numbers counts as nothing
     usable = np.isfinite(lengths) & (factors > 1e-290)

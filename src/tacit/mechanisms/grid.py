@@ -67,7 +67,9 @@ class Grid:
         scales
             Optional factor per row, such as the clip factors of `tacit.mechanisms.clipping`.
         """
-        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        rows = np.ascontiguousarray(rows)
+        if rows.dtype != np.float32:  # whose products with the factors are of float64 as well
+            rows = rows.astype(np.float64, copy=False)
         if rows.ndim != 2:
             raise ParameterError(f"rows must have two axes (units, numbers), got {rows.ndim}")
         factors = np.ones(len(rows)) if scales is None else np.asarray(scales, np.float64)

@@ -26,7 +26,7 @@ from tacit.nn.layers import check_rows_independent
 from tacit.nn.networks import ACTIVATIONS, perceptron
 from tacit.nn.rules import default_training
 from tacit.nn.trainer import Progress, Trained, train
-from tacit.nn.training import ACCOUNTANTS, STRATEGIES, Training
+from tacit.nn.training import ACCOUNTANTS, SCHEDULES, STRATEGIES, Training
 from tacit.privacy.events import DpEvent
 from tacit.privacy.guarantee import Certificate, Privacy
 from tacit.privacy.ledger import Ledger
@@ -55,9 +55,12 @@ class PrivateNetwork(PrivateEstimator):
         "rate": AnyOf(Real(2.0**-40, 1), None),
         "clip": AnyOf(Real(0, open_low=True), InstanceOf(tuple), None),
         "learning_rate": AnyOf(Real(0, open_low=True), None),
+        "learning_rate_schedule": OneOf(*SCHEDULES),
+        "noise_multiplier": AnyOf(Real(0, open_low=True), None),
         "momentum": Real(0, 1, open_high=True),
         "precision": Real(0),
         "temperature": Real(0),
+        "burn_in": AnyOf(Real(0, 1, open_high=True), None),
         "samples": Integer(1),
         "dropout": InstanceOf(bool),
         "accountant": OneOf(*ACCOUNTANTS),
@@ -65,6 +68,7 @@ class PrivateNetwork(PrivateEstimator):
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "ledger": AnyOf(InstanceOf(Ledger), None),
         "checkpoint": AnyOf(InstanceOf(str, os.PathLike), None),
+        "physical": AnyOf(Integer(1), None),
         "device": OneOf("auto", "cpu", "cuda", "mps"),
         "progress": InstanceOf(bool),
         "random_state": AnyOf(Integer(0), None),
@@ -98,10 +102,18 @@ class PrivateNetwork(PrivateEstimator):
     def _training(self, rows: float | None = None) -> Training:
         """Return the settings of a run."""
         given = self.get_params(deep=False)
-        names = ("steps", "rate", "clip", "learning_rate", "momentum", "strategy", "precision",
-                 "temperature", "samples", "accountant", "calibration")  # fmt: skip
-        size = self.rows or rows or 1000.0
-        return default_training(size, self.privacy, **{name: given[name] for name in names})
+        names = ("steps", "rate", "clip", "learning_rate", "noise_multiplier", "momentum",
+                 "strategy", "precision", "temperature", "burn_in", "samples", "accountant",
+                 "calibration", "physical")  # fmt: skip
+        settings = {name: given[name] for name in names}
+        settings["schedule"] = given["learning_rate_schedule"]
+        return default_training(
+            self.rows or rows or 1000.0, self.privacy, scale=self._output_scale(), **settings
+        )
+
+    def _output_scale(self) -> float:
+        """Return how far an output has to move to matter; see `tacit.nn.rules`."""
+        return 1.0
 
     def schedule(self) -> DpEvent:
         """Return everything that one fit releases: one sampled Gaussian per step."""
@@ -193,7 +205,7 @@ class PrivateNetwork(PrivateEstimator):
 
             def watch(progress: Progress) -> None:
                 nonlocal done
-                advance(progress.step - done)
+                advance(progress.step - done, f"ε = {progress.epsilon:.3g} so far")
                 done = progress.step
 
             self.result_: Trained = train(

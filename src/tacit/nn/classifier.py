@@ -55,10 +55,17 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     steps, rate, clip, learning_rate
         Steps, sampling probability, clip of an example's gradient (a tuple: per layer) and step
         size; None follows `tacit.nn.rules`.
+    learning_rate_schedule
+        How the step size falls to zero over the run: ``"linear"``, ``"cosine"``, or
+        ``"constant"``, which does not.
+    noise_multiplier
+        The noise over the clip where it is fixed by hand; without ``steps`` the run then stops
+        where ``privacy`` is used up. None: the least noise that meets the guarantee.
     momentum, precision, temperature
         Of the dynamics, of the Gaussian prior around the start, and of the posterior.
-    samples
-        How many posterior samples are kept.
+    burn_in, samples
+        The share of steps before iterates are averaged and kept (None: `tacit.nn.rules`), and how
+        many are kept as posterior samples.
     dropout
         Whether predictions perturb every sample by the equivalent dropout (Monte-Carlo dropout).
     accountant, calibration
@@ -67,8 +74,11 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         The guarantee asked for, with unit ``"row"``, and who pays; None adds no noise.
     checkpoint
         A folder: a fit that was interrupted goes on from there, with the same ledger.
+    physical
+        How many examples are in memory at once, whatever the size of a sample; None: 512 for
+        stacks of linear layers, else 128.
     device, progress
-        Where torch computes, and whether a progress bar is shown.
+        Where torch computes, and whether a progress bar is shown, with ε so far.
     random_state
         A seed for noise, samples and start, for tests only: the certificate then says so.
 
@@ -116,9 +126,12 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         rate: float | None = None,
         clip: float | tuple[float, ...] | None = None,
         learning_rate: float | None = None,
+        learning_rate_schedule: str = "linear",
+        noise_multiplier: float | None = None,
         momentum: float = 0.9,
-        precision: float = 1.0,
-        temperature: float = 1.0,
+        precision: float = 0.1,
+        temperature: float = 0.1,
+        burn_in: float | None = None,
         samples: int = 20,
         dropout: bool = False,
         accountant: str = "pld",
@@ -126,6 +139,7 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         privacy: Privacy | None = None,
         ledger: Ledger | None = None,
         checkpoint: Any = None,
+        physical: int | None = None,
         device: str = "auto",
         progress: bool = False,
         random_state: int | None = None,
@@ -143,9 +157,12 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         self.rate = rate
         self.clip = clip
         self.learning_rate = learning_rate
+        self.learning_rate_schedule = learning_rate_schedule
+        self.noise_multiplier = noise_multiplier
         self.momentum = momentum
         self.precision = precision
         self.temperature = temperature
+        self.burn_in = burn_in
         self.samples = samples
         self.dropout = dropout
         self.accountant = accountant
@@ -153,6 +170,7 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         self.privacy = privacy
         self.ledger = ledger
         self.checkpoint = checkpoint
+        self.physical = physical
         self.device = device
         self.progress = progress
         self.random_state = random_state

@@ -33,8 +33,9 @@ class PrivateDropoutRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[m
     Parameters
     ----------
     hidden, activation, module, features, bounds, normalize, rows, strategy, steps, rate, clip, \
-learning_rate, momentum, precision, temperature, samples, dropout, accountant, calibration, \
-privacy, ledger, checkpoint, device, progress, random_state
+learning_rate, learning_rate_schedule, noise_multiplier, momentum, precision, temperature, \
+burn_in, samples, dropout, accountant, calibration, privacy, ledger, checkpoint, physical, \
+device, progress, random_state
         As in `PrivateDropoutClassifier`; ``module`` has one output.
     y_bounds
         The public range (low, high) of the response.
@@ -80,9 +81,12 @@ privacy, ledger, checkpoint, device, progress, random_state
         rate: float | None = None,
         clip: float | tuple[float, ...] | None = None,
         learning_rate: float | None = None,
+        learning_rate_schedule: str = "linear",
+        noise_multiplier: float | None = None,
         momentum: float = 0.9,
-        precision: float = 1.0,
-        temperature: float = 1.0,
+        precision: float = 0.1,
+        temperature: float = 0.1,
+        burn_in: float | None = None,
         samples: int = 20,
         dropout: bool = False,
         accountant: str = "pld",
@@ -90,6 +94,7 @@ privacy, ledger, checkpoint, device, progress, random_state
         privacy: Privacy | None = None,
         ledger: Ledger | None = None,
         checkpoint: Any = None,
+        physical: int | None = None,
         device: str = "auto",
         progress: bool = False,
         random_state: int | None = None,
@@ -108,9 +113,12 @@ privacy, ledger, checkpoint, device, progress, random_state
         self.rate = rate
         self.clip = clip
         self.learning_rate = learning_rate
+        self.learning_rate_schedule = learning_rate_schedule
+        self.noise_multiplier = noise_multiplier
         self.momentum = momentum
         self.precision = precision
         self.temperature = temperature
+        self.burn_in = burn_in
         self.samples = samples
         self.dropout = dropout
         self.accountant = accountant
@@ -118,6 +126,7 @@ privacy, ledger, checkpoint, device, progress, random_state
         self.privacy = privacy
         self.ledger = ledger
         self.checkpoint = checkpoint
+        self.physical = physical
         self.device = device
         self.progress = progress
         self.random_state = random_state
@@ -137,6 +146,9 @@ privacy, ledger, checkpoint, device, progress, random_state
 
     def _outputs(self) -> int:
         return 1
+
+    def _output_scale(self) -> float:
+        return self.noise_sd
 
     def _targets(self, y: Any) -> Any:
         assert self.y_bounds is not None

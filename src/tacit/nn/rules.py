@@ -6,16 +6,16 @@ moves an output by about η·σ·clip/B, momentum multiplies that by 1/(1 − m)
     ν = η·σ·clip·√T / (B·(1 − m)).
 
 **Learning rate.** ν is the standard deviation of an output's noise. Outputs are log-odds, so it
-should be of order one: ν = 4, the middle of a flat optimum, with η·clip of at most 15,
-beyond which momentum overshoots.
-**Steps.** More steps fit better and cost noise as √T; T = 1.3·√(rows·ε) balances them, because
-what noise lets one learn grows with rows·ε. **Rate.** Large samples: a twentieth of the rows, and
-all of them where rows are few. **Clip.** A gradient of a log loss at norm-one inputs has norm √2
-or less; half of that or less costs little signal, because a mean of directions serves as well.
+should be of order one: ν = 2.5, the middle of a flat optimum, with η·clip of at most 8, beyond
+which momentum overshoots where there is little noise. **Rate and steps.** Without sampling σ grows
+as √T, so the noise that T steps add up to grows as T, as does what they learn: steps cost time and
+no privacy. So all rows are taken in every step where they are few, else a twentieth of them and
+3,000 at least, for 400 steps. **Clip.** A gradient of a log loss at norm-one inputs has norm √2 or
+less; a third of that costs little signal, because a mean of directions serves as well.
+**Burn-in.** The last fifth of the steps, in which the step size is small, is averaged.
 
 The constants were chosen on a part of MNIST's training images that took no part in training
-(ten thousand, and for few rows 1,439 of them in 8 × 8 pixels), after results on scikit-learn's
-digits had been seen once; see `docs/nn.md`.
+(ten thousand, and for few rows 1,439 of them in 8 × 8 pixels); see `docs/nn.md`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tacit.nn.training import Training
+from tacit.nn.training import Training, affordable_steps
 from tacit.privacy.guarantee import Privacy
 
 __all__ = ["default_training"]
 
-_OUTPUT_NOISE = 4.0
-_LARGEST_STEP = 15.0
+_OUTPUT_NOISE = 2.5
+_LARGEST_STEP = 8.0
 _CLIP = 0.5
+_STEPS = 400
+_SAMPLE = 3000.0
+_BURN_IN = 0.8
 
 
 def default_training(
@@ -41,6 +44,9 @@ def default_training(
     rate: float | None = None,
     clip: float | tuple[float, ...] | None = None,
     learning_rate: float | None = None,
+    burn_in: float | None = None,
+    noise_multiplier: float | None = None,
+    scale: float = 1.0,
     **settings: object,
 ) -> Training:
     """Return the settings of a run; what is given stays, the rest follows.
@@ -51,29 +57,45 @@ def default_training(
         The public, approximate number of rows.
     privacy
         The guarantee.
-    steps, rate, clip, learning_rate
+    steps, rate, clip, learning_rate, burn_in
         As in `Training`; None: by the rules above.
+    noise_multiplier
+        As in `Training`. With noise given by hand and no steps, a run takes as many steps as the
+        guarantee affords.
+    scale
+        How far an output has to move to make the loss per example about one worse: one for
+        log-odds, the standard deviation of the response for a regression. With outputs o = s·u
+        gradients with respect to u are s times those with respect to o, so clip/s and η·s² give
+        the same run in u.
     settings
         Other settings of `Training`.
 
     Examples
     --------
-    >>> default_training(60_000, Privacy(1.0, 1e-5)).steps
-    318
+    >>> default_training(60_000, Privacy(1.0, 1e-5)).rate
+    0.05
+    >>> default_training(60_000, Privacy(1.0, 1e-5), noise_multiplier=2.0).steps
+    82
     """
-    epsilon = 10.0 if privacy is None else min(privacy.epsilon, 10.0)
-    if steps is None:
-        steps = max(20, min(640, round(1.3 * math.sqrt(rows * epsilon))))
     if rate is None:
-        rate = min(1.0, max(0.05, 2000.0 / rows))
-    norm = _CLIP if clip is None else clip
-    training = Training(steps=steps, rate=rate, clip=norm, **settings)  # type: ignore[arg-type]
+        rate = min(1.0, max(0.05, _SAMPLE / rows))
+    if steps is None:
+        steps = _STEPS
+        if noise_multiplier is not None and privacy is not None and math.isfinite(privacy.epsilon):
+            steps = affordable_steps(
+                privacy.epsilon, privacy.delta, rate=rate, noise_multiplier=noise_multiplier
+            )
+    training = Training(
+        steps=steps, rate=rate, clip=_CLIP / scale if clip is None else clip,
+        burn_in=_BURN_IN if burn_in is None else burn_in, noise_multiplier=noise_multiplier,
+        **settings,  # type: ignore[arg-type]
+    )  # fmt: skip
     if learning_rate is None:
-        learning_rate = _LARGEST_STEP / training.norm
+        learning_rate = scale * _LARGEST_STEP / training.norm
         noise = training.multiplier(privacy) * training.norm
         if noise > 0.0:
             expected = rate * rows * (1.0 - training.momentum)
             learning_rate = min(
-                learning_rate, _OUTPUT_NOISE * expected / (noise * math.sqrt(steps))
+                learning_rate, scale * _OUTPUT_NOISE * expected / (noise * math.sqrt(steps))
             )
     return replace(training, learning_rate=learning_rate)

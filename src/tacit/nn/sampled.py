@@ -1,11 +1,14 @@
 """Sums of clipped per-example gradients of any module that Opacus has gradients for.
 
 Opacus' hooks give every example's own gradient g (n × size numbers, so physical batches stay
-small). Each is scaled by the factor of `tacit.mechanisms.clipping.clip_factors`, which leaves room
-for the rounding of norm and product, rounded to the mechanism's grid, and added up as int64: the
-sum is exact in any order and one example moves it by its own rounded contribution. A contribution
-has the norm min(‖g‖, clip) before it is rounded, and rounding adds what `GridMechanism` counts;
-layers with clips of their own add up as √Σ clip² (PRIVACY B6: one joint Gaussian).
+small). Norms are added up in float64. Each gradient is scaled by the factor of
+`tacit.mechanisms.clipping.factors_for`, which leaves room for the rounding of norm and product,
+rounded to the mechanism's grid, and added up as int64, all in compiled kernels that read the
+gradients where torch left them: the sum is exact in any order and one example moves it by its own
+rounded contribution. A contribution has the norm min(‖g‖, clip) before it is rounded, and rounding
+adds what `GridMechanism` counts; layers with clips of their own add up as √Σ clip² (PRIVACY B6:
+one joint Gaussian). An example with a number that is not finite, or whose squares overflow, counts
+as nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from tacit._core.kernels import square_norms
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
-from tacit.mechanisms.clipping import clip_factors
+from tacit.mechanisms.clipping import factors_for
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.nn.layers import check_clips, learning_layers, made_up, padded, quiet_dropout
 
@@ -141,18 +145,21 @@ class SampledSums:
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             self._loss(self._wrapped(inputs), targets).sum().backward()
         found = [
-            np.array(p.grad_sample.detach().cpu().numpy(), np.float64).reshape(size, -1)[:count]
-            if p.grad_sample is not None
-            else np.zeros((count, p.numel()))
+            np.zeros((count, p.numel()), np.float32)
+            if p.grad_sample is None
+            else p.grad_sample.detach().cpu().numpy().reshape(size, -1)[:count]
             for p in self.parameters
         ]
         self._wrapped.zero_grad(set_to_none=True)
+        sums = [np.zeros(0, np.int64)] * len(found)
         for group, clip in zip(self._groups, self._clips, strict=True):
-            factors = clip_factors(np.concatenate([found[j] for j in group], axis=1), clip)
+            squares = np.zeros(count)
             for j in group:
-                found[j] *= factors[:, None]
-                found[j][factors == 0.0] = 0.0  # also where a number is not finite
-        return self._grid.sum(np.concatenate(found, axis=1))
+                square_norms(found[j], squares)
+            factors = factors_for(np.sqrt(squares), clip, sum(found[j].shape[1] for j in group))
+            for j in group:
+                sums[j] = self._grid.sum(found[j], factors).integers
+        return GridSum(np.concatenate(sums), self._grid)
 
     def result(self) -> GridSum:
         """Return the sum, and start anew."""

@@ -40,7 +40,7 @@ from tacit.privacy.events import ADD_REMOVE, DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.published import PublishedNoise, advanced_composition_noise, zcdp_noise
 
-__all__ = ["ACCOUNTANTS", "STRATEGIES", "Training", "affordable_steps"]
+__all__ = ["ACCOUNTANTS", "SCHEDULES", "STRATEGIES", "Training", "affordable_steps"]
 
 STRATEGIES = ("dpd", "sgld", "dp-sgd")
 ACCOUNTANTS = ("pld", "rdp", "zcdp", "advanced")
@@ -219,8 +219,11 @@ class Training:
         return math.sqrt(max(0.0, variance))
 
     def kept(self) -> list[int]:
-        """Return the steps after which an iterate is kept as a posterior sample."""
-        first = min(int(self.burn_in * self.steps), self.steps - 1)
+        """Return the steps after which an iterate is kept as a posterior sample.
+
+        Spread over the steps after burn-in, and over more where these are fewer than the samples.
+        """
+        first = max(0, min(int(self.burn_in * self.steps), self.steps - self.samples))
         span = self.steps - first
         count = min(self.samples, span)
         return sorted({first + (k + 1) * span // count - 1 for k in range(count)})
