@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from experiments.data import data_folder
 from experiments.runner import Outcome
-from tacit.nn import PrivateDropoutClassifier
+from tacit.nn import PrivateDropoutClassifier, Training, calibration_error, entropy
 from tacit.nn.rules import default_training
-from tacit.nn.training import Training
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.guarantee import Privacy
 from tacit.report.metrics import auc
@@ -26,7 +26,28 @@ METHODS = {
     "DPD, advanced": ("dpd", "advanced", "certified"),
     "SGLD": ("sgld", "pld", "certified"),
     "DP-SGD": ("dp-sgd", "pld", "certified"),
+    "DPD, published zCDP": ("dpd", "zcdp", "published"),
+    "DPD, published advanced": ("dpd", "advanced", "published"),
 }
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network to train: its name, what it sees, and the settings of the classifier.
+
+    Attributes
+    ----------
+    name
+        In the tables.
+    data
+        Seed → (train, test), each (images, labels).
+    settings
+        Of `PrivateDropoutClassifier`; functions are called with the seed.
+    """
+
+    name: str
+    data: Callable[[int], tuple[tuple[Any, Any], tuple[Any, Any]]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def mnist(split: str) -> tuple[Any, Any]:
@@ -43,23 +64,25 @@ def mnist(split: str) -> tuple[Any, Any]:
 
 
 def fitted(
-    train: tuple[Any, Any], seed: int, privacy: Privacy | None, method: str, **settings: Any
-) -> PrivateDropoutClassifier:
-    """Return a classifier fitted by a method of `METHODS`, seeded."""
-    strategy, accountant, calibration = METHODS.get(method, ("dpd", "pld", "certified"))
+    network: Network, seed: int, privacy: Privacy | None, method: str, **more: Any
+) -> tuple[PrivateDropoutClassifier, tuple[Any, Any]]:
+    """Return a classifier fitted by a method of `METHODS`, seeded, and the images to test it."""
+    train, test = network.data(seed)
+    strategy, accountant, calibration = METHODS[method]
+    settings = {
+        key: value(seed) if callable(value) else value for key, value in network.settings.items()
+    }
     model = PrivateDropoutClassifier(
         classes=CLASSES, rows=len(train[0]), privacy=privacy, strategy=strategy,
-        accountant=accountant, calibration=calibration, random_state=seed, **settings,
+        accountant=accountant, calibration=calibration, random_state=seed, **{**settings, **more},
     )  # fmt: skip
-    return model.fit(*train)
+    return model.fit(*train), test
 
 
 def judged(model: PrivateDropoutClassifier, test: tuple[Any, Any]) -> dict[str, float]:
     """Return accuracy, calibration error, and how well entropy tells wrong from right."""
     found = model.predict_proba(test[0])
     wrong = found.argmax(axis=1) != test[1]
-    from tacit.nn import calibration_error, entropy
-
     return {
         "accuracy": float(1.0 - wrong.mean()),
         "ECE": calibration_error(~wrong, found.max(axis=1)),
@@ -67,44 +90,34 @@ def judged(model: PrivateDropoutClassifier, test: tuple[Any, Any]) -> dict[str, 
     }
 
 
-def averaged(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Return means over seeds, and the spread of the accuracy."""
-    row = {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
-    row["sd"] = float(np.std([part["accuracy"] for part in parts]))
-    return row
-
-
 def compare(
     outcome: Outcome,
-    label: Mapping[str, Any],
-    data: Any,
+    network: Network,
     seeds: int,
     privacy: Privacy | None,
     method: str,
-    **settings: Any,
+    label: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """Fit with several seeds and add one row; ``data`` maps a seed to (train, test)."""
+    """Fit with several seeds and add one row of means over them."""
     parts, model = [], None
     for seed in range(seeds):
-        train, test = data(seed)
-        model = fitted(train, seed, privacy, method, **settings)
+        model, test = fitted(network, seed, privacy, method, **more)
         parts.append(judged(model, test))
     assert model is not None
     certificate, training = model.certificate_, model.training_
-    layers = model.layer_dropout()
     return outcome.add({
-        **label, "method": method, "ε": privacy.epsilon if privacy else "∞",
-        "δ": privacy.delta if privacy else 0.0, "certified ε": certificate.epsilon,
-        **averaged(parts), "seeds": seeds, "steps": training.steps, "rate": training.rate,
-        "σ": training.multiplier(privacy), "α first layer": layers[0].alpha,
-        "α last layer": layers[-2].alpha,
+        "network": network.name, **(label or {}), "method": method if privacy else "not private",
+        "ε": privacy.epsilon if privacy else "∞", "δ": privacy.delta if privacy else 0.0,
+        "certified ε": certificate.epsilon,
+        **{name: float(np.mean([part[name] for part in parts])) for name in parts[0]},
+        "sd": float(np.std([part["accuracy"] for part in parts])), "seeds": seeds,
+        "steps": training.steps, "rate": training.rate, "σ": training.multiplier(privacy),
     })  # fmt: skip
 
 
 def noise_against_epsilon(outcome: Outcome, name: str, training: Training, delta: float) -> None:
     """Add the thesis's σ against ε for both recipes, with what each really gives (Figure 8.2)."""
-    from dataclasses import replace
-
     for recipe in ("zcdp", "advanced"):
         published = replace(training, accountant=recipe, calibration="published")
         certified = replace(training, accountant=recipe)
@@ -114,10 +127,36 @@ def noise_against_epsilon(outcome: Outcome, name: str, training: Training, delta
             outcome.add({
                 "figure": "8.2", "data": name, "method": f"published {recipe}", "ε": epsilon,
                 "δ": delta, "σ": noise.noise_multiplier, "certified ε": noise.epsilon(),
-                "σ certified by pld": replace(training).multiplier(privacy),
+                "σ certified by pld": training.multiplier(privacy),
                 f"σ certified by {recipe}": certified.multiplier(privacy),
                 "ε of the latter": epsilon_of(certified.schedule_of(privacy), delta),
             })  # fmt: skip
+
+
+def dropout_against_epsilon(outcome: Outcome, network: Network, **more: Any) -> None:
+    """Add the equivalent dropout α of every layer along runs at three ε (Figure 8.6).
+
+    Checks what the thesis saw: the larger ε, the smaller α.
+    """
+    last: dict[str, list[float]] = {}
+    for epsilon in EPSILONS:
+        model, _ = fitted(network, 0, Privacy(epsilon, 1e-5), "DPD, pld", **more)
+        for progress in model.history_[1::4]:
+            for layer in progress.dropout:
+                if layer.name.endswith("weight"):
+                    outcome.add({
+                        "figure": "8.6", "network": network.name, "ε": epsilon,
+                        "step": progress.step, "ε so far": progress.epsilon, "layer": layer.name,
+                        "α": layer.alpha, "median α": layer.median_alpha,
+                        "dropout rate": layer.rate,
+                    })  # fmt: skip
+        for layer in model.layer_dropout():
+            if layer.name.endswith("weight"):
+                last.setdefault(layer.name, []).append(layer.alpha)
+    for name, alphas in last.items():
+        falling = " > ".join(f"{alpha:.2g}" for alpha in alphas)
+        outcome.check(f"α of {name} at ε = 0.5, 1, 10 (Figure 8.6)", falling, "falls with ε",
+                      alphas == sorted(alphas, reverse=True))  # fmt: skip
 
 
 def bars(
@@ -128,28 +167,24 @@ def bars(
         found = [row for row in rows if row.get("ε") == epsilon and row["certified ε"] <= epsilon]
         if found:
             best = max(found, key=lambda row: row["accuracy"])
-            outcome.check(
-                f"{what} at a certified ε = {epsilon:g} ({best['method']})",
-                best["accuracy"], f"at least {target}", best["accuracy"] >= target,
-            )  # fmt: skip
+            name = f"{best['network']}, {best['method']}"
+            outcome.check(f"{what} at a certified ε = {epsilon:g} ({name})", best["accuracy"],
+                          f"at least {target}", best["accuracy"] >= target)  # fmt: skip
 
 
 def uncertainty_bars(outcome: Outcome, rows: list[dict[str, Any]]) -> None:
-    """Check that private dropout is calibrated better than DP-SGD, and that entropy tells."""
-    by = {(row["method"], row["ε"]): row for row in rows}
-    for epsilon in EPSILONS:
-        ours, theirs = by.get(("DPD, pld", epsilon)), by.get(("DP-SGD", epsilon))
-        if ours and theirs:
-            outcome.check(
-                f"calibration error at ε = {epsilon:g}, DPD against DP-SGD", ours["ECE"],
-                f"at most {theirs['ECE']:.4f}", ours["ECE"] <= theirs["ECE"],
-            )  # fmt: skip
-            outcome.check(
-                f"AUC of entropy for wrong predictions at ε = {epsilon:g}",
-                ours["AUC of entropy"],
-                "at least 0.8",
-                ours["AUC of entropy"] >= 0.8,
-            )
+    """Set calibration beside that of DP-SGD, and check that entropy tells wrong from right."""
+    by = {(row["network"], row["method"], row["ε"]): row for row in rows}
+    for (network, method, epsilon), ours in by.items():
+        theirs = by.get((network, "DP-SGD", epsilon))
+        if method != "DPD, pld" or theirs is None:
+            continue
+        where = f"{network}, ε = {epsilon:g}"
+        outcome.check(f"calibration error of DPD, {where}", ours["ECE"],
+                      f"at most 0.005 above that of DP-SGD, {theirs['ECE']:.4f}",
+                      ours["ECE"] <= theirs["ECE"] + 0.005)  # fmt: skip
+        outcome.check(f"AUC of entropy for wrong predictions, {where}", ours["AUC of entropy"],
+                      "at least 0.8", ours["AUC of entropy"] >= 0.8)  # fmt: skip
 
 
 def quarter(rows: int, privacy: Privacy | None) -> int:

@@ -2,9 +2,10 @@
 
 Source: Ermiş (2020), section 8.1: 1,439 images for training and 360 for testing, one layer of 500
 hidden units, ε ∈ {0.5, 1, 10}, δ = 1e-4 as published and 1e-5 as it should be; 10 seeds, each with
-a split of its own (3 for other accountants and at δ = 1e-4). Settings are the defaults of
-`tacit.nn.rules`, which were chosen on MNIST's training images. "linear" has no hidden layer,
-"scattering" fixed filters before a linear layer.
+a split of its own (3 for other accountants, and for the thesis's own noise). Settings are the
+defaults of `tacit.nn.rules`, which were chosen on MNIST's training images. "linear" has no hidden
+layer, "scattering" fixed filters before a linear layer. "published" takes the thesis's noise and
+schedule (samples of 5 %, 100 passes); its certified ε is what that noise really gives.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 
 from experiments._dropout import (
     EPSILONS,
+    Network,
     bars,
     compare,
+    dropout_against_epsilon,
     noise_against_epsilon,
     quarter,
     uncertainty_bars,
@@ -28,6 +31,7 @@ from tacit.privacy.guarantee import Privacy
 
 TABLE = {0.5: 0.913, 1.0: 0.937, 10.0: 0.952}
 ROWS = 1439
+THESIS = {"steps": 2000, "rate": 0.05}
 
 
 @cache
@@ -64,46 +68,44 @@ def split_filtered(seed: int) -> Any:
     return split(seed, filtered())
 
 
-# network → (data, settings)
-NETWORKS: dict[str, Any] = {
-    "500 hidden units": (split, {"hidden": (500,), "normalize": "row", "bounds": (0, 16)}),
-    "linear": (split, {"hidden": (), "normalize": "row", "bounds": (0, 16)}),
-    "scattering": (split_filtered, {"hidden": (), "normalize": "none", "bounds": (-1, 1)}),
-}
-
-
-def _row(
-    outcome: Outcome, network: str, seeds: int, privacy: Any, method: str, more: Any
-) -> dict[str, Any]:
-    data, settings = NETWORKS[network]
-    label = {"network": network}
-    return compare(outcome, label, data, seeds, privacy, method, **settings, **more)
+PIXELS = {"normalize": "row", "bounds": (0, 16)}
+HIDDEN = Network("500 hidden units", split, {"hidden": (500,), **PIXELS})
+LINEAR = Network("linear", split, {"hidden": (), **PIXELS})
+FILTERS = Network(
+    "scattering", split_filtered, {"hidden": (), "normalize": "none", "bounds": (-1, 1)}
+)
+NETWORKS = (HIDDEN, LINEAR, FILTERS)
 
 
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
-    noise_against_epsilon(outcome, "digits", Training(steps=2000, rate=0.05), 1e-4)
+    noise_against_epsilon(outcome, "digits", Training(**THESIS), 1e-4)
     seeds, few = (1, 1) if quick else (10, 3)
     rows = []
     for epsilon in (1.0,) if quick else EPSILONS:
-        privacy = Privacy(epsilon, 1e-5)
+        privacy, wide = Privacy(epsilon, 1e-5), Privacy(epsilon, 1e-4)
         more = {"steps": quarter(ROWS, privacy)} if quick else {}
         for network in NETWORKS:
-            rows.append(_row(outcome, network, seeds, privacy, "DPD, pld", more))
+            rows.append(compare(outcome, network, seeds, privacy, "DPD, pld", **more))
         for method in ("SGLD", "DP-SGD"):
-            rows.append(_row(outcome, "500 hidden units", seeds, privacy, method, more))
+            rows.append(compare(outcome, HIDDEN, seeds, privacy, method, **more))
+        rows.append(compare(outcome, FILTERS, seeds, privacy, "DP-SGD", **more))
         for method in ("DPD, zCDP", "DPD, advanced"):
-            rows.append(_row(outcome, "500 hidden units", few, privacy, method, more))
+            rows.append(compare(outcome, HIDDEN, few, privacy, method, **more))
+        for method in ("DPD, published zCDP", "DPD, published advanced"):
+            steps = THESIS["steps"] // (4 if quick else 1)
+            compare(outcome, HIDDEN, few, wide, method, **{**THESIS, "steps": steps})
         for network in () if quick else NETWORKS:
-            _row(outcome, network, few, Privacy(epsilon, 1e-4), "DPD, pld", more)
+            compare(outcome, network, seeds, wide, "DPD, pld")
     for network in NETWORKS:
-        _row(outcome, network, few, None, "DP-SGD", {"steps": 40} if quick else {})
-    if not quick:
-        hidden = [row for row in rows if row["network"] == "500 hidden units"]
-        bars(outcome, "digits, 500 hidden units", hidden, TABLE)
-        bars(outcome, "digits, best network", rows, TABLE)
-        uncertainty_bars(outcome, hidden)
-    else:
-        outcome.check("the quick form learns", rows[0]["accuracy"], "above 0.3",
-                      rows[0]["accuracy"] > 0.3)  # fmt: skip
+        compare(outcome, network, few, None, "DP-SGD", **({"steps": 40} if quick else {}))
+    if quick:
+        outcome.check("the quick form learns", rows[0]["accuracy"], "above 0.5",
+                      rows[0]["accuracy"] > 0.5)  # fmt: skip
+        return outcome
+    dropout_against_epsilon(outcome, HIDDEN)
+    bars(outcome, "digits, 500 hidden units", [r for r in rows if r["network"] == HIDDEN.name],
+         TABLE)  # fmt: skip
+    bars(outcome, "digits, best network", rows, TABLE)
+    uncertainty_bars(outcome, rows)
     return outcome

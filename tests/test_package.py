@@ -83,7 +83,7 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
 
 
 @pytest.mark.parametrize("name", [
-    "statistic-selection", "mixing", "ldp-scaling", "federation-faults",
+    "statistic-selection", "mixing", "ldp-scaling", "federation-faults", "dropout-digits",
     pytest.param("recommender-factors", marks=pytest.mark.slow),
     pytest.param("audit-table", marks=pytest.mark.slow),
 ])  # fmt: skip
@@ -107,6 +107,7 @@ def test_the_quick_form_on_simulated_data_runs(name, capsys):
         ("kos-topics", "uci-kos"),
         ("hdpmf-table3", "ml-100k"),
         ("hdpmf-attack", "ml-100k"),
+        ("dropout-mnist", "mnist"),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):

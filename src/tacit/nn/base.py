@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateNetwork"]
 
 _PIECE = 2000  # rows that are predicted or mapped at once
+_ALIKE = 16  # inputs that share one range and can be compared with each other, such as pixels
 
 
 class PrivateNetwork(PrivateEstimator):
@@ -48,7 +49,7 @@ class PrivateNetwork(PrivateEstimator):
         "activation": OneOf(*ACTIVATIONS),
         "module": AnyOf(InstanceOf(nn.Module), None),
         "features": AnyOf(InstanceOf(nn.Module), None),
-        "normalize": OneOf("range", "row", "none"),
+        "normalize": OneOf("auto", "range", "row", "none"),
         "rows": AnyOf(Real(1), None),
         "strategy": OneOf(*STRATEGIES),
         "steps": AnyOf(Integer(1), None),
@@ -160,9 +161,15 @@ class PrivateNetwork(PrivateEstimator):
                 with torch.no_grad():
                     rows = self.features(rows)
             elif self.module is None:
-                rows = _NORMALIZE[self.normalize](rows)
+                rows = _NORMALIZE[self._normalization(math.prod(array.shape[1:]))](rows)
             out.append(rows)
         return torch.cat(out) if out else torch.zeros((0, *array.shape[1:]))
+
+    def _normalization(self, width: int) -> str:
+        """Return how a perceptron's rows are normalised; by what is public."""
+        if self.normalize != "auto":
+            return self.normalize
+        return "row" if width >= _ALIKE and np.isscalar(self.bounds[0]) else "range"
 
     # -- fitting --------------------------------------------------------------------------------
 

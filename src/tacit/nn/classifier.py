@@ -45,7 +45,9 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     normalize
         What a perceptron sees: ``"range"`` maps every input to [−1, 1]/√inputs by its bounds;
         ``"row"`` also centres each row and scales it to norm one, which suits images;
-        ``"none"`` maps to [−1, 1], for inputs within (−1, 1) whose norm is one already.
+        ``"none"`` maps to [−1, 1], for inputs within (−1, 1) whose norm is one already;
+        ``"auto"`` is ``"row"`` for 16 or more inputs with one pair of bounds, such as pixels,
+        else ``"range"``.
     classes
         The public labels.
     rows
@@ -75,8 +77,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     checkpoint
         A folder: a fit that was interrupted goes on from there, with the same ledger.
     physical
-        How many examples are in memory at once, whatever the size of a sample; None: 512 for
-        stacks of linear layers, else 128.
+        How many examples are in memory at once, whatever the size of a sample; None: see
+        `Training`.
     device, progress
         Where torch computes, and whether a progress bar is shown, with ε so far.
     random_state
@@ -118,7 +120,7 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         module: nn.Module | None = None,
         features: nn.Module | None = None,
         bounds: Any = None,
-        normalize: str = "range",
+        normalize: str = "auto",
         classes: Sequence[Any] | None = None,
         rows: float | None = None,
         strategy: str = "dpd",

@@ -21,6 +21,7 @@ from torch import nn
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.nn.networks import Scale
+from tacit.nn.traced import stands_once
 
 __all__ = [
     "check_clips",
@@ -62,10 +63,7 @@ def is_linear_stack(module: nn.Module) -> bool:
         return type(module) is nn.Linear
     layers = [part for part in module.modules() if not isinstance(part, nn.Sequential)]
     kinds = all(type(part) is nn.Linear or type(part) in _ELEMENTWISE for part in layers)
-    # a layer that stands twice has two inputs; one that works in place hides its input's gradient
-    once = len(list(module.named_modules(remove_duplicate=False))) == len(list(module.modules()))
-    kept = not any(getattr(part, "inplace", False) for part in layers)
-    return kinds and once and kept and all(p.requires_grad for p in module.parameters())
+    return kinds and stands_once(module) and all(p.requires_grad for p in module.parameters())
 
 
 def check_supported(module: nn.Module) -> None:

@@ -41,6 +41,7 @@ from torch import nn
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.nn.layers import check_clips, padded
+from tacit.nn.traced import trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,36 +134,11 @@ class LinearSums:
             else:
                 self._total = parts
 
-    def _trace(self, inputs: Any, targets: Any) -> tuple[list[Any], list[Any]]:
-        """Return every layer's inputs and the gradients of its outputs."""
-        seen: list[Any] = []
-        outputs: list[Any] = []
-
-        def flat(given: Any) -> None:
-            if given.dim() != 2:
-                raise ParameterError(
-                    f"a linear layer got inputs of shape {tuple(given.shape)}: put nn.Flatten() "
-                    "before it"
-                )
-
-        def record(_: Any, given: Any, output: Any) -> None:
-            flat(given[0])
-            seen.append(given[0].detach())
-            outputs.append(output)
-
-        hooks = [layer.register_forward_hook(record) for layer in self._layers]
-        try:
-            losses = self._loss(self._module(inputs), targets)
-            gradients = torch.autograd.grad(losses.sum(), outputs)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return seen, list(gradients)
-
     def _products(self, inputs: Any, targets: Any) -> list[Any]:
         """Return every layer's exact sum of outer products, in steps of 2⁻²²·h."""
         count = len(inputs)
-        seen, gradients = self._trace(*padded(inputs, targets, self._physical))
+        batch = padded(inputs, targets, self._physical)
+        seen, gradients = trace(self._module, self._layers, self._loss, *batch, flat=True)
         seen, gradients = [a[:count] for a in seen], [b[:count] for b in gradients]
         rights = [
             _wide(a, layer.bias is not None) for layer, a in zip(self._layers, seen, strict=True)

@@ -27,9 +27,7 @@ __all__ = ["ACTIVATIONS", "Centred", "Scale", "convolutional", "perceptron"]
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "softsign": nn.Softsign}
 _BIAS = 0.2  # β
-# of a perceptron's hidden layers: c of their inputs, the spread of c·W at the start, and ‖c·x‖
-# of the layer after them over that of saturated units
-_SLOW, _SPREAD, _GAIN = 0.1, 2.0, 1.4
+_GAIN = 1.4  # of a perceptron: ‖c·x‖ of a layer over that of saturated units before it
 
 
 class Scale(nn.Module):  # type: ignore[misc]
@@ -95,15 +93,15 @@ def perceptron(
     width, norm = inputs, 1.0
     for size in hidden:
         check("hidden", size, Integer(1))
-        layer = _start(nn.Linear(width, size), _SPREAD / _SLOW, rng)
-        layers += [*_scaled(layer, _SLOW * norm), ACTIVATIONS[activation]()]
+        layer = _start(nn.Linear(width, size), 1.0, rng)
+        layers += [*_scaled(layer, norm), ACTIVATIONS[activation]()]
         width, norm = size, _GAIN / math.sqrt(size)
     return nn.Sequential(*layers, *_scaled(_start(nn.Linear(width, outputs), 0.0, rng), norm))
 
 
 # of a convolutional network: c of a layer's inputs times √(numbers under a filter), the spread of
 # c·W at the start, and ‖c·x‖ of the last layer over that of saturated units
-_FILTER_SLOW, _FILTER_SPREAD, _FILTER_GAIN = 4.0, 2.0, 3.0
+_FILTER_SLOW, _FILTER_SPREAD, _FILTER_GAIN = 2.0, 1.0, 3.0
 
 
 def convolutional(

@@ -72,7 +72,7 @@ device, progress, random_state
         module: nn.Module | None = None,
         features: nn.Module | None = None,
         bounds: Any = None,
-        normalize: str = "range",
+        normalize: str = "auto",
         y_bounds: tuple[float, float] | None = None,
         noise_sd: float = 0.2,
         rows: float | None = None,

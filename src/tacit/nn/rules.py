@@ -6,13 +6,14 @@ moves an output by about η·σ·clip/B, momentum multiplies that by 1/(1 − m)
     ν = η·σ·clip·√T / (B·(1 − m)).
 
 **Learning rate.** ν is the standard deviation of an output's noise. Outputs are log-odds, so it
-should be of order one: ν = 2.5, the middle of a flat optimum, with η·clip of at most 8, beyond
-which momentum overshoots where there is little noise. **Rate and steps.** Without sampling σ grows
-as √T, so the noise that T steps add up to grows as T, as does what they learn: steps cost time and
-no privacy. So all rows are taken in every step where they are few, else a twentieth of them and
-3,000 at least, for 400 steps. **Clip.** A gradient of a log loss at norm-one inputs has norm √2 or
-less; a third of that costs little signal, because a mean of directions serves as well.
-**Burn-in.** The last fifth of the steps, in which the step size is small, is averaged.
+should be of order one: ν = 2.5, the middle of a flat optimum, with η·clip of at most 64 where
+there is hardly any noise. **Rate and steps.** Without sampling σ grows as √T, so the noise that T
+steps add up to grows as T, as does what they learn: steps cost time and no privacy. So all rows
+are taken in every step where they are few, else a twentieth of them and 3,000 at least, for 400
+steps, or up to 800 where a larger ε lets more be learned. **Clip.** A gradient of a log loss at
+norm-one inputs has norm √2 or less; a third of that costs little signal, because a mean of
+directions serves as well. **Burn-in.** The last fifth of the steps, in which the step size is
+small, is averaged.
 
 The constants were chosen on a part of MNIST's training images that took no part in training
 (ten thousand, and for few rows 1,439 of them in 8 × 8 pixels); see `docs/nn.md`.
@@ -29,9 +30,9 @@ from tacit.privacy.guarantee import Privacy
 __all__ = ["default_training"]
 
 _OUTPUT_NOISE = 2.5
-_LARGEST_STEP = 8.0
+_LARGEST_STEP = 64.0
 _CLIP = 0.5
-_STEPS = 400
+_STEPS = 400, 800  # at ε ≤ 1 and from ε = 10 on
 _SAMPLE = 3000.0
 _BURN_IN = 0.8
 
@@ -80,7 +81,8 @@ def default_training(
     if rate is None:
         rate = min(1.0, max(0.05, _SAMPLE / rows))
     if steps is None:
-        steps = _STEPS
+        epsilon = 10.0 if privacy is None else min(10.0, max(1.0, privacy.epsilon))
+        steps = round(_STEPS[0] * (_STEPS[1] / _STEPS[0]) ** math.log10(epsilon))
         if noise_multiplier is not None and privacy is not None and math.isfinite(privacy.epsilon):
             steps = affordable_steps(
                 privacy.epsilon, privacy.delta, rate=rate, noise_multiplier=noise_multiplier

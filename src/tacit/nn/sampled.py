@@ -1,7 +1,8 @@
-"""Sums of clipped per-example gradients of any module that Opacus has gradients for.
+"""Sums of clipped per-example gradients of any module whose layers have them.
 
-Opacus' hooks give every example's own gradient g (n × size numbers, so physical batches stay
-small). Norms are added up in float64. Each gradient is scaled by the factor of
+`tacit.nn.traced` gives every example's own gradient g of stacks of linear and convolutional
+layers, Opacus' hooks those of other modules (n × size numbers, so physical batches stay small).
+Norms are added up in float64. Each gradient is scaled by the factor of
 `tacit.mechanisms.clipping.factors_for`, which leaves room for the rounding of norm and product,
 rounded to the mechanism's grid, and added up as int64, all in compiled kernels that read the
 gradients where torch left them: the sum is exact in any order and one example moves it by its own
@@ -27,12 +28,13 @@ from tacit.errors import ParameterError
 from tacit.mechanisms.clipping import factors_for
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.nn.layers import check_clips, learning_layers, made_up, padded, quiet_dropout
+from tacit.nn.traced import is_traceable, layer_gradients, trace
 
 __all__ = ["SampledSums", "check_gradients"]
 
 
 def check_gradients(module: nn.Module, shape: Sequence[int], dtype: Any) -> None:
-    """Raise unless Opacus' gradients of made-up examples are those of each example alone.
+    """Raise unless the gradients of made-up examples are those of each example alone.
 
     A layer that takes its batch along another axis, such as attention without ``batch_first``,
     gives gradients of positions where those of examples are wanted, and nothing else would show.
@@ -85,8 +87,58 @@ def _joined(gradients: Sequence[Any], parameters: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
+class _Traced:
+    """Per-example gradients of stacks of linear and convolutional layers: `tacit.nn.traced`."""
+
+    def __init__(self, module: nn.Module, loss: Any, parameters: Sequence[Any]) -> None:
+        self._module, self._loss, self._parameters = module, loss, parameters
+        self._layers = list(learning_layers(module).values())
+
+    def __call__(self, inputs: Any, targets: Any) -> list[Any]:
+        """Return every parameter's gradients, (batch, numbers)."""
+        seen, slopes = trace(self._module, self._layers, self._loss, inputs, targets)
+        found: dict[int, Any] = {}
+        for layer, given, slope in zip(self._layers, seen, slopes, strict=True):
+            for name, rows in layer_gradients(layer, given, slope).items():
+                found[id(getattr(layer, name))] = rows.cpu().numpy()
+        return [found[id(p)] for p in self._parameters]
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
+
+class _Hooked:
+    """Per-example gradients of all other modules, by Opacus' hooks."""
+
+    def __init__(self, module: nn.Module, loss: Any, parameters: Sequence[Any]) -> None:
+        from opacus.grad_sample import GradSampleModule
+
+        self._loss, self._parameters = loss, parameters
+        self._wrapped = GradSampleModule(module, batch_first=True, loss_reduction="sum")
+
+    def __call__(self, inputs: Any, targets: Any) -> list[Any]:
+        """Return every parameter's gradients, (batch, numbers)."""
+        size = len(inputs)
+        with warnings.catch_warnings():
+            # inputs need no gradient, and torch says so at every backward hook
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            self._loss(self._wrapped(inputs), targets).sum().backward()
+        found = [
+            np.zeros((size, p.numel()), np.float32)
+            if p.grad_sample is None
+            else p.grad_sample.detach().cpu().numpy().reshape(size, -1)
+            for p in self._parameters
+        ]
+        self._wrapped.zero_grad(set_to_none=True)
+        return found
+
+    def close(self) -> None:
+        """Take the hooks off the module again."""
+        self._wrapped.to_standard_module()
+
+
 class SampledSums:
-    """Sums of clipped gradients by Opacus' hooks.
+    """Sums of clipped gradients of any module whose layers have per-example gradients.
 
     Parameters
     ----------
@@ -111,8 +163,6 @@ class SampledSums:
         grid: Grid,
         physical: int,
     ) -> None:
-        from opacus.grad_sample import GradSampleModule
-
         layers = list(learning_layers(module).values())
         check_clips(clips, len(layers))
         self._loss, self._grid, self._clips, self._physical = loss, grid, clips, physical
@@ -122,12 +172,13 @@ class SampledSums:
             [j for j, p in enumerate(self.parameters) if len(clips) == 1 or place[id(p)] == k]
             for k in range(len(clips))
         ]
-        self._wrapped = GradSampleModule(module, batch_first=True, loss_reduction="sum")
+        kind = _Traced if is_traceable(module) else _Hooked
+        self._gradients: _Traced | _Hooked = kind(module, loss, self.parameters)
         self._total: GridSum | None = None
 
     def close(self) -> None:
-        """Take the hooks off the module again."""
-        self._wrapped.to_standard_module()
+        """Leave the module as it was."""
+        self._gradients.close()
 
     def add(self, inputs: Any, targets: Any) -> None:
         """Add the clipped gradients of some examples."""
@@ -140,17 +191,7 @@ class SampledSums:
         """Return the sum over one physical batch."""
         count, size = len(inputs), self._physical
         inputs, targets = padded(inputs, targets, size)
-        with warnings.catch_warnings():
-            # inputs need no gradient, and torch says so at every backward hook
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            self._loss(self._wrapped(inputs), targets).sum().backward()
-        found = [
-            np.zeros((count, p.numel()), np.float32)
-            if p.grad_sample is None
-            else p.grad_sample.detach().cpu().numpy().reshape(size, -1)[:count]
-            for p in self.parameters
-        ]
-        self._wrapped.zero_grad(set_to_none=True)
+        found = [np.ascontiguousarray(rows[:count]) for rows in self._gradients(inputs, targets)]
         sums = [np.zeros(0, np.int64)] * len(found)
         for group, clip in zip(self._groups, self._clips, strict=True):
             squares = np.zeros(count)

@@ -183,7 +183,9 @@ class _Loop:
         # what rounding may add is taken off every clip in proportion
         clips = [norm * (inner.sensitivity / training.norm) for norm in training.clips]
         linear = is_linear_stack(module)
-        self.physical = training.physical or (512 if linear else 128)
+        # per-example gradients, where they exist, fill 128 MB at most
+        fitting = 512 if linear else max(8, min(512, (1 << 25) // len(self.theta)))
+        self.physical = training.physical or fitting
         kind = LinearSums if linear else SampledSums
         self.sums: LinearSums | SampledSums = kind(module, loss, clips, inner.grid, self.physical)
 

@@ -76,8 +76,8 @@ class Training:
         ``"certified"``, or ``"published"``: σ of the thesis's appendix E by ``accountant``
         ``"zcdp"`` or ``"advanced"``, which counts passes where steps are taken.
     physical
-        How many examples are in memory at once; None: 512 for stacks of linear layers, else
-        128, because every example's own gradient exists there.
+        How many examples are in memory at once; None: 512, or fewer where their own gradients,
+        which stacks of linear layers do not need, would fill more than 128 MB.
 
     Examples
     --------
