@@ -17,6 +17,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.nn import Training, affordable_steps, train
 from tacit.nn import trainer as trainer_module
 from tacit.nn.linear import LinearSums
+from tacit.nn.rules import default_training
 from tacit.privacy.accounting import epsilon_of
 from tacit.privacy.events import GaussianDpEvent, PoissonSampledDpEvent, leaves, repeat
 from tacit.privacy.guarantee import Privacy
@@ -85,6 +86,16 @@ def test_the_event_is_that_of_the_released_arrays_of_any_size():
     for size in (1, 10, 100_000):
         assert training.mechanism(size, PRIVACY).event == event
     assert epsilon_of(training.schedule_of(PRIVACY), 1e-5) <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 10.0])
+def test_the_very_events_of_a_run_meet_the_guarantee(epsilon):
+    """At ε = 0.5 noise that differed in the last bit cost 1e-11 too much, and was refused."""
+    privacy = Privacy(epsilon, 1e-5)
+    training = default_training(60_000, privacy)
+    assert epsilon_of(training.schedule_of(privacy), 1e-5) <= epsilon
+    ledger = Ledger.memory(epsilon=epsilon, delta=1e-5)
+    ledger.reserve(training.schedule_of(privacy), purpose="test", delta=1e-5, asked=epsilon)
 
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp", "zcdp", "advanced"])

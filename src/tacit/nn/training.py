@@ -35,7 +35,7 @@ from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.mechanisms.additive import Gaussian, PoissonSampled
 from tacit.privacy.accounting import accountant as make_accountant
-from tacit.privacy.calibration import gaussian_event, gaussian_noise_multiplier
+from tacit.privacy.calibration import calibrate, gaussian_event
 from tacit.privacy.events import ADD_REMOVE, DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.published import PublishedNoise, advanced_composition_noise, zcdp_noise
@@ -175,7 +175,9 @@ class Training:
             return self.noise_multiplier
         if self.calibration == "published":
             return self.published(privacy).noise_multiplier
-        return _calibrated(privacy.epsilon, privacy.delta, self.rate, self.steps, self.accountant)
+        return _calibrated(
+            privacy.epsilon, privacy.delta, self.rate, self.steps, self.norm, self.accountant
+        )
 
     def mechanism(self, size: int, privacy: Privacy | None) -> PoissonSampled:
         """Return the release of one step of a network with ``size`` parameters."""
@@ -187,9 +189,7 @@ class Training:
         multiplier = self.multiplier(privacy)
         if multiplier == 0.0:
             return NonPrivateDpEvent()
-        # the size plays no part: `Gaussian.within`
-        inner = Gaussian.within(multiplier, self.norm, (1,))
-        return gaussian_event(inner.noise_multiplier, rate=self.rate, steps=self.steps)
+        return _run_event(multiplier, self.rate, self.steps, self.norm)
 
     # -- the dynamics -----------------------------------------------------------------------
 
@@ -254,6 +254,21 @@ def affordable_steps(epsilon: float, delta: float, *, rate: float, noise_multipl
     return low
 
 
+def _run_event(multiplier: float, rate: float, steps: int, norm: float) -> DpEvent:
+    """Return the steps of a run; the size of the network plays no part (`Gaussian.within`)."""
+    inner = Gaussian.within(multiplier, norm, (1,))
+    return gaussian_event(inner.noise_multiplier, rate=rate, steps=steps)
+
+
 @lru_cache(maxsize=256)
-def _calibrated(epsilon: float, delta: float, rate: float, steps: int, accountant: str) -> float:
-    return gaussian_noise_multiplier(epsilon, delta, rate=rate, steps=steps, accountant=accountant)
+def _calibrated(
+    epsilon: float, delta: float, rate: float, steps: int, norm: float, accountant: str
+) -> float:
+    """Return the least noise whose very events meet the guarantee.
+
+    An accountant's ε is not monotone in the last digits, so it is asked about the events that will
+    be charged, not about noise that is the same up to rounding.
+    """
+    return calibrate(
+        lambda noise: _run_event(noise, rate, steps, norm), epsilon, delta, accountant=accountant
+    )
