@@ -105,7 +105,8 @@ def _quick(outcome: Outcome) -> Outcome:
     privacy = Privacy(1.0, 1e-5)
     for network in (PERCEPTRON, LEARNED):
         small = Network(f"{network.name}, 6,000 images", lambda seed: tenth(), network.settings)
-        row = compare(outcome, small, 1, privacy, "DPD, pld", steps=quarter(FEW, privacy))
+        steps = quarter(FEW, privacy)
+        row = compare(outcome, small, 1, privacy, "DPD, pld", steps=steps, rate=0.1)
         outcome.check(f"the quick form learns, {network.name}", row["accuracy"], "above 0.6",
                       row["accuracy"] > 0.6)  # fmt: skip
     _sweeps(outcome, True)

@@ -34,7 +34,7 @@ from tacit.estimators.joint_rules import RULES, PublishedSteps, published_steps
 from tacit.estimators.joint_sides import LangevinCoordinator, LangevinPart
 from tacit.estimators.joint_walk import TYPICAL, combinations_of, relation_scale, relation_weight
 from tacit.mechanisms.additive import Gaussian, PoissonSampled
-from tacit.privacy.calibration import gaussian_noise_multiplier
+from tacit.privacy.calibration import calibrate
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -43,6 +43,7 @@ from tacit.privacy.events import (
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
     compose,
+    repeat,
 )
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ class Langevin(JointMethod):
             return published.multipliers[round]
         privacy = problem.privacy
         return _calibrated(
-            privacy.epsilon, privacy.delta, self.rate, self.rounds,
+            privacy.epsilon, privacy.delta, self.rate, self.rounds, self.default_clip(problem),
             str(privacy.neighbours), problem.accountant,
         )  # fmt: skip
 
@@ -292,12 +293,7 @@ class Langevin(JointMethod):
             else list(published.multipliers)
         )
         neighbours = str(problem.privacy.neighbours)
-        return compose(
-            PoissonSampledDpEvent(
-                self.rate, GaussianDpEvent(m * clip * (1.0 + 2.0**-50) / clip), neighbours
-            )
-            for m in multipliers
-        )
+        return compose(_round_event(m, clip, self.rate, neighbours) for m in multipliers)
 
     def assumptions(self, problem: Problem) -> tuple[str, ...]:
         """Return what a certificate has to list besides the bounds and sizes."""
@@ -357,10 +353,27 @@ class Langevin(JointMethod):
         return LangevinPart(self, problem, name, relations, reservation, noise, rng)
 
 
+def _round_event(multiplier: float, clip: float, rate: float, neighbours: str) -> DpEvent:
+    """Return the event of one round, as `Gaussian.within` has it."""
+    noise = multiplier * clip * (1.0 + 2.0**-50) / clip
+    return PoissonSampledDpEvent(rate, GaussianDpEvent(noise), neighbours)
+
+
 @lru_cache(maxsize=64)
 def _calibrated(
-    epsilon: float, delta: float, rate: float, rounds: int, neighbours: str, accountant: str
+    epsilon: float,
+    delta: float,
+    rate: float,
+    rounds: int,
+    clip: float,
+    neighbours: str,
+    accountant: str,
 ) -> float:
-    return gaussian_noise_multiplier(
-        epsilon, delta, rate=rate, steps=rounds, neighbours=neighbours, accountant=accountant
-    )
+    """Return the least noise whose very events meet the guarantee.
+
+    An accountant's ε is not monotone in the last digits: it is asked about what will be charged.
+    """
+    return calibrate(
+        lambda noise: repeat(_round_event(noise, clip, rate, neighbours), rounds),
+        epsilon, delta, accountant=accountant,
+    )  # fmt: skip
