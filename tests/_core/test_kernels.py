@@ -53,6 +53,19 @@ def test_square_norms_equal_their_twin_and_add_to_what_is_there(kind):
     np.testing.assert_allclose(out, 1.0 + kernels.square_norms_reference(rows), rtol=1e-13)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("one", [False, True])
+def test_rounded_directions_equal_their_twin(kind, one):
+    rows = np.random.default_rng(1).normal(size=(40, 33)).astype(kind)
+    rows[3, 4], rows[5, 6], rows[7] = np.nan, np.inf, 0.0
+    out, lengths = np.full((40, 33 + one), 7.0), np.zeros(40)
+    kernels.round_directions(rows, one, 2.0**22, out, lengths)
+    wanted, norms = kernels.round_directions_reference(rows, one, 2.0**22)
+    np.testing.assert_allclose(lengths, norms, rtol=1e-14)
+    # a number halfway between two may go either way with the last bit of the norm
+    assert np.abs(out - wanted).max() <= 1.0 and (out != wanted).mean() < 0.001
+
+
 def test_sum_on_grid_adds_to_what_is_there():
     out = np.array([10], np.int64)
     kernels.sum_on_grid(np.array([[2.0], [3.0]]), np.ones(2), 1.0, out)

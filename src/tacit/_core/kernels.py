@@ -23,6 +23,8 @@ __all__ = [
     "compiled",
     "invert_words",
     "invert_words_reference",
+    "round_directions",
+    "round_directions_reference",
     "square_norms",
     "square_norms_reference",
     "sum_on_grid",
@@ -266,3 +268,51 @@ def square_norms_reference(rows: NDArray[np.floating[Any]]) -> NDArray[np.float6
     """NumPy twin of `_square_norms`."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.square(rows.astype(np.float64)).sum(axis=1))
+
+
+# --- rows as directions in whole numbers -------------------------------------------------------
+
+
+def _round_directions(
+    first: int, last: int, rows: Any, one: bool, steps: float, out: Any, lengths: Any
+) -> None:
+    """Write rows (x, 1), or x, as whole numbers of 1/steps of their norm, and the norms.
+
+    A row whose norm is zero or not finite becomes zero.
+    """
+    size = rows.shape[1]
+    for i in range(first, last):
+        total = 1.0 if one else 0.0
+        for j in range(size):
+            value = np.float64(rows[i, j])
+            total += value * value
+        length = np.sqrt(total)
+        lengths[i] = length
+        if not (0.0 < length < np.inf):
+            out[i] = 0.0
+            continue
+        factor = steps / length
+        for j in range(size):
+            out[i, j] = np.rint(np.float64(rows[i, j]) * factor)
+        if one:
+            out[i, size] = np.rint(factor)
+
+
+def round_directions(rows: Any, one: bool, steps: float, out: Any, lengths: Any) -> None:
+    """Run the compiled `_round_directions` over all rows, of float32 or float64."""
+    kernel = compiled(_round_directions, reassociate=True)
+    threads.over_range(kernel, len(rows), rows, one, steps, out, lengths)
+
+
+def round_directions_reference(
+    rows: NDArray[np.floating[Any]], one: bool, steps: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """NumPy twin of `_round_directions`."""
+    wide = rows.astype(np.float64)
+    if one:
+        wide = np.concatenate([wide, np.ones((len(wide), 1))], axis=1)
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(np.square(wide).sum(axis=1))
+        good = (lengths > 0.0) & np.isfinite(lengths)
+        scaled = np.rint(wide * (steps / lengths)[:, None])
+    return np.where(good[:, None], scaled, 0.0), lengths

@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tacit._core.kernels import round_directions
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.nn.layers import check_clips, padded
@@ -102,6 +103,7 @@ class LinearSums:
             for name, _ in layer.named_parameters(recurse=False)
         ]
         self._wanted = [id(p) for p in module.parameters()]
+        self._rooms: dict[int, Any] = {}
         self.reset()
 
     def close(self) -> None:
@@ -140,11 +142,8 @@ class LinearSums:
         batch = padded(inputs, targets, self._physical)
         seen, gradients = trace(self._module, self._layers, self._loss, *batch, flat=True)
         seen, gradients = [a[:count] for a in seen], [b[:count] for b in gradients]
-        rights = [
-            _wide(a, layer.bias is not None) for layer, a in zip(self._layers, seen, strict=True)
-        ]
-        lefts = [_wide(b, False) for b in gradients]
-        lengths = [torch.linalg.vector_norm(a, dim=1) for a in rights]
+        rights, lengths = zip(*(self._direction(k, a) for k, a in enumerate(seen)), strict=True)
+        lefts = [b.to(torch.float64, copy=True) for b in gradients]
         norms = [
             length * torch.linalg.vector_norm(b, dim=1)
             for length, b in zip(lengths, lefts, strict=True)
@@ -155,14 +154,38 @@ class LinearSums:
             norm = torch.stack([norms[k] for k in group]).square().sum(0).sqrt()
             weight = torch.clamp(limit / norm, max=1.0)  # no gradient at all: a factor of one
             for k in group:
-                good = torch.isfinite(norm) & torch.isfinite(lengths[k]) & (lengths[k] > 0.0)
+                good = torch.isfinite(norm) & torch.isfinite(lengths[k])
                 left = _rounded(lefts[k], weight * lengths[k] * unit, good)
-                products[k] = _product(left, _rounded(rights[k], 2.0**_BITS / lengths[k], good))
+                products[k] = _product(left, rights[k])
         parts = []
         for layer, product in zip(self._layers, products, strict=True):
             biased = layer.bias is not None
             parts += [product[:, :-1], product[:, -1]] if biased else [product]
         return [part.cpu().numpy() for part in self._sorted(parts)]
+
+    def _direction(self, k: int, rows: Any) -> tuple[Any, Any]:
+        """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²², and their norms.
+
+        A row of norm zero, or with a number that is not finite, has no direction: zero.
+        """
+        biased = self._layers[k].bias is not None
+        if rows.device.type == "cpu":
+            room = self._room(k, rows.shape[1] + biased)[: len(rows)]
+            lengths = np.empty(len(rows))
+            round_directions(rows.numpy(), biased, 2.0**_BITS, room.numpy(), lengths)
+            return room, torch.from_numpy(lengths)
+        wide = rows.to(torch.float64, copy=True)
+        if biased:
+            wide = torch.cat([wide, torch.ones_like(wide[:, :1])], dim=1)
+        lengths = torch.linalg.vector_norm(wide, dim=1)
+        good = torch.isfinite(lengths) & (lengths > 0.0)
+        return _rounded(wide, 2.0**_BITS / lengths, good), lengths
+
+    def _room(self, k: int, width: int) -> Any:
+        """Return room for a layer's directions, which is used again for every batch."""
+        if k not in self._rooms:
+            self._rooms[k] = torch.empty((self._physical, width), dtype=torch.float64)
+        return self._rooms[k]
 
     def _sorted(self, products: list[Any]) -> list[Any]:
         """Return products in the order of the module's parameters."""
@@ -196,16 +219,6 @@ def _product(left: Any, right: Any) -> Any:
         new = (left[part].T @ right[part]).to(torch.int64)
         total = new if total is None else total.add_(new)
     return total
-
-
-def _wide(rows: Any, biased: bool) -> Any:
-    """Return rows as float64, with a one behind each where the layer has a bias."""
-    if not biased:
-        return rows.to(torch.float64, copy=True)
-    wide = rows.new_empty((rows.shape[0], rows.shape[1] + 1), dtype=torch.float64)
-    wide[:, :-1] = rows
-    wide[:, -1] = 1.0
-    return wide
 
 
 def _rounded(rows: Any, factors: Any, good: Any) -> Any:
