@@ -152,6 +152,52 @@ def test_published_noise_says_what_it_claims():
     assert "zCDP composition" in str(certificate)
 
 
+def test_a_run_with_noise_by_hand_stops_where_the_guarantee_is_used_up():
+    model = classifier(steps=None, rate=0.2, noise_multiplier=8.0).fit(*table())
+    assert 1.8 < model.certificate_.epsilon <= 2.0
+    more = classifier(steps=model.training_.steps + 1, rate=0.2, noise_multiplier=8.0)
+    with pytest.raises(ParameterError, match="affordable_steps"):
+        more.fit(*table())
+
+
+def test_schedules_and_physical_batches_reach_the_loop():
+    model = classifier(learning_rate_schedule="cosine", physical=50, burn_in=0.5).fit(*table())
+    training = model.training_
+    assert (training.schedule, training.physical, training.burn_in) == ("cosine", 50, 0.5)
+    assert training.rate_at(6) == pytest.approx(0.5 * training.learning_rate)
+
+
+def test_many_inputs_of_one_range_are_normalised_row_by_row():
+    rows = np.random.default_rng(0).uniform(0, 16, (5, 20))
+    alike = classifier(bounds=(0, 16))._inputs(rows)
+    torch.testing.assert_close(alike.norm(dim=1), torch.ones(5), atol=1e-3, rtol=0)
+    torch.testing.assert_close(alike.sum(1), torch.zeros(5), atol=1e-4, rtol=0)
+    apart = classifier(bounds=[(0, 16)] * 20)._inputs(rows)
+    torch.testing.assert_close(apart, torch.from_numpy(rows / 8 - 1).float() / 20**0.5)
+    few = classifier(bounds=(0, 16))._inputs(rows[:, :4])
+    torch.testing.assert_close(few, torch.from_numpy(rows[:, :4] / 8 - 1).float() / 2)
+
+
+def test_a_bias_takes_a_small_share_of_the_clip():
+    network = perceptron(4, 3, rng=np.random.default_rng(0))
+    x = torch.tensor([[0.5, 0.5, 0.5, 0.5]])  # of norm one
+    network(x)[0, 0].backward()
+    weight, bias = network[2].weight.grad.norm(), network[2].bias.grad.norm()
+    assert float(weight) == pytest.approx(1.0) and float(bias) == pytest.approx(0.2)
+
+
+def test_regressors_scale_clip_and_steps_by_the_spread_of_the_response():
+    X, _ = table()
+    settings = {"hidden": (), "bounds": (-1, 1), "y_bounds": (-2, 2), "rows": 600,
+                "privacy": PRIVACY, "steps": 3}  # fmt: skip
+    one, half = (
+        PrivateDropoutRegressor(noise_sd=sd, **settings).fit(X, X[:, 0]).training_
+        for sd in (1.0, 0.5)
+    )
+    assert half.clip == 2.0 * one.clip
+    assert half.learning_rate == pytest.approx(0.25 * one.learning_rate)
+
+
 def test_an_interrupted_fit_goes_on(tmp_path):
     ledger = Ledger.open(tmp_path / "ledger.db", epsilon=2.0, delta=1e-5)
     model = classifier(ledger=ledger, checkpoint=tmp_path / "run")

@@ -15,6 +15,7 @@ from tacit.nn.layers import check_rows_independent, check_supported, is_linear_s
 from tacit.nn.linear import LinearSums
 from tacit.nn.networks import convolutional, perceptron
 from tacit.nn.sampled import SampledSums, check_gradients
+from tacit.nn.traced import is_traceable
 
 FINE = Grid(-44)
 
@@ -59,6 +60,37 @@ def make(kind):
         "perceptron": (perceptron(6, 3, (8, 5), rng=rng), (6,)),
         "no bias": (nn.Sequential(nn.Linear(6, 4, bias=False), nn.ReLU(), nn.Linear(4, 3)), (6,)),
         "convolution": (convolutional(1, 8, 3, filters=(2, 3), rng=rng), (1, 8, 8)),
+        "odd convolution": (
+            nn.Sequential(
+                nn.Conv2d(2, 3, (3, 2), stride=(1, 2), padding=(2, 1), bias=False),
+                nn.Tanh(),
+                nn.MaxPool2d(2),
+                nn.Flatten(),
+                nn.Linear(24, 3),
+            ),
+            (2, 6, 7),
+        ),
+        "sequence": (
+            nn.Sequential(
+                nn.Linear(3, 4),
+                nn.Tanh(),
+                nn.Linear(4, 2),
+                nn.Flatten(),
+                nn.Linear(10, 3),
+                nn.Softmax(1),
+            ),
+            (5, 3),
+        ),
+        "groups": (
+            nn.Sequential(
+                nn.Conv2d(2, 4, 3, groups=2),
+                nn.GroupNorm(2, 4),
+                nn.Tanh(),
+                nn.Flatten(),
+                nn.Linear(64, 3),
+            ),
+            (2, 6, 6),
+        ),
         "recurrent": (Recurrent(), (5, 3)),
         "attention": (Attention(), (5, 4)),
     }
@@ -109,8 +141,10 @@ def batch(shape, count, seed=0):
 
 
 @pytest.mark.parametrize(
-    "kind", ["perceptron", "no bias", "convolution", "recurrent", "attention"]
-)
+    "kind",
+    ["perceptron", "no bias", "convolution", "odd convolution", "sequence", "groups", "recurrent",
+     "attention"],
+)  # fmt: skip
 def test_clipped_gradients_equal_a_naive_loop(kind):
     network, shape = make(kind)
     inputs, targets = batch(shape, 9)
@@ -229,6 +263,19 @@ def test_sums_do_not_depend_on_order_or_physical_batches():
     for k in range(50):
         sums.add(inputs[k : k + 1], targets[k : k + 1])
     assert np.abs(sums.result().integers - whole).max() * FINE.step < 1e-4
+
+
+def test_stacks_of_plain_layers_are_traced_and_all_others_go_through_opacus():
+    traced = {kind: is_traceable(make(kind)[0]) for kind in ("convolution", "odd convolution",
+              "sequence", "groups", "recurrent", "attention")}  # fmt: skip
+    assert traced == {"convolution": True, "odd convolution": True, "sequence": True,
+                      "groups": False, "recurrent": False, "attention": False}  # fmt: skip
+    layer = nn.Linear(3, 3)
+    assert not is_traceable(nn.Sequential(layer, nn.Tanh(), layer))  # has two inputs
+    assert not is_traceable(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True)))
+    frozen = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+    frozen[0].weight.requires_grad_(False)
+    assert not is_traceable(frozen)
 
 
 # --- refusals -----------------------------------------------------------------------------------
