@@ -165,7 +165,7 @@ class SampledSums:
     ) -> None:
         layers = list(learning_layers(module).values())
         check_clips(clips, len(layers))
-        self._loss, self._grid, self._clips, self._physical = loss, grid, clips, physical
+        self._grid, self._clips, self._physical = grid, clips, physical
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         place = {id(p): k for k, layer in enumerate(layers) for p in layer.parameters(False)}
         self._groups = [
