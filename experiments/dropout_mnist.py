@@ -97,7 +97,7 @@ def _sweeps(outcome: Outcome, quick: bool) -> None:
             setting = ", ".join(f"{key} {value}" for key, value in variant.items())
             compare(outcome, network, 1, Privacy(1.0, 1e-5), "DPD, pld",
                     {"figure": figure, "setting": setting, "rows": FEW},
-                    **{"steps": 20 if quick else 80, "rate": 0.2, **variant})  # fmt: skip
+                    **{"steps": 20 if quick else 80, "samples": 4, "rate": 0.2, **variant})  # fmt: skip
 
 
 def _quick(outcome: Outcome) -> Outcome:
@@ -106,7 +106,7 @@ def _quick(outcome: Outcome) -> Outcome:
     for network in (PERCEPTRON, LEARNED):
         small = Network(f"{network.name}, 6,000 images", lambda seed: tenth(), network.settings)
         steps = quarter(FEW, privacy)
-        row = compare(outcome, small, 1, privacy, "DPD, pld", steps=steps, rate=0.1)
+        row = compare(outcome, small, 1, privacy, "DPD, pld", steps=steps, rate=0.1, samples=4)
         outcome.check(f"the quick form learns, {network.name}", row["accuracy"], "above 0.6",
                       row["accuracy"] > 0.6)  # fmt: skip
     _sweeps(outcome, True)
