@@ -93,7 +93,7 @@ def _sweeps(outcome: Outcome, quick: bool) -> None:
     }
     network = Network("tenth", lambda seed: tenth(), {"hidden": (250,), **PIXELS})
     for figure, variants in sweeps.items():
-        for variant in variants[::2] if quick else variants:
+        for variant in variants[:2] if quick else variants:
             setting = ", ".join(f"{key} {value}" for key, value in variant.items())
             settings = {"steps": 20 if quick else 80, "samples": 4, "rate": 0.2, **variant}
             compare(outcome, network, 1, Privacy(1.0, 1e-5), "DPD, pld",
