@@ -137,14 +137,21 @@ def dropout_against_epsilon(outcome: Outcome, network: Network, **more: Any) -> 
     """Add the equivalent dropout α of every layer along runs at three ε (Figure 8.6).
 
     Checks what the thesis saw: the larger ε, the smaller α. As there, all have one learning rate,
-    that of the rules at ε = 1; the rules themselves take larger steps where there is less noise.
+    that of the rules at ε = 1 (the rules themselves take larger steps where there is less noise),
+    and no Langevin noise fills up that of privacy.
     """
     last: dict[str, list[float]] = {}
     rows = len(network.data(0)[0][0])
     rate = default_training(rows, Privacy(1.0, 1e-5), steps=more.get("steps")).learning_rate
     for epsilon in EPSILONS:
         model, _ = fitted(
-            network, 0, Privacy(epsilon, 1e-5), "DPD, pld", learning_rate=rate, **more
+            network,
+            0,
+            Privacy(epsilon, 1e-5),
+            "DPD, pld",
+            learning_rate=rate,
+            temperature=0.0,
+            **more,
         )
         for progress in model.history_[1::4]:
             for layer in progress.dropout:
