@@ -4,7 +4,7 @@ Source: Ermiş (2020), section 8.1: 60,000 images for training and 10,000 for te
 1,000 hidden units, ε ∈ {0.5, 1, 10}, δ = 1e-4 as published and 1e-5 as it should be; 3 seeds.
 "convolutional" learns its filters (`tacit.nn.convolutional`), "scattering" has two layers of fixed
 ones before a linear layer that learns (`tacit.nn.Scattering`). Settings are the defaults of
-`tacit.nn.rules`, chosen on ten thousand training images that took no part in training; the test
+`tacit.nn.rules`, chosen on five thousand training images that took no part in training; the test
 images chose nothing. Methods beside private dropout by PLD are run with one seed. The sweeps of
 Figures 8.4 and 8.5 and the dropout rates of Figure 8.6 are short runs on a tenth of the images.
 """

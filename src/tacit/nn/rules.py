@@ -16,7 +16,7 @@ directions serves as well. **Burn-in.** The last fifth of the steps, in which th
 small, is averaged.
 
 The constants were chosen on a part of MNIST's training images that took no part in training
-(ten thousand, and for few rows 1,439 of them in 8 × 8 pixels); see `docs/nn.md`.
+(five thousand, and for few rows 1,439 of them in 8 × 8 pixels); see `docs/nn.md`.
 """
 
 from __future__ import annotations
