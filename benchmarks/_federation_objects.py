@@ -11,14 +11,14 @@ import numpy as np
 from nvflare.collab import collab
 
 from tacit.federation import wire
-from tacit.federation.config import SiteConfig
 from tacit.federation.coordinate import Caller, run_proposal
+from tacit.federation.files import SiteConfig
 from tacit.federation.nvflare import CollabTransport, carried, carry
 from tacit.federation.proposal import Proposal
-from tacit.federation.site import SiteService
-from tacit.rounds.loop import drive
+from tacit.federation.service import SiteService
 from tacit.rounds.messages import ArraySpec, Message
-from tacit.rounds.protocol import Coordinator
+from tacit.rounds.run import drive
+from tacit.rounds.sides import Coordinator
 
 RUN = "benchmark"
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from experiments.runner import Outcome
+from tacit._core.chains import effective_samples
 from tacit._core.rng import generator
-from tacit.inference.diagnostics import effective_samples
-from tacit.inference.regression_clt import MomentSampler
-from tacit.inference.regression_gibbs import SiteGramSampler
-from tacit.inference.regression_tied import TiedGramSampler
-from tacit.models.regression import Moments, Prior
+from tacit.regression.numerics.bernstein_sheldon import MomentSampler
+from tacit.regression.numerics.hamiltonian.kernel import TiedGramSampler
+from tacit.regression.numerics.moments import Moments, Prior
+from tacit.regression.numerics.wishart.kernel import SiteGramSampler
 
 # (d, J), as in Figure 7.2
 SHAPES = [(d, j) for j in (1, 5, 10) for d in (1, 2, 5, 10, 20)]

@@ -19,14 +19,14 @@ import numpy as np
 
 from benchmarks.timing import median_seconds
 from experiments.data import data_folder
+from experiments.datasets import lastfm_tags, uclaf
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import lastfm_tags, uclaf
 from tacit.data.relations import Relation
-from tacit.inference.engine import Engine, Expanded
-from tacit.inference.sweep import estimate_cells, sweep
-from tacit.inference.updates import MultiplicativeUpdates, UpdateState
-from tacit.models.structure import CoupledModel
+from tacit.factorization.alone.numerics.cells import estimate_cells, sweep
+from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates, UpdateState
+from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.language.structure import CoupledModel
 
 RANK = 10
 
@@ -308,10 +308,10 @@ _DIGG = """
 import json, resource, sys, time
 from benchmarks.coupled import digg_relations, FORM
 from tacit._core.rng import generator
-from tacit.inference.engine import Engine
-from tacit.inference.updates import MultiplicativeUpdates
-from tacit.inference.variational import VariationalBayes
-from tacit.models.structure import CoupledModel
+from tacit.factorization.alone.numerics.sums import Engine
+from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
+from tacit.factorization.alone.numerics.variational import VariationalBayes
+from tacit.factorization.language.structure import CoupledModel
 iterations = int(sys.argv[2])
 data = digg_relations(1.0)
 engine = Engine(CoupledModel(FORM, 10).bind(data), data)

@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.runner import Outcome
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure import Gatherer, Member, Terms
+from tacit.federation.secure.exchange import Gatherer, Member, Terms
 
 ITEMS, USERS, ROUNDS = 200, 300, 100
 SETTINGS = {

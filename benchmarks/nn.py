@@ -17,12 +17,10 @@ from torch.nn import functional
 
 from benchmarks.timing import in_turns, median_seconds
 from experiments.runner import Outcome
-from tacit._core.rng import generator
 from tacit.mechanisms.noise import Noise
-from tacit.nn import Training, perceptron, train
-from tacit.nn.sampled import SampledSums
+from tacit.networks import Training, perceptron, train
+from tacit.networks.sampled_gradients import SampledSums
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger import Ledger
 
 ROWS, BATCH = 60_000, 4096
 
@@ -44,15 +42,11 @@ def plain_epoch(module: nn.Module, inputs: Any, targets: Any, steps: int, physic
 
 
 def private_epoch(module: nn.Module, inputs: Any, targets: Any, steps: int) -> None:
-    """One epoch through `tacit.nn.train`."""
-    training = Training(steps=steps, rate=BATCH / ROWS, learning_rate=0.1, strategy="dp-sgd")
-    privacy = Privacy(1.0, 1e-5)
-    ledger = Ledger.memory(epsilon=1.0, delta=1e-5)
-    reservation = ledger.reserve(training.schedule_of(privacy), purpose="speed", delta=1e-5)
-    train(
-        module, inputs, targets, cross_entropy, training, rows=ROWS, privacy=privacy,
-        reservation=reservation, noise=Noise(), rng=generator(0, "x"),
-    )  # fmt: skip
+    """One epoch through `tacit.networks.train`."""
+    training = Training(
+        steps=steps, sampling_rate=BATCH / ROWS, clip=1.0, step_size=0.1, method="dp-sgd"
+    )
+    train(module, inputs, targets, cross_entropy, training, rows=ROWS, privacy=Privacy(1.0, 1e-5))
 
 
 def opacus_epoch(module: nn.Module, inputs: Any, targets: Any, steps: int) -> None:
@@ -120,7 +114,7 @@ def run(quick: bool) -> Outcome:
 def convolution(outcome: Outcome, quick: bool) -> None:
     """Add what per-example gradients of a small convolutional network cost; no bar."""
     from tacit.mechanisms.grid import Grid
-    from tacit.nn import convolutional
+    from tacit.networks import convolutional
 
     rng = np.random.default_rng(0)
     module = convolutional(1, 28, 10, rng=rng)

@@ -14,11 +14,11 @@ from benchmarks.timing import median_seconds
 from experiments.runner import Outcome
 from tacit._core.rng import WordStream, generator
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.accounting.pld import clear_caches
 from tacit.privacy.calibration import gaussian_event
-from tacit.privacy.distributions import clear_caches
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 
 def run(quick: bool) -> Outcome:

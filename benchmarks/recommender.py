@@ -21,13 +21,12 @@ import tacit as tc
 from benchmarks.timing import in_turns
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.estimators.recommender_gradient import GradientFactorization
-from tacit.estimators.recommender_local import LocalGradient
-from tacit.estimators.recommender_method import Task
-from tacit.inference.gradient import gradient_epoch_reference, visits
-from tacit.inference.members import ByMember
-from tacit.mechanisms.noise import Noise
-from tacit.privacy.ledger import Ledger
+from tacit.estimators.fit import Place, fit
+from tacit.factorization.offsets.numerics.ridge import ByMember
+from tacit.published.hua2015_hu2023 import GradientFactorization
+from tacit.published.hua2015_hu2023_epochs import gradient_epoch_reference, visits
+from tacit.recommender.local.one_answer import LocalGradient
+from tacit.recommender.method import Rated, Task
 
 RANK = 10
 
@@ -58,15 +57,14 @@ def epochs_bench(outcome: Outcome, quick: bool) -> None:
     users, items = 943, 1682
     cells = spread_cells(users, items, 140_000, 0)
     epochs = 20 if quick else 100
-    method = GradientFactorization("hdpmf", epochs=epochs)
     privacy = tc.Privacy(1.0, 1e-5, unit="entry", trust="aggregator")
     weights = tc.PrivacyWeights.drawn(users, items, generator(0, "weights"))
-    task = Task(users, items, (1.0, 5.0), RANK, privacy, weights)
+    task = Task(users, items, (1.0, 5.0), RANK, privacy, tuple(weights.items), weights.users)
+    public = GradientFactorization("hdpmf", epochs=epochs).agree(task)
+    rated = Rated(cells, weights.users)
 
     def ours() -> Any:
-        ledger = Ledger.memory(epsilon=1e6, delta=0.5)
-        payer = ledger.reserve(method.schedule(task), purpose="bench", delta=1e-5)
-        return method.learn(task, cells, payer, Noise("grid", seed=0), generator(0, "start"))
+        return fit(public, [tc.Site("raters", None)], {"raters": rated}, Place("bench", seed=0))
 
     count = len(cells.values)
     peer = surprise_work(cells)
@@ -129,12 +127,12 @@ def one_round(outcome: Outcome, quick: bool) -> None:
     )
     cells = spread_cells(users, items, ratings, 1)
     privacy = tc.Privacy(1.0, unit="user", neighbours="replace-one", trust="local")
-    task = Task(users, items, (1.0, 5.0), 15, privacy, tc.PrivacyWeights.equal(users, items))
-    method = LocalGradient(rounds=1, dimensions=q)
-    payer = Ledger.memory(epsilon=1.0).reserve(method.schedule(task), purpose="bench")
+    task = Task(users, items, (1.0, 5.0), 15, privacy)
+    public, rated = LocalGradient(1, dimensions=q).agree(task), Rated(cells, np.ones(users))
     forget_peak()  # of simulating the ratings
     started = time.perf_counter()
-    method.learn(task, cells, payer, Noise("grid", seed=0), generator(0, "start"))
+    found = fit(public, [tc.Site("raters", None)], {"raters": rated}, Place("bench", seed=0))
+    found.holders["raters"].finish(found.result)
     seconds = time.perf_counter() - started
     peak = peak_gigabytes()
     outcome.rows.append({"what": f"GD-DR round, {users:,} × {items:,}, q = {q}, "

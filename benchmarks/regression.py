@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks._regression_samplers import samplers
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.estimators.regression_release import Design, summarise
+from tacit.regression.design import Design
+from tacit.regression.rows import summarise
 
 FEATURES = 20
 

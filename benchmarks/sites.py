@@ -18,27 +18,40 @@ from benchmarks.regression import in_turns
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
-from tacit.estimators.joint import Problem, state_problem
-from tacit.estimators.joint_langevin import Langevin
-from tacit.estimators.joint_sides import LangevinPart
-from tacit.inference.clipped import entry_sums, owner_sums
+from tacit.estimators.coordinator import Asking
+from tacit.estimators.gate import Gate
+from tacit.factorization import Langevin
+from tacit.factorization.langevin.agreement import LangevinAgreement
+from tacit.factorization.langevin.numerics.clipped_gradients import entry_sums, owner_sums
+from tacit.factorization.langevin.sides import LangevinSite
+from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.together.problem import state_problem
 from tacit.mechanisms.noise import Noise
-from tacit.models.structure import CoupledModel
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger import Ledger
-from tacit.rounds.inprocess import run as run_rounds
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.rounds.run import run as run_rounds
 
 USERS, ITEMS, RANK, RATE = 6_000, 4_000, 10, 0.01
 
 
-class BarePart(LangevinPart):
-    """The same part without clipping, grid and noise."""
+class BareSite(LangevinSite):
+    """The same site without clipping, grid and noise."""
 
-    def _release(self, mechanism: Any, picks: Any, theta: Any) -> Any:
+    def contribute(self, step: Any, asked: Any, kept: Any, shard: Any, picks: Any) -> Any:
+        """Add up raw gradients."""
+        theta = self.theta(asked, kept)
         if self.problem.unit == "user":
             rule = self.owner_rule()
-            return owner_sums(picks, self.table, theta, self.free, rule, math.inf, 0.0)
-        return entry_sums(picks, self.table, theta, self.free, self.counted, math.inf, 0.0)
+            return owner_sums(picks, shard, theta, self.free, rule, math.inf, 0.0)
+        return entry_sums(picks, shard, theta, self.free, self.counted, math.inf, 0.0)
+
+
+class OpenGate(Gate):
+    """Lets everything out as it is."""
+
+    def release(self, step: Any, value: Any, position: int = 0, mechanism: Any = None) -> Any:
+        """Draw nothing."""
+        return value
 
 
 def run(quick: bool) -> Outcome:
@@ -68,39 +81,28 @@ def measure(relation: Relation, unit: str, repeats: int) -> dict[str, float]:
     model = CoupledModel("user:k item:k", RANK, "euclidean")
     privacy = Privacy(1.0, 1e-6, unit=unit, trust="site")
     problem = state_problem(model, [{"data": relation}], bounds=(1, 5), privacy=privacy)
-    method = Langevin(rounds=round(1 / RATE), rate=RATE)
-    method.multiplier(problem, 0)  # calibrate once
-    bare = dataclasses.replace(problem, privacy=Privacy(math.inf, unit=unit, trust="site"))
+    method = Langevin(rounds=round(1 / RATE), sampling_rate=RATE)
+    agreement = method.agree(problem)
+    open_request = Privacy(math.inf, unit=unit, trust="site")
+    bare = method.agree(dataclasses.replace(problem, privacy=open_request))
 
     def private_pass() -> None:
         ledger = Ledger.memory(epsilon=2.0, delta=1e-5)
-        paid = ledger.reserve(method.schedule(problem), purpose="benchmark", delta=1e-6, asked=1.0)
-        one_pass(method, problem, private.reset(paid))
+        paid = ledger.reserve(agreement.event, purpose="benchmark", delta=1e-6, asked=1.0)
+        private.gate.reservation = paid
+        one_pass(agreement, private, state)
 
     def bare_pass() -> None:
-        one_pass(method, bare, naked.reset(None))
+        one_pass(bare, naked, bare_state)
 
-    private = Holder(LangevinPart, method, problem, relation)
-    naked = Holder(BarePart, method, bare, relation)
+    held = {"data": relation}  # tables are built once: they are no part of a pass
+    private = LangevinSite(agreement, "site", held, Gate(None, Noise()), generator(2))
+    naked = BareSite(bare, "site", held, OpenGate(None, Noise()), generator(2))
+    state, bare_state = dict(private.state()), dict(naked.state())
     return in_turns({"bare": bare_pass, "private": private_pass}, repeats)
 
 
-class Holder:
-    """A site's part that is built once: tables are no part of a pass."""
-
-    def __init__(self, kind: Any, method: Langevin, problem: Problem, relation: Relation) -> None:
-        self.part = kind(
-            method, problem, "site", {"data": relation}, None, Noise(), generator(2)
-        )  # fmt: skip
-        self.state = {name: value.copy() for name, value in self.part.state().items()}
-
-    def reset(self, reservation: Any) -> LangevinPart:
-        """Return the part as it was before its first round."""
-        self.part.reservation = reservation
-        self.part.restore(self.state)
-        return self.part
-
-
-def one_pass(method: Langevin, problem: Problem, part: LangevinPart) -> None:
-    """Run all rounds between a coordinator and one site."""
-    run_rounds(method.coordinator(problem, {}, generator(3)), [part])
+def one_pass(agreement: LangevinAgreement, site: LangevinSite, state: Any) -> None:
+    """Run all rounds between a coordinator and one site, from where the site began."""
+    site.restore(state)
+    run_rounds(Asking(agreement, 3), [site])

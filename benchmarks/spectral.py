@@ -31,9 +31,9 @@ _HEAD = """
 import json, os, resource, sys, time, warnings
 import numpy as np
 from tacit.data.synthetic import topic_documents
-from tacit.estimators.topics import SingleTopicModel
+from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.guarantee import Privacy
-from tacit.report.matching import matched_error, nearest_error
+from experiments.metrics import matched_error, nearest_error
 warnings.simplefilter("ignore", UserWarning)
 settings = json.loads(sys.argv[1])
 N, D, K, L = (settings[k] for k in "NDKL")
@@ -52,8 +52,8 @@ model = SingleTopicModel(K, privacy=privacy, random_state=0).fit(documents)
 topics, rounds = model.topics_, model.record_.rounds
 """
 _DENSE = """
-from tacit.inference.power import power_method, symmetrise
-from tacit.models.whitening import onto_simplex, whiten
+from tacit.moments.numerics.power import power_method, symmetrise
+from tacit.moments.numerics.whitening import onto_simplex, whiten
 counts = np.zeros((N, D))
 np.add.at(counts, (np.repeat(np.arange(N), np.diff(documents.starts)), documents.words),
           documents.counts)

@@ -20,15 +20,15 @@ import numpy as np
 
 from benchmarks.timing import median_seconds
 from experiments.runner import Outcome
+from tacit._core.chains import effective_samples
+from tacit._core.order_statistics import smooth_sensitivity
 from tacit._core.rng import generator
-from tacit._core.smooth import smooth_sensitivity
-from tacit.inference.diagnostics import effective_samples
-from tacit.inference.metropolis import MetropolisKernel
-from tacit.inference.posterior import infer
-from tacit.models.populations import NormalVariance
-from tacit.models.priors import Uniform
-from tacit.models.releases import NoiseLaw, NoisyStatistic
-from tacit.models.statistics import OrderStatistic, Power
+from tacit.posterior.numerics.infer import infer
+from tacit.posterior.numerics.metropolis.kernel import MetropolisKernel
+from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
+from tacit.posterior.numerics.populations.laws import NormalVariance
+from tacit.posterior.numerics.priors import Uniform
+from tacit.posterior.numerics.statistics import OrderStatistic, Power
 
 SD, PEOPLE, SEEN = 0.05, 100, 1.13
 RELEASE = NoisyStatistic(Power(1.0), (-10.0, 10.0), PEOPLE, NoiseLaw("gaussian", SD), [SEEN])

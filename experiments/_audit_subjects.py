@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import tacit as tc
-from tacit.estimators.joint_als import AlternatingLeastSquares
-from tacit.estimators.joint_langevin import Langevin
-from tacit.estimators.joint_local import LocalCounts
-from tacit.estimators.recommender_certified import HeterogeneousOffsets
-from tacit.estimators.recommender_local import LocalGradient
-from tacit.estimators.recommender_responses import ItemResponseGradient, ResponseGradient
-from tacit.models.populations import Bernoulli, Exponential, NormalVariance
+from tacit.factorization import AlternatingLeastSquares, Langevin, LocalCounts
+from tacit.posterior.numerics.populations.laws import Bernoulli, Exponential, NormalVariance
 from tacit.privacy.events import ADD_REMOVE, REPLACE
+from tacit.published.hua2015_hu2023 import GradientRecommender
+from tacit.published.imtiaz2017 import NoisyTopics
+from tacit.recommender.agreement import HeterogeneousOffsets
+from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGradient
+from tacit.recommender.local.one_answer import LocalGradient
 
 LEVELS = ((0.5, 1e-5), (1.0, 1e-6), (1.0, 1e-3), (2.0, 1e-5), (4.0, 1e-5))
 PURE = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -86,26 +86,25 @@ def regression(epsilon: float, delta: float, statistics: str = "moments", **word
 def factorization(
     epsilon: float, delta: float, method: Any, accountant: str = "pld", **words: Any
 ) -> Any:
-    return tc.CoupledFactorization(
-        "user:k item:k", rank=2, divergence="euclidean", bounds=(1, 5), method=method,
+    return tc.PrivateFactorization(
+        "user:k item:k", rank=2, bounds=(1, 5), method=method,
         accountant=accountant, privacy=request(epsilon, delta, trust="site", **words),
     )  # fmt: skip
 
 
 def counts(epsilon: float, delta: float, views: str = "perturbed", **words: Any) -> Any:
-    return tc.CoupledFactorization(
+    return tc.PrivateFactorization(
         "user:k item:k", rank=2, divergence="kl", bounds=(0, 10),
         method=LocalCounts(views=views, burn_in=1, draws=1, thin=1),
         privacy=request(epsilon, delta, unit="entry", trust="local", **words),
     )  # fmt: skip
 
 
-def topics(epsilon: float, delta: float, strategy: str = "certified", **words: Any) -> Any:
-    calibration = "certified" if strategy == "certified" else "published"
-    return tc.SingleTopicModel(
-        2, vocabulary=2, strategy=strategy, calibration=calibration,
-        privacy=request(epsilon, delta, unit="document", **words),
-    )  # fmt: skip
+def topics(epsilon: float, delta: float, method: str | None = None, **words: Any) -> Any:
+    privacy = request(epsilon, delta, unit="document", **words)
+    if method is None:
+        return tc.SingleTopicModel(2, vocabulary=2, privacy=privacy)
+    return NoisyTopics(2, vocabulary=2, method=method, privacy=privacy)
 
 
 def mixture(epsilon: float, delta: float, **words: Any) -> Any:
@@ -161,29 +160,28 @@ def responses(epsilon: float, delta: float, unit: str = "user", **settings: Any)
 
 
 def published(epsilon: float, delta: float, kind: str, rank: int = 3) -> Any:
-    return tc.PrivateRecommender(
-        (1, 5), rank=rank, method=kind, random_state=0,
-        privacy=request(epsilon, delta, unit="entry", trust="aggregator"),
-    )  # fmt: skip
+    asked = request(epsilon, delta, unit="entry", trust="aggregator")
+    return GradientRecommender((1, 5), rank=rank, method=kind, privacy=asked, random_state=0)
 
 
 def network(epsilon: float, delta: float, kind: str, **settings: Any) -> Any:
-    from tacit import nn  # the extra `nn`
+    from tacit import networks as nn  # the extra `nn`
 
     more = {"classes": (0, 1)} if kind == "Classifier" else {"y_bounds": (-1, 1)}
     # nothing is sampled, and the canary's gradient is longer than the clip at every step: small
     # steps keep it from being learned
+    training = nn.Training(sampling_rate=1.0, steps=3, clip=0.01, step_size=1e-3, **settings)
     return getattr(nn, f"PrivateDropout{kind}")(
-        hidden=(), bounds=(-1, 1), rows=3, rate=1.0, steps=3, clip=0.01, learning_rate=1e-3,
-        privacy=request(epsilon, delta), **more, **settings,
+        hidden=(), bounds=(-1, 1), rows=3, training=training, privacy=request(epsilon, delta),
+        **more,
     )  # fmt: skip
 
 
 ALS = {"method": AlternatingLeastSquares(factors=True, popular=3, rounds=1)}
 PLAIN_ALS = {"method": AlternatingLeastSquares(factors=False)}
 SGLD = {"method": Langevin(rounds=3)}
-HALF = {"method": Langevin(rounds=1, rate=0.5)}
-QUARTER = {"method": Langevin(rounds=2, rate=0.25)}
+HALF = {"method": Langevin(rounds=1, sampling_rate=0.5)}
+QUARTER = {"method": Langevin(rounds=2, sampling_rate=0.25)}
 
 SUBJECTS = (
     Subject("summary, Gaussian", summary, _levels(*BOTH), True),
@@ -234,17 +232,17 @@ SUBJECTS = (
     Subject("recommender, responses", responses,
             _pure({"rounds": 1}, {"rounds": 1, "unit": "entry"}), runs=8000),
     Subject("dropout classifier", network,
-            _levels({"kind": "Classifier"}, {"kind": "Classifier", "strategy": "dp-sgd"}), True,
+            _levels({"kind": "Classifier"}, {"kind": "Classifier", "method": "dp-sgd"}), True,
             rows=([[0.1, 0.2], [0.0, 0.1], [1.0, 1.0]], [0, 0, 1])),
     Subject("dropout regressor", network,
-            _levels({"kind": "Regressor"}, {"kind": "Regressor", "strategy": "dp-sgd"}), True,
+            _levels({"kind": "Regressor"}, {"kind": "Regressor", "method": "dp-sgd"}), True,
             rows=([[0.1, 0.2], [0.0, 0.1], [1.0, 1.0]], [0.0, 0.0, 1.0])),
     Subject("topics, AGN as published", topics,
-            _levels(*({"strategy": "agn", **b} for b in BOTH))),
+            _levels(*({"method": "agn", **b} for b in BOTH))),
     Subject("topics, AVN as published", topics,
-            _levels(*({"strategy": "avn", **b} for b in BOTH)), runs=1000),
+            _levels(*({"method": "avn", **b} for b in BOTH)), runs=1000),
     Subject("topics, DP-TPM as published", topics,
-            _levels(*({"strategy": "dp-tpm", **b} for b in BOTH)), runs=4000),
+            _levels(*({"method": "dp-tpm", **b} for b in BOTH)), runs=4000),
     Subject("recommender, HDPMF as published", published,
             _levels({"kind": "hdpmf"}, {"kind": "hdpmf", "rank": 5}), runs=2000),
     Subject("recommender, DPMF and PDPMF as published", published,

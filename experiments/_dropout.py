@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from experiments.data import data_folder
+from experiments.metrics import auc
 from experiments.runner import Outcome
-from tacit.nn import PrivateDropoutClassifier, Training, calibration_error, entropy
-from tacit.nn.rules import default_training
-from tacit.privacy.accounting import epsilon_of
+from tacit.networks import PrivateDropoutClassifier, Training, calibration_error, entropy
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.guarantee import Privacy
-from tacit.report.metrics import auc
+from tacit.published.ermis2020_dropout import ThesisTraining, thesis_noise
 
 CLASSES = tuple(range(10))
 EPSILONS = (0.5, 1.0, 10.0)
-# name → (strategy, accountant, calibration)
 METHODS = {
-    "DPD, pld": ("dpd", "pld", "certified"),
-    "DPD, zCDP": ("dpd", "zcdp", "certified"),
-    "DPD, advanced": ("dpd", "advanced", "certified"),
-    "SGLD": ("sgld", "pld", "certified"),
-    "DP-SGD": ("dp-sgd", "pld", "certified"),
-    "DPD, published zCDP": ("dpd", "zcdp", "published"),
-    "DPD, published advanced": ("dpd", "advanced", "published"),
+    "DPD, pld": Training(),
+    "DPD, zCDP": Training(accountant="zcdp"),
+    "DPD, advanced": Training(accountant="advanced"),
+    "SGLD": Training(method="sgld"),
+    "DP-SGD": Training(method="dp-sgd"),
+    "DPD, published zCDP": ThesisTraining(recipe="zcdp"),
+    "DPD, published advanced": ThesisTraining(recipe="advanced"),
 }
+SETTINGS = {field.name for field in fields(Training)}
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,19 @@ def mnist(split: str) -> tuple[Any, Any]:
 def fitted(
     network: Network, seed: int, privacy: Privacy | None, method: str, **more: Any
 ) -> tuple[PrivateDropoutClassifier, tuple[Any, Any]]:
-    """Return a classifier fitted by a method of `METHODS`, seeded, and the images to test it."""
+    """Return a classifier fitted by a method of `METHODS`, seeded, and the images to test it.
+
+    ``more`` are settings of the training and of the classifier.
+    """
     train, test = network.data(seed)
-    strategy, accountant, calibration = METHODS[method]
     settings = {
         key: value(seed) if callable(value) else value for key, value in network.settings.items()
     }
+    given = {name: value for name, value in more.items() if name in SETTINGS}
+    own = {name: value for name, value in more.items() if name not in SETTINGS}
     model = PrivateDropoutClassifier(
-        classes=CLASSES, rows=len(train[0]), privacy=privacy, strategy=strategy,
-        accountant=accountant, calibration=calibration, random_state=seed, **{**settings, **more},
+        classes=CLASSES, rows=len(train[0]), privacy=privacy, random_state=seed,
+        training=replace(METHODS[method], **given), **{**settings, **own},
     )  # fmt: skip
     return model.fit(*train), test
 
@@ -112,44 +116,44 @@ def compare(
         "certified ε": certificate.epsilon,
         **{name: float(np.mean([part[name] for part in parts])) for name in parts[0]},
         "sd": float(np.std([part["accuracy"] for part in parts])), "seeds": seeds,
-        "steps": training.steps, "rate": training.rate, "σ": training.multiplier(privacy),
+        "steps": training.steps, "rate": training.sampling_rate, "σ": training.noise_multiplier,
     })  # fmt: skip
 
 
 def noise_against_epsilon(outcome: Outcome, name: str, training: Training, delta: float) -> None:
     """Add the thesis's σ against ε for both recipes, with what each really gives (Figure 8.2)."""
     for recipe in ("zcdp", "advanced"):
-        published = replace(training, accountant=recipe, calibration="published")
-        certified = replace(training, accountant=recipe)
         for epsilon in EPSILONS:
             privacy = Privacy(epsilon, delta)
-            noise = published.published(privacy)
+            numbers = training.decided(1.0, privacy)
+            noise = thesis_noise(recipe, privacy, numbers.sampling_rate, numbers.steps)
+            certified = replace(training, accountant=recipe).agree(None, None, 1.0, privacy)
             outcome.add({
                 "figure": "8.2", "data": name, "method": f"published {recipe}", "ε": epsilon,
                 "δ": delta, "σ": noise.noise_multiplier, "certified ε": noise.epsilon(),
-                "σ certified by pld": training.multiplier(privacy),
-                f"σ certified by {recipe}": certified.multiplier(privacy),
-                "ε of the latter": epsilon_of(certified.schedule_of(privacy), delta),
+                "σ certified by pld": numbers.noise_multiplier,
+                f"σ certified by {recipe}": certified.dynamics.noise_multiplier,
+                "ε of the latter": epsilon_of(certified.event, delta),
             })  # fmt: skip
 
 
 def dropout_against_epsilon(outcome: Outcome, network: Network, **more: Any) -> None:
     """Add the equivalent dropout α of every layer along runs at three ε (Figure 8.6).
 
-    Checks what the thesis saw: the larger ε, the smaller α. As there, all have one learning rate,
+    Checks what the thesis saw: the larger ε, the smaller α. As there, all have one step size,
     that of the rules at ε = 1 (the rules themselves take larger steps where there is less noise),
     and no Langevin noise fills up that of privacy.
     """
     last: dict[str, list[float]] = {}
     rows = len(network.data(0)[0][0])
-    rate = default_training(rows, Privacy(1.0, 1e-5), steps=more.get("steps")).learning_rate
+    size = Training(steps=more.get("steps")).decided(rows, Privacy(1.0, 1e-5)).step_size
     for epsilon in EPSILONS:
         model, _ = fitted(
             network,
             0,
             Privacy(epsilon, 1e-5),
             "DPD, pld",
-            learning_rate=rate,
+            step_size=size,
             temperature=0.0,
             **more,
         )
@@ -202,4 +206,4 @@ def uncertainty_bars(outcome: Outcome, rows: list[dict[str, Any]]) -> None:
 
 def quarter(rows: int, privacy: Privacy | None) -> int:
     """Return a quarter of the steps that the rules give."""
-    return max(5, default_training(rows, privacy).steps // 4)
+    return max(5, Training().decided(rows, privacy).steps // 4)

@@ -16,8 +16,8 @@ CONTEXT = get_context("forkserver")  # a site is forked from a process that has 
 
 def serve(file: str, connection: Connection) -> None:
     """Be a site: answer calls until the other end is gone."""
-    from tacit.federation.config import SiteConfig
-    from tacit.federation.site import SiteService
+    from tacit.federation.files import SiteConfig
+    from tacit.federation.service import SiteService
 
     service = SiteService(SiteConfig.read(file))
     while True:

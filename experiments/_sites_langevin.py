@@ -18,12 +18,12 @@ import numpy as np
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
-from tacit.estimators.coupled import CoupledFactorization
-from tacit.estimators.joint_langevin import Langevin
 from tacit.estimators.site import Site
+from tacit.factorization import Langevin, PrivateFactorization
 from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.published import PRINTED, advanced_composition_noise, zcdp_noise
+from tacit.published.ermis2020 import PublishedLangevin
+from tacit.published.noise import PRINTED, advanced_composition_noise, zcdp_noise
 
 SITES, ROWS, COLUMNS, RANK, DELTA, BOUND = 10, 100, 50, 5, 1e-3, 8.0
 COUNTS = (1, 2, 5, 10)
@@ -79,7 +79,7 @@ def simulated(seed: int) -> tuple[list[Site], Any, Any]:
 def score(method: Langevin, privacy: Privacy | None, count: int, seed: int, **more: Any) -> float:
     """Return the log likelihood per held-out cell of site 1 when ``count`` sites take part."""
     sites, cells, values = simulated(seed)
-    model = CoupledFactorization(
+    model = PrivateFactorization(
         "row:k column:k", rank=more.pop("rank", RANK), bounds=(-BOUND, BOUND), privacy=privacy,
         method=method, random_state=seed, **more,
     ).fit(sites[:count])  # fmt: skip
@@ -150,24 +150,21 @@ def notions(quick: bool, outcome: Outcome) -> None:
     counts = (1, 10) if quick else COUNTS
     plain = Langevin()
     # the thesis's steps: E = 6 passes with samples of 0.02 (fewer rounds in the quick form)
-    paper = {"rounds": 60 if quick else 300, "rate": 0.02}
-    rows: list[tuple[str, float, Langevin, Privacy | None, dict[str, Any]]] = [
-        ("NP", math.inf, plain, None, {})
-    ]
+    paper = {"rounds": 60 if quick else 300, "sampling_rate": 0.02}
+    rows: list[tuple[str, float, Langevin, Privacy | None]] = [("NP", math.inf, plain, None)]
     for epsilon in epsilons:
-        rows.append(("certified, unit=entry", epsilon, plain, asked(epsilon, "entry"), {}))
-        rows.append(("certified, unit=user", epsilon, plain, asked(epsilon, "user"), {}))
+        rows.append(("certified, unit=entry", epsilon, plain, asked(epsilon, "entry")))
+        rows.append(("certified, unit=user", epsilon, plain, asked(epsilon, "user")))
     for epsilon in (1.0,) if quick else epsilons:
         rules = (("ermis-zcdp", "CTF-zCDP"), ("ermis-ac", "CTF-AC"))
         for rule, label in rules[:1] if quick else rules:
             for level, words in (("site", "site-level"), ("entry", "user-level")):
-                method = Langevin(**paper, rule=rule, level=level, clip=2.0)
-                rows.append((f"{label} ({words})", epsilon, method, asked(epsilon, "entry"),
-                             {"calibration": "published"}))  # fmt: skip
+                method = PublishedLangevin(**paper, rule=rule, level=level, clip=2.0)
+                rows.append((f"{label} ({words})", epsilon, method, asked(epsilon, "entry")))
     found: dict[tuple[str, float], list[float]] = {}
-    for name, epsilon, method, privacy, more in rows:
-        used = range(1) if quick and more else seeds
-        scores = [mean_score(used, method, privacy, count, **more) for count in counts]
+    for name, epsilon, method, privacy in rows:
+        used = range(1) if quick and isinstance(method, PublishedLangevin) else seeds
+        scores = [mean_score(used, method, privacy, count) for count in counts]
         found[name, epsilon] = scores
         row: dict[str, Any] = {"table": "Table 7.5", "setting": name, "ε": epsilon}
         row |= {f"N={n}": value for n, value in zip(counts, scores, strict=True)}
@@ -225,7 +222,10 @@ def settings(quick: bool, outcome: Outcome) -> None:
     seeds, privacy = range(1 if quick else 5), asked(1.0, "user")
     sweeps: dict[str, list[tuple[Any, Langevin, dict[str, Any]]]] = {
         "rounds": [(n, Langevin(rounds=n), {}) for n in (10, 25, 50, 100)],
-        "rate": [(q, Langevin(rate=q, rounds=50), {}) for q in ((1.0,) if quick else (0.2, 1.0))],
+        "rate": [
+            (q, Langevin(rounds=50, sampling_rate=q), {})
+            for q in ((1.0,) if quick else (0.2, 1.0))
+        ],
         "latent factors": [(k, Langevin(), {"rank": k}) for k in (2, 5, 10)],
         "clip": [(g, Langevin(clip=g), {}) for g in (1.0, 10.0, 100.0)],
         "prior precision": [(p, Langevin(precision=p), {}) for p in (0.1, 1.0, 10.0)],

@@ -21,14 +21,17 @@ from scipy import special
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
-from tacit.estimators.coupled import CoupledFactorization
-from tacit.estimators.joint import state_problem
-from tacit.estimators.joint_local import LocalCounts
+from tacit.estimators.coordinator import Asking
+from tacit.estimators.gate import Gate
 from tacit.estimators.site import Site
+from tacit.factorization import LocalCounts, PrivateFactorization
+from tacit.factorization.counts.sides import CountingSite
+from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.together.problem import state_problem
+from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
-from tacit.models.structure import CoupledModel
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.aggregate import PlainAggregator
 
 RANK, ITEMS, OBSERVED, HIGH = 5, 50, 0.2, 60
@@ -68,17 +71,18 @@ def log_likelihood(
     problem = state_problem(
         CoupledModel("user:k item:k", RANK), relations, bounds=(0, HIGH), privacy=asked
     )
-    way.check(problem)
-    event = way.schedule(problem)
-    coordinator = way.coordinator(problem, {}, generator(seed, "coordinator"))
+    agreement = way.agree(problem)
+    coordinator = Asking(agreement, seed)
     parts = {}
     for k, held in enumerate(relations):
         ledger = Ledger.memory(epsilon=asked.epsilon) if np.isfinite(epsilon) else None
-        reservation = None if ledger is None else ledger.reserve(event, purpose="X", delta=0.0)
-        parts[f"site {k:02d}"] = way.part(
-            problem, f"site {k:02d}", held, reservation, Noise("grid", seed=1000 * seed + k),
-            generator(seed, f"site {k}"),
-        )  # fmt: skip
+        reservation = (
+            None if ledger is None else ledger.reserve(agreement.event, purpose="X", delta=0.0)
+        )
+        gate = Gate(reservation, Noise("grid", seed=1000 * seed + k))
+        parts[f"site {k:02d}"] = CountingSite(
+            agreement, f"site {k:02d}", held, gate, generator(seed, f"site {k}")
+        )
     views = coordinator.request(0)
     assert views is not None
     coordinator.absorb(
@@ -88,11 +92,10 @@ def log_likelihood(
     assert results is not None
     first = parts["site 00"]
     first.respond(results)  # of the sites only the first one is scored, and learns
-    draws = first.draws  # type: ignore[attr-defined]
     hidden = np.argwhere(~observed[0])
     x = counts[0][tuple(hidden.T)]
     logs = []
-    for user, item in zip(draws["user"], draws["item"], strict=True):
+    for user, item in zip(first.kept["draws/user"], first.kept["draws/item"], strict=True):
         rate = np.maximum((user[hidden[:, 0]] * item[hidden[:, 1]]).sum(axis=1), 1e-12)
         logs.append(x * np.log(rate) - rate - special.gammaln(x + 1.0))
     return float((special.logsumexp(logs, axis=0) - np.log(len(logs))).mean())
@@ -191,25 +194,19 @@ def rating_scores(
     Users are dealt out to the sites in turn. Beside it the trivial predictors from the very
     numbers that were sent: their mean, and the means of items (PRIVACY A9).
     """
-    from tacit.estimators import joint_local_sides
-
     held, wanted = _dealt(train, sites), _dealt(test, sites)
     released: list[Any] = []
-    gate = joint_local_sides.privatize
 
-    def recorded(*args: Any, **options: Any) -> Any:
-        released.append(gate(*args, **options))
+    def recorded(mechanism: Mechanism, value: Any, noise: Noise) -> Any:
+        released.append(mechanism.draw(value, noise))
         return released[-1]
 
-    joint_local_sides.privatize = recorded  # type: ignore[assignment]
-    try:
-        fitted = CoupledFactorization(
+    with watched(recorded):
+        fitted = PrivateFactorization(
             "user:k item:k", rank=rank, divergence="kl", bounds=bounds, random_state=seed,
             method=LocalCounts(views, **settings),
             privacy=Privacy(epsilon, unit="entry", trust="local"),
         ).fit([Site(f"site {k:02d}", part) for k, part in enumerate(held)])  # fmt: skip
-    finally:
-        joint_local_sides.privatize = gate
     low, high = bounds
     seen = np.concatenate(released) + low
     items = np.concatenate([part.indices[np.lexsort(part.indices.T[::-1]), 1] for part in held])

@@ -3,9 +3,9 @@
 Source: Ermiş (2020), section 8.1: 1,439 images for training and 360 for testing, one layer of 500
 hidden units, ε ∈ {0.5, 1, 10}, δ = 1e-4 as published and 1e-5 as it should be; 10 seeds, each with
 a split of its own (3 for other accountants, and for the thesis's own noise). Settings are the
-defaults of `tacit.nn.rules`, which were chosen on MNIST's training images. "linear" has no hidden
-layer, "scattering" fixed filters before a linear layer. "published" takes the thesis's noise and
-schedule (samples of 5 %, 100 passes); its certified ε is what that noise really gives.
+defaults of `tacit.networks.training`, which were chosen on MNIST's training images. "linear" has
+no hidden layer, "scattering" fixed filters before a linear layer. "published" takes the thesis's
+noise and schedule (samples of 5 %, 100 passes); its certified ε is what that noise really gives.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from experiments._dropout import (
     uncertainty_bars,
 )
 from experiments.runner import Outcome
-from tacit.nn import Scattering, Training
+from tacit.networks import Scattering, Training
 from tacit.privacy.guarantee import Privacy
 
 TABLE = {0.5: 0.913, 1.0: 0.937, 10.0: 0.952}
 ROWS = 1439
-THESIS = {"steps": 2000, "rate": 0.05}
+THESIS = {"steps": 2000, "sampling_rate": 0.05}
 
 
 @cache

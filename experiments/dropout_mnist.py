@@ -2,11 +2,12 @@
 
 Source: Ermiş (2020), section 8.1: 60,000 images for training and 10,000 for testing, one layer of
 1,000 hidden units, ε ∈ {0.5, 1, 10}, δ = 1e-4 as published and 1e-5 as it should be; 3 seeds.
-"convolutional" learns its filters (`tacit.nn.convolutional`), "scattering" has two layers of fixed
-ones before a linear layer that learns (`tacit.nn.Scattering`). Settings are the defaults of
-`tacit.nn.rules`, chosen on five thousand training images that took no part in training; the test
-images chose nothing. Methods beside private dropout by PLD are run with one seed. The sweeps of
-Figures 8.4 and 8.5 and the dropout rates of Figure 8.6 are short runs on a tenth of the images.
+"convolutional" learns its filters (`tacit.networks.convolutional`), "scattering" has two layers of
+fixed ones before a linear layer that learns (`tacit.networks.Scattering`). Settings are the
+defaults of `tacit.networks.training`, chosen on five thousand training images that took no part in
+training; the test images chose nothing. Methods beside private dropout by PLD are run with one
+seed. The sweeps of Figures 8.4 and 8.5 and the dropout rates of Figure 8.6 are short runs on a
+tenth of the images.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from experiments._dropout import (
 )
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.nn import Scattering, Training, convolutional
+from tacit.networks import Scattering, Training, convolutional
 from tacit.privacy.guarantee import Privacy
 
 TABLE = {0.5: 0.921, 1.0: 0.947, 10.0: 0.972}
@@ -88,14 +89,19 @@ def _sweeps(outcome: Outcome, quick: bool) -> None:
         "8.4 width": [{"hidden": (width,)} for width in (100, 500, 1000)],
         "8.4 steps": [{"steps": steps} for steps in (20, 80, 320)],
         "8.4 clip": [{"clip": clip} for clip in (0.1, 0.5, 2.0)],
-        "8.4 batch": [{"rate": rate} for rate in (0.02, 0.1, 0.5)],
+        "8.4 batch": [{"sampling_rate": rate} for rate in (0.02, 0.1, 0.5)],
         "8.5 depth": [{"hidden": (250,) * depth} for depth in (1, 2, 3)],
     }
     network = Network("tenth", lambda seed: tenth(), {"hidden": (250,), **PIXELS})
     for figure, variants in sweeps.items():
         for variant in variants[:2] if quick else variants:
             setting = ", ".join(f"{key} {value}" for key, value in variant.items())
-            settings = {"steps": 20 if quick else 80, "samples": 4, "rate": 0.2, **variant}
+            settings = {
+                "steps": 20 if quick else 80,
+                "samples": 4,
+                "sampling_rate": 0.2,
+                **variant,
+            }
             compare(outcome, network, 1, Privacy(1.0, 1e-5), "DPD, pld",
                     {"figure": figure, "setting": setting, "rows": FEW}, **settings)  # fmt: skip
 
@@ -106,7 +112,8 @@ def _quick(outcome: Outcome) -> Outcome:
     for network in (PERCEPTRON, LEARNED):
         small = Network(f"{network.name}, 6,000 images", lambda seed: tenth(), network.settings)
         steps = quarter(FEW, privacy)
-        row = compare(outcome, small, 1, privacy, "DPD, pld", steps=steps, rate=0.1, samples=4)
+        few = {"steps": steps, "sampling_rate": 0.1, "samples": 4}
+        row = compare(outcome, small, 1, privacy, "DPD, pld", **few)
         outcome.check(f"the quick form learns, {network.name}", row["accuracy"], "above 0.6",
                       row["accuracy"] > 0.6)  # fmt: skip
     _sweeps(outcome, True)
@@ -115,7 +122,7 @@ def _quick(outcome: Outcome) -> Outcome:
 
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
-    noise_against_epsilon(outcome, "MNIST", Training(steps=20_000, rate=0.01), 1e-4)
+    noise_against_epsilon(outcome, "MNIST", Training(steps=20_000, sampling_rate=0.01), 1e-4)
     if quick:
         return _quick(outcome)
     rows = []

@@ -27,16 +27,16 @@ from experiments._network_cut import allowed, run_with_cut
 from experiments.runner import Outcome
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
-from tacit.federation.computations import computation_of
+from tacit.federation.computation import Computation
 from tacit.federation.coordinate import Caller, run_proposal
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure_coordinator import SecureCoordinator
-from tacit.privacy.ledger import Ledger
-from tacit.rounds import inprocess
-from tacit.rounds.checkpoint import Outbox, Remembering
-from tacit.rounds.loop import drive
+from tacit.federation.secure.coordinator import SecureCoordinator
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.rounds import run as inprocess
+from tacit.rounds.checkpoint import Outbox
 from tacit.rounds.messages import Message
-from tacit.rounds.protocol import Participant
+from tacit.rounds.run import drive
+from tacit.rounds.sides import Participant
 
 SITES = ("A", "B", "C")
 KINDS = ("killed", "killed late", "paused", "slow", "restarted", "nan", "shape", "replay", "round",
@@ -56,7 +56,7 @@ class CoordinatorKilled(Exception):
 
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
-    CONTEXT.set_forkserver_preload(["tacit.federation.site", "pandas"])
+    CONTEXT.set_forkserver_preload(["tacit.federation.service", "pandas"])
     rng = np.random.default_rng(0)
     trials, bad = (10 if quick else 100), dict.fromkeys(
         ("wrong result", "charge lost or doubled", "released anew", "longer than the timeout",
@@ -116,12 +116,15 @@ def network_cuts(outcome: Outcome) -> None:
 class Kept(Participant):
     """A site that can only repeat what it has sent."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, outbox: Outbox) -> None:
+        self.name, self.outbox = name, outbox
 
     def respond(self, request: Message) -> Message:
-        """Refuse: the outbox has no answer."""
-        raise SiteFailure(f"round {request.round} was never answered")
+        """Answer as it did; refuse what it was never asked."""
+        digest, reply, _ = self.outbox.read(request.round)
+        if digest != request.digest:
+            raise SiteFailure(f"round {request.round} was asked for in other words")
+        return reply
 
 
 def sent_by(homes: dict[str, Path], result) -> bool:
@@ -130,9 +133,9 @@ def sent_by(homes: dict[str, Path], result) -> bool:
     for site, home in homes.items():
         (folder,) = [path.parent for path in home.glob("state/*/outbox")]
         proposals.add((folder / "proposal.json").read_text(encoding="utf-8"))
-        sites.append(Remembering(Kept(site), Outbox(folder / "outbox")))
+        sites.append(Kept(site, Outbox(folder / "outbox")))
     (text,) = proposals
-    computation = computation_of(Proposal.from_json(text))
+    computation = Computation(Proposal.from_json(text))
     coordinator = computation.coordinator()
     try:
         inprocess.run(coordinator, sites)
@@ -311,7 +314,7 @@ class Replay:
 
 def replayed(proposal: Proposal, sites: Processes, result) -> bool:
     """Whether the rounds, run again over what the sites sent, give the same factors."""
-    computation = computation_of(dataclasses.replace(proposal))
+    computation = Computation(dataclasses.replace(proposal))
     inner = computation.coordinator()
     coordinator = inner if proposal.threshold is None else SecureCoordinator(
         inner, SITES, threshold=proposal.threshold, run=proposal.run

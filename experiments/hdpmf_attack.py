@@ -12,25 +12,26 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import tacit as tc
 from experiments.data import data_folder
+from experiments.datasets import movielens
 from experiments.hdpmf_table3 import DELTA, request, trial
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.audit.bounds import ErrorRates
-from tacit.audit.recommender import Messages, read_ratings
-from tacit.data.datasets import movielens
-from tacit.estimators.recommender_certified import HeterogeneousOffsets
-from tacit.estimators.recommender_certified_parts import Raters
-from tacit.estimators.recommender_gradient import GradientFactorization
-from tacit.estimators.recommender_method import Task
-from tacit.inference.members import by_member
+from tacit.estimators.fit import reserve
+from tacit.estimators.gate import Gate
+from tacit.factorization.offsets.numerics.ridge import by_member
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.ledger import Ledger
+from tacit.published.attacks import Messages, read_ratings
+from tacit.published.hua2015_hu2023 import GradientRecommender
+from tacit.recommender.agreement import HeterogeneousOffsets, WeightedOffsetsAgreement
+from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import Message
 
 EPOCHS = 100
@@ -40,19 +41,16 @@ STARS = np.arange(1.0, 6.0)
 def published(trials: int, least: float, epsilon: float = 1.0) -> dict[str, Any]:
     """Attack single messages of HDPMF about real ratings of at least some weight."""
     given = trial("movielens", movielens(data_folder("ml-100k")), 0)
-    model = tc.PrivateRecommender(
-        (1, 5), method=GradientFactorization("hdpmf"), privacy=request(epsilon), rank=10,
-        random_state=0,
-    ).fit(given.train, weights=given.weights)  # fmt: skip
+    model = GradientRecommender((1, 5), privacy=request(epsilon), random_state=0)
+    model.fit(given.train, weights=given.weights)
     rng = generator(0, "attack")
     heavy = np.flatnonzero(given.weights.of(*given.train.indices.T) >= least)
     picked = rng.choice(heavy, trials)
     users, items = given.train.indices[picked].T
     weights, counts = given.weights.of(users, items), np.bincount(given.train.indices[:, 1])[items]
-    known = Messages(
-        model._rows[users], model.shared_["features"][items], weights, counts, 2.0 * 4.0 / epsilon,
-        EPOCHS,
-    )  # fmt: skip
+    assert model._devices is not None
+    u, v = model._devices.rows[users], model.shared_["features"][items]
+    known = Messages(u, v, weights, counts, 2.0 * 4.0 / epsilon, EPOCHS)
     truth = given.train.values[picked]
     guess = read_ratings(known, truth, rng)
     nearest = STARS[np.abs(guess[:, None] - STARS).argmin(axis=1)]
@@ -72,33 +70,29 @@ def certified(trials: int, epsilon: float = 1.0) -> dict[str, Any]:
     rng = generator(1, "attack")
     users, items = 12, 6
     table = rng.integers(1, 6, (users, items)).astype(float)
-    method = HeterogeneousOffsets()
-    weights = tc.PrivacyWeights.equal(users, items)
-    task = Task(users, items, (1.0, 5.0), 2, request(epsilon), weights)
-    quiet = Task(users, items, (1.0, 5.0), 2, request(math.inf), weights)
+    task = Task(users, items, (1.0, 5.0), 2, request(epsilon))
+    noisy = HeterogeneousOffsets().agree(task)
+    quiet = HeterogeneousOffsets().agree(replace(task, privacy=request(math.inf)))
+    scales = [m.scale for m in noisy.mechanisms.values()]
 
-    def sums(star: float, public: Task, seed: int) -> Any:
+    def sums(star: float, public: WeightedOffsetsAgreement, seed: int) -> Any:
         own = table.copy()
         own[0, 0] = star
         cells = by_member(tc.Relation.from_dense(("user", "item"), own), "user")
-        payer = None
-        if public.noisy:
-            ledger = Ledger.memory(epsilon=epsilon, delta=DELTA)
-            payer = ledger.reserve(method.schedule(public), purpose="attack", delta=DELTA)
-        raters = Raters(method, public, cells, payer, Noise("exact", seed=seed))
-        asked = {"mean": np.zeros(1), "kind": np.zeros(1, int)}  # offsets, and offsets again
-        sent = [raters.respond(Message(k, asked))["sum"] for k in range(len(method.plan))]
-        scales = [m.scale for m in method.mechanisms(task).values()]
+        payer = reserve(public, [tc.Site("raters", None)], "attack")["raters"]
+        gate = Gate(payer, Noise("exact", seed=seed))
+        raters = public.holder("raters", Rated(cells, np.ones(users)), gate, 0)
+        sent = [raters.respond(asked)["sum"] for asked in _questions(items)][2:]
         return np.concatenate([s / scale for s, scale in zip(sent, scales, strict=True)])
 
     centres = np.array([sums(star, quiet, 0) for star in STARS])
     recovered, errors = 0, {1.0: 0, 5.0: 0}
     for k in range(trials):
         star = float(rng.choice([1.0, 2.0, 3.0, 4.0, 5.0]))
-        seen = sums(star, task, 3 * k)
+        seen = sums(star, noisy, 3 * k)
         recovered += STARS[((seen - centres) ** 2).sum(axis=1).argmin()] == star
         for number, end in enumerate((1.0, 5.0)):
-            seen = sums(end, task, 3 * k + 1 + number)
+            seen = sums(end, noisy, 3 * k + 1 + number)
             far = ((seen - centres[[0, 4]]) ** 2).sum(axis=1)
             errors[end] += STARS[[0, 4]][far.argmin()] != end
     return {
@@ -108,6 +102,14 @@ def certified(trials: int, epsilon: float = 1.0) -> dict[str, Any]:
             int(errors[1.0]), trials, int(errors[5.0]), trials
         ).epsilon(DELTA),
     }  # fmt: skip
+
+
+def _questions(items: int) -> list[Message]:
+    """Return what the attacker asks: offsets, and offsets again."""
+    mean, pattern = {"mean": np.zeros(1)}, {"counts": np.ones(items), "block": np.eye(items)}
+    asked = [("counts", {}), ("pattern", pattern), ("mean", {}), ("offsets", mean),
+             ("later", {**mean, "kind": np.zeros(1, np.int64)})]  # fmt: skip
+    return [Message(k, arrays, step) for k, (step, arrays) in enumerate(asked)]
 
 
 def run(quick: bool) -> Outcome:

@@ -12,21 +12,23 @@ quick form has ten epochs and no cross-validation.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import tacit as tc
 from experiments.data import data_folder
+from experiments.datasets import filmtrust, movielens
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import filmtrust, movielens
 from tacit.data.split import hold_out_per_member
-from tacit.estimators.recommender_device import score
-from tacit.estimators.recommender_gradient import GradientFactorization
-from tacit.estimators.recommender_method import Task
-from tacit.inference.members import by_member
-from tacit.mechanisms.noise import Noise
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.published.hua2015_hu2023 import (
+    GradientAgreement,
+    GradientFactorization,
+    GradientRecommender,
+)
 
 DELTA = 1e-5
 BOUNDS = {"movielens": (1.0, 5.0), "filmtrust": (0.5, 4.0)}
@@ -78,22 +80,18 @@ def balanced(given: Trial, predicted: Any) -> float:
     )
 
 
-def gradient(given: Trial, method: GradientFactorization, rank: int) -> Any:
-    """Return predictions of a published method; paid from a ledger made for it."""
-    users, items = given.train.shape
+def published(given: Trial, method: GradientFactorization, rank: int) -> GradientRecommender:
+    """Return a published method; a ledger made for it pays."""
     privacy = None if method.kind == "mf" else request(1.0)
-    task = Task(users, items, given.bounds, rank, privacy, given.weights)
-    reservation = None
-    if privacy is not None:
-        ledger = tc.Ledger.memory(epsilon=1e12, delta=0.5)
-        reservation = ledger.reserve(method.schedule(task), purpose="table", delta=DELTA)
-    learned = method.learn(
-        task, by_member(given.train, "user"), reservation, Noise("grid", seed=given.seed),
-        generator(given.seed, "start"),
-    )  # fmt: skip
-    user, item = given.cells.T
-    weights = given.weights.of(user, item) if learned.stretched else None
-    return score(learned.shared, learned.rows[user], item, given.bounds, weights)
+    return GradientRecommender(
+        given.bounds, method=method, privacy=privacy, rank=rank, random_state=given.seed
+    )
+
+
+def gradient(given: Trial, method: GradientFactorization, rank: int) -> Any:
+    """Return predictions of a published method."""
+    model = published(given, method, rank).fit(given.train, weights=given.weights)
+    return model.predict(given.cells)
 
 
 def certified(given: Trial, epsilon: float, rank: int = 10, method: str = "heterogeneous") -> Any:
@@ -112,7 +110,7 @@ def chosen(given: Trial, kind: str, rank: int, quick: bool) -> GradientFactoriza
     best, settings = np.inf, GradientFactorization(kind)
     for rate in RATES[kind]:
         for ridge in RIDGES:
-            method = GradientFactorization(kind, rate=rate, ridge=ridge)
+            method = GradientFactorization(kind, step_size=rate, ridge=ridge)
             total = 0.0
             for fold in range(5):
                 kept, out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
@@ -127,16 +125,14 @@ def chosen(given: Trial, kind: str, rank: int, quick: bool) -> GradientFactoriza
 
 
 def real_epsilon(given: Trial, method: GradientFactorization, rank: int) -> dict[str, Any]:
-    """Return claimed and recomputed ε, from the certificate of a short fit's schedule."""
-    users, items = given.train.shape
-    task = Task(users, items, given.bounds, rank, request(1.0), given.weights)
-    from tacit.privacy.accounting import epsilon_of
-
-    claim = method.claim(task)
+    """Return claimed and recomputed ε, from what would be agreed on."""
+    model = published(given, method, rank)
+    public = model._agreed(model._weighted(model._as_sites(given.train), given.weights))
+    assert isinstance(public, GradientAgreement)
     return {
-        "claimed ε": claim[0] if claim else None,
-        "real ε (sums only, U fixed)": epsilon_of(method.schedule(task), DELTA),
-        "… U spread evenly": method.spread_epsilon(task),
+        "claimed ε": public.claim[0] if public.claim else None,
+        "real ε (sums only, U fixed)": epsilon_of(public.event, DELTA),
+        "… U spread evenly": public.spread_epsilon(),
     }
 
 
@@ -170,7 +166,10 @@ def table(
             each = [errors(t.values, gradient(t, method, rank)) for t in trials]
             found[kind, rank] = np.array(each)
             row = {"data": name, "method": kind, "K": rank, "ε": "" if kind == "mf" else 1.0}
-            row |= summary(found[kind, rank]) | {"η": method.rate, "λ": method.ridge}
+            row |= summary(found[kind, rank]) | {
+                "η": method.step_size,
+                "λ": method.ridge,
+            }
             if name == "movielens":
                 row |= {"paper MSE": PAPER[kind][rank][0], "paper MAE": PAPER[kind][rank][1]}
             if kind != "mf":
@@ -230,8 +229,7 @@ def sweeps(outcome: Outcome, relation: tc.Relation, settings: Any, seeds: range)
             row[kind] = float(np.mean(each))
         outcome.add(row)
     for rank in (5, 10):
-        method = settings["hdpmf", rank]
-        bare = GradientFactorization("hdpmf", method.rate, method.ridge, rescale=False)
+        bare = replace(settings["hdpmf", rank], rescale=False)
         each = [errors(t.values, gradient(t, bare, rank))[0]
                 for t in (trial("movielens", relation, s) for s in seeds)]  # fmt: skip
         outcome.add({"sweep": "HDPMF without rescaling", "K": rank, "MSE": float(np.mean(each))})

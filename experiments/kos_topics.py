@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 
 from experiments.data import data_folder
+from experiments.datasets import kos
 from experiments.runner import Outcome
-from tacit.data.datasets import kos
 from tacit.data.documents import Documents
-from tacit.estimators.topics import SingleTopicModel
-from tacit.mechanisms.additive import Gaussian
 from tacit.mechanisms.base import privatize
+from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.noise import Noise
-from tacit.models.whitening import noise_edge, onto_simplex
+from tacit.moments.numerics.whitening import onto_simplex
+from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 TOPICS = 5
 DELTA = 1e-5
@@ -54,8 +54,7 @@ def run(quick: bool) -> Outcome:
             model.fit(train)
         perplexity = model.perplexity(test)
         one = _unigram(train, test, epsilon)
-        scale = model.plan_.mechanisms(privacy)[0].scale if model.plan_ else 0.0
-        edge = noise_edge(scale, len(words))
+        edge = model.noise_edge_
         row: dict[str, Any] = {
             "method": method, "epsilon": epsilon, "perplexity": perplexity,
             "one unigram": one, "loses to it": perplexity >= one, "noise edge": edge,

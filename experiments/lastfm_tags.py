@@ -16,12 +16,12 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.data import data_folder
+from experiments.datasets import lastfm_tags
+from experiments.metrics import auc
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import lastfm_tags
 from tacit.data.relations import Relation
-from tacit.estimators.coupled import CoupledFactorization
-from tacit.report.metrics import auc
+from tacit.factorization.alone.estimator import CoupledFactorization
 
 FORMS = {"tags": "user:k artist:k tag:k", "plays": "user:k artist:k"}
 RANK, HELD = 10, 5

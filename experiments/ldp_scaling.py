@@ -22,15 +22,17 @@ import numpy as np
 import tacit as tc
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.estimators.recommender_descent import LocalDescent, whole_gradient
-from tacit.estimators.recommender_device import score
-from tacit.estimators.recommender_local import LocalGradient
-from tacit.estimators.recommender_method import Task
-from tacit.estimators.recommender_responses import ItemResponseGradient, ResponseGradient
-from tacit.inference.members import ByMember
-from tacit.inference.projection import Projection
+from tacit.estimators.fit import Place, fit, reserve
+from tacit.estimators.gate import Gate
+from tacit.estimators.site import Site
+from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.ledger import Ledger
+from tacit.recommender.device import score
+from tacit.recommender.local.descent import LocalMethod, LocalRaters, whole_gradient
+from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGradient
+from tacit.recommender.local.one_answer import LocalGradient
+from tacit.recommender.method import Rated, Task
+from tacit.rounds.messages import Message
 
 ROUNDS = (1, 3, 5, 10, 20, 50)
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
@@ -108,19 +110,8 @@ def task_of(
     unit: str = "user",
 ) -> Task:  # fmt: skip
     """Return the public facts."""
-    weights = tc.PrivacyWeights.equal(cells.members, items)
     privacy = None if epsilon is None else request(epsilon, trust, unit)
-    return Task(cells.members, items, BOUNDS, rank, privacy, weights)
-
-
-def payer(method: LocalDescent, task: Task) -> Any:
-    """Return a reservation for one fit, or None without noise."""
-    privacy = task.privacy
-    if privacy is None:
-        return None
-    ledger = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
-    return ledger.reserve(method.schedule(task), purpose="ldp scaling",
-                          delta=privacy.delta or None, asked=privacy.epsilon)  # fmt: skip
+    return Task(cells.members, items, BOUNDS, rank, privacy)
 
 
 class Data(NamedTuple):
@@ -137,14 +128,16 @@ class Data(NamedTuple):
         return min(self.scale.users * self.scale.items / len(self.cells.values), 1e4)
 
 
-def rmse(method: LocalDescent, data: Data, epsilon: float | None, trust: str = "local") -> float:
+def rmse(method: LocalMethod, data: Data, epsilon: float | None, trust: str = "local") -> float:
     """Return the error on the held-out ratings."""
-    scale = data.scale
+    scale, rated = data.scale, Rated(data.cells, np.ones(data.cells.members))
     task = task_of(data.cells, scale.items, scale.rank, epsilon, trust, method.unit)
-    method.check(task)
-    learned = method.learn(task, data.cells, payer(method, task), Noise("grid", seed=0),
-                           generator(0, "start"))  # fmt: skip
-    predicted = score(learned.shared, learned.rows, data.held, BOUNDS)
+    place = Place("ldp scaling", seed=0)
+    outcome = fit(method.agree(task), [Site("raters", None)], {"raters": rated}, place)
+    raters = outcome.holders["raters"]
+    assert isinstance(raters, LocalRaters)
+    raters.finish(outcome.result)
+    predicted = score(outcome.result, raters.devices.rows, data.held, BOUNDS)
     return float(np.sqrt(np.mean((predicted - data.values) ** 2)))
 
 
@@ -152,23 +145,24 @@ def made(name: str, data: Data, rounds: int) -> tuple[LocalGradient, str]:
     """Return a form at k rounds, and its trust."""
     trust, settings = FORMS[name]
     given = {"dimensions": data.scale.q, **settings}
-    return LocalGradient(rounds, rate=data.rate, **given), trust
+    return LocalGradient(rounds, step_size=data.rate, **given), trust
 
 
 def gradient_error(users: int, items: int, rank: int, q: int | None, epsilon: float) -> float:
     """Return the largest error of the server's first gradient, the mean of three draws."""
     cells, _, _ = synthetic(users, items, 20, 1)
     task = task_of(cells, items, rank, epsilon)
-    low, high = BOUNDS
-    scaled = cells._replace(values=(cells.values - (low + high) / 2) / ((high - low) / 2))
     rng = generator(2, "slopes")
     v = rng.standard_normal((items, rank)) / np.sqrt(rank)
-    truth = whole_gradient(task, scaled, v)
-    method, noise, found = LocalGradient(1, q), Noise("grid", seed=3), []
-    phi = None if q is None else Projection(q, items, 5)
+    public, noise, found = LocalGradient(1, q).agree(task), Noise("grid", seed=3), []
+    projection, more = public.projection(5), {} if q is None else {"projection": np.array([0, 5])}
     for _ in range(3):
-        paid = payer(method, task)
-        estimate = method.gradient(task, scaled, v, phi, paid, noise, rng)
+        gate = Gate(reserve(public, [Site("raters", None)], "ldp scaling")["raters"], noise)
+        raters = public.holder("raters", Rated(cells, np.ones(users)), gate, 0)
+        raters._rng = rng  # other coordinates each time
+        reply = raters.respond(Message(0, {"v": v, **more}, "answers"))
+        estimate = public.averaged(reply["answers"], reply["places"], projection)
+        truth = whole_gradient(task, raters.shards[0], v)
         found.append(np.abs(estimate - truth).max())
     return float(np.mean(found))
 
@@ -219,7 +213,7 @@ def curves(outcome: Outcome, name: str, rounds: Any, epsilons: Any, forms: Any) 
                  "RMSE": float(np.sqrt(np.mean((data.values - own) ** 2)))})  # fmt: skip
     row: dict[str, Any] = {"size": size, "method": "without noise"}
     for k in rounds:
-        row[f"k = {k}"] = rmse(LocalGradient(k, rate=data.rate), data, None)
+        row[f"k = {k}"] = rmse(LocalGradient(k, step_size=data.rate), data, None)
         row[f"paper k = {k}"] = PAPER["without noise"][ROUNDS.index(k)]
     outcome.add(row)
     for form in forms:
@@ -244,8 +238,8 @@ def baseline(outcome: Outcome, name: str, epsilons: Any) -> None:
     data = Data(*synthetic(scale.users, scale.items, scale.each, 0), scale)
     size = f"{scale.users:,} × {scale.items:,}"
     found: dict[str, Any] = {
-        "RR + Laplace, per user": ResponseGradient(5, rate=data.rate),
-        "RR + Laplace, per item": ItemResponseGradient(5, rate=data.rate),
+        "RR + Laplace, per user": ResponseGradient(5, step_size=data.rate),
+        "RR + Laplace, per item": ItemResponseGradient(5, step_size=data.rate),
     }
     for form in ("GD", "GD-DR", "GD-DR, once, hybrid", "GD-DR, once, shuffler"):
         found[form] = made(form, data, 5)[0]
@@ -267,9 +261,9 @@ def spreads(outcome: Outcome) -> None:
             if "offset" in form or form == "GD":
                 continue
             method = LocalGradient(5, **{"dimensions": 2_700, **settings})
-            weights = tc.PrivacyWeights.equal(140_000, 27_000)
-            task = Task(140_000, 27_000, BOUNDS, 15, request(epsilon, trust), weights)
-            mechanism: Any = method.mechanism(task)
+            asked = request(epsilon, trust)
+            task = Task(140_000, 27_000, BOUNDS, 15, asked)
+            mechanism: Any = method.agree(task).mechanism
             inner = getattr(mechanism, "inner", mechanism)
             people = 140_000 // (5 if method.participation == "once" else 1)
             size = float(np.sqrt(np.max(inner.variance(np.array([0.0, 1.0]))) / people))

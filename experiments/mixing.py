@@ -21,13 +21,13 @@ import math
 import numpy as np
 
 from experiments.runner import Outcome
+from tacit._core.chains import autocorrelation, autocorrelation_time
 from tacit._core.rng import generator
-from tacit.inference.diagnostics import autocorrelation, autocorrelation_time
-from tacit.inference.metropolis import MetropolisKernel
-from tacit.models.populations import NormalVariance
-from tacit.models.priors import Uniform
-from tacit.models.releases import NoiseLaw, NoisyStatistic
-from tacit.models.statistics import OrderStatistic, Power
+from tacit.posterior.numerics.metropolis.kernel import MetropolisKernel
+from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
+from tacit.posterior.numerics.populations.laws import NormalVariance
+from tacit.posterior.numerics.priors import Uniform
+from tacit.posterior.numerics.statistics import OrderStatistic, Power
 
 PRINTED = {
     2: (44.03, 17.99), 5: (28.19, 17.10), 10: (21.11, 16.13), 20: (18.16, 15.44),

@@ -7,9 +7,9 @@ noise relative to the clip; the expected values are those of PRIVACY B1, to its 
 from __future__ import annotations
 
 from experiments.runner import Outcome
-from tacit.privacy.accounting import accountant
+from tacit.privacy.accounting.accountants import accountant
 from tacit.privacy.calibration import gaussian_event, gaussian_noise_multiplier
-from tacit.privacy.published import PRINTED
+from tacit.published.noise import PRINTED
 
 EXPECTED = {
     "MNIST, zCDP": 1.51,

@@ -32,14 +32,14 @@ import numpy as np
 
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.estimators.regression import PrivateLinearRegression
 from tacit.estimators.site import Site
-from tacit.inference.regression import posterior
-from tacit.mechanisms.additive import SymmetricGaussian
+from tacit.mechanisms.gaussian import SymmetricGaussian
 from tacit.mechanisms.noise import Noise
-from tacit.models.regression import Moments, Prior
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.guarantee import Privacy
+from tacit.regression.estimator import PrivateLinearRegression
+from tacit.regression.numerics.moments import Moments, Prior
+from tacit.regression.numerics.posterior import posterior
 
 ROWS = 100_000
 LEVELS = (0.5, 0.9, 0.99)

@@ -9,10 +9,10 @@ J sites hold equal consecutive parts of the training rows; ε = 1, δ = 1/n with
 **Published**: features standardised, y centred and scaled, R and Y all read from the data; noise
 of 1.487·Δ whatever δ is, on the upper triangle of S and on z; σ̃² = ‖Y‖/3, C = 38·I. The
 recomputed ε is beside it and holds only if those bounds were public. adaSSP has three parts with
-noise of 1.487·√3 times their sensitivity (`tacit.estimators.regression_published` says why).
+noise of 1.487·√3 times their sensitivity (`tacit.published.alparslan2023` says why).
 
 **Certified**: public bounds as below, noise by the exact calibration, rows scaled to the norm of
-the rule in `tacit.estimators.regression_release`. Bounds of the power plant are round numbers
+the rule in `tacit.regression.design`. Bounds of the power plant are round numbers
 around what such a site can see (the plant has a nominal capacity of 480 MW and was at full load);
 those of the bike data follow from its documentation (codes and normalised weather), with round
 capacities for the counts.
@@ -45,12 +45,14 @@ from typing import Any
 import numpy as np
 
 from experiments.data import ROOT, data_folder
+from experiments.datasets import bike_sharing, power_plant
 from experiments.runner import Outcome
-from tacit.data.datasets import bike_sharing, power_plant
-from tacit.estimators.regression import PrivateLinearRegression
 from tacit.estimators.site import Site
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
+from tacit.published.alparslan2023 import ThesisRegression
+from tacit.regression.estimator import PrivateLinearRegression
+from tacit.regression.methods import UNREAD
 
 POWER = {"AT": (0, 40), "V": (20, 90), "AP": (980, 1040), "RH": (20, 100)}
 BIKE = {
@@ -149,18 +151,14 @@ def fit(
 ) -> PrivateLinearRegression:  # fmt: skip
     """Fit one method once, with noise of its own for every seed."""
     privacy = Privacy(epsilon, 1.0 / data.rows, neighbours=neighbours, trust="site")
-    common: dict[str, Any] = {
-        "privacy": privacy, "noise": "grid", "random_state": seed, "chains": 2, "draws": draws,
-        "warmup": draws,
-    }  # fmt: skip
+    common: dict[str, Any] = {"privacy": privacy, "noise": "grid", "random_state": seed}
+    sampling = {"chains": 2, "draws": draws, "warmup": draws}
+    unread = UNREAD.get(method, ())
+    common |= {name: value for name, value in sampling.items() if name not in unread}
     if published:
-        released = "Szu" if method == "MCMC-B&S" else "Sz"
-        model = PrivateLinearRegression(
-            method, calibration="published", statistics=released, **common
-        )
-    else:
-        bounds = list(data.bounds.values())
-        model = PrivateLinearRegression(method, bounds=bounds, y_bounds=data.y_bounds, **common)
+        return ThesisRegression(method, **common).fit(data.sites(count))
+    bounds = list(data.bounds.values())
+    model = PrivateLinearRegression(method, bounds=bounds, y_bounds=data.y_bounds, **common)
     return model.fit(data.sites(count))
 
 

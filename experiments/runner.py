@@ -1,7 +1,8 @@
 """The tiny runner behind ``python -m experiments`` and ``python -m benchmarks``.
 
 A spec is a module of the package with a docstring (its first line is the summary) and a
-function ``run(quick) -> Outcome``. Underscores in the module's name become dashes.
+function ``run(quick) -> Outcome``. Underscores in the module's name become dashes. A spec may have
+``OPTIONS``: flag → what `argparse` takes, and then gets them by name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SUPPORT = {"runner", "data", "timing", "__main__"}
+SUPPORT = {"runner", "data", "datasets", "known_misses", "metrics", "timing", "__main__"}
 
 
 @dataclass
@@ -67,7 +68,7 @@ def main(package: str, arguments: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", help="which one; without it, list them")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="a form that fits a minute")
-    options = parser.parse_args(arguments)
+    options, more = parser.parse_known_args(arguments)
     known = specs(package)
     if options.name is None:
         for name, module in known.items():
@@ -77,8 +78,13 @@ def main(package: str, arguments: list[str] | None = None) -> int:
     if options.name not in known:
         print(f"there is no {options.name!r}: choose from {', '.join(known)}", file=sys.stderr)
         return 2
+    spec = importlib.import_module(known[options.name])
+    own = argparse.ArgumentParser(prog=f"python -m {package} {options.name}")
+    for flag, about in getattr(spec, "OPTIONS", {}).items():
+        own.add_argument(flag, **about)
+    chosen = vars(own.parse_args(more))
     started = time.perf_counter()
-    outcome: Outcome = importlib.import_module(known[options.name]).run(options.quick)
+    outcome: Outcome = spec.run(options.quick, **chosen)
     seconds = time.perf_counter() - started
     _show(outcome)
     ok = all(check.ok for check in outcome.checks)

@@ -16,11 +16,11 @@ import numpy as np
 import tacit as tc
 from experiments._sites_local import rating_scores
 from experiments.data import data_folder
+from experiments.datasets import filmtrust, movielens
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import filmtrust, movielens
 from tacit.data.split import members_of
-from tacit.estimators.joint_langevin import Langevin
+from tacit.published.ermis2020 import PublishedLangevin
 
 DELTA = 1e-6
 RANK = 10
@@ -65,7 +65,7 @@ def rmse(values: Any, predicted: Any) -> float:
 def fit(sites: list[tc.Site], privacy: Any, bounds: Any, **options: Any) -> Any:
     """Fit over sites with the defaults."""
     settings = {"rank": RANK, "bounds": bounds, "privacy": privacy, **options}
-    return tc.CoupledFactorization("user:k item:k", **settings).fit(sites)
+    return tc.PrivateFactorization("user:k item:k", **settings).fit(sites)
 
 
 def whole(
@@ -162,9 +162,9 @@ def others(
         train, cells, values = split(relation, 0)
         for rule, level in PUBLISHED:
             privacy = tc.Privacy(epsilon, 1e-4, unit="entry", trust="site")
-            method = Langevin(rounds=120, rate=0.1, rule=rule, level=level)
+            method = PublishedLangevin(120, 0.1, rule=rule, level=level)
             fitted = fit([tc.Site("A", train)], privacy, (1.0, 5.0), method=method, rank=5,
-                         calibration="published", random_state=0)  # fmt: skip
+                         random_state=0)  # fmt: skip
             _show(outcome, {
                 "method": f"published {rule} ({level} level)", "unit": "entry", "epsilon": epsilon,
                 "certified epsilon": fitted.certificate_.epsilon,

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from experiments.data import data_folder
+from experiments.datasets import uclaf
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import uclaf
 from tacit.data.relations import Relation
-from tacit.estimators.coupled import CoupledFactorization
-from tacit.estimators.joint_langevin import Langevin
 from tacit.estimators.site import Site
-from tacit.models.structure import CoupledModel
+from tacit.factorization import Langevin, PrivateFactorization
+from tacit.factorization.language.structure import CoupledModel
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.guarantee import Privacy
 
@@ -121,7 +120,7 @@ def score(arrays: dict[str, Any], model: str, epsilon: float, count: int, seed: 
     if model == "Model-3":
         features = arrays["poi"] / np.maximum(arrays["poi"].max(axis=0), 1e-12)
         public["poi"] = Relation.from_dense(("place", "feature"), features)
-    fitted = CoupledFactorization(
+    fitted = PrivateFactorization(
         CoupledModel(forms, RANK, "euclidean"), bounds={"visits": (LOW, HIGH)},
         privacy=Privacy(epsilon, DELTA, unit="entry", trust="site"), shared=MODELS[model],
         protected="user", method=Langevin(offsets=True), random_state=seed,

@@ -34,17 +34,17 @@ import numpy as np
 
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.inference.information import information
-from tacit.inference.likelihood import marginal, moments
-from tacit.models.populations import (
+from tacit.posterior.numerics.information import information
+from tacit.posterior.numerics.likelihood import marginal, moments
+from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
+from tacit.posterior.numerics.populations.laws import (
     Bernoulli,
     NormalMean,
     NormalVariance,
     Population,
     UniformWidth,
 )
-from tacit.models.releases import NoiseLaw, NoisyStatistic
-from tacit.models.statistics import OrderStatistic, Power
+from tacit.posterior.numerics.statistics import OrderStatistic, Power
 from tacit.privacy.calibration import gaussian_sigma
 
 N = 100

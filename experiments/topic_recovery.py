@@ -32,23 +32,24 @@ from typing import Any
 import numpy as np
 
 from experiments.data import data_folder
+from experiments.datasets import topic_moments
+from experiments.metrics import matched_error, matching, nearest_error
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import topic_moments
 from tacit.data.documents import Documents
 from tacit.data.synthetic import spherical_mixture, topic_documents
-from tacit.estimators.mixture import GaussianMixture
-from tacit.estimators.orthogonal import OrthogonalDecomposition
-from tacit.estimators.topics import SingleTopicModel
-from tacit.inference.power import symmetrise
+from tacit.moments.mixture import GaussianMixture
+from tacit.moments.numerics.power import symmetrise
+from tacit.moments.tensor.estimator import OrthogonalDecomposition
+from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.report.matching import matched_error, matching, nearest_error
+from tacit.published.imtiaz2017 import METHODS, NoisyTopics
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0)
 BARS = dict(zip(EPSILONS, (0.10, 0.058, 0.042, 0.040), strict=True))
 PRINTED = dict(zip(EPSILONS, (0.360, 0.180, 0.069, 0.051), strict=True))
-STRATEGIES = ("certified", "agn", "avn", "dp-tpm")
+STRATEGIES = ("certified", *METHODS)
 
 
 def run(quick: bool) -> Outcome:
@@ -74,11 +75,9 @@ def mean(rows: list[dict[str, float]]) -> dict[str, float]:
 def topics(
     documents: Any, count: int, strategy: str, privacy: Privacy | None, seed: int
 ) -> SingleTopicModel:
-    kind = "certified" if strategy == "certified" else "published"
-    model = SingleTopicModel(
-        count, privacy=privacy, strategy=strategy, calibration=kind, random_state=seed
-    )
-    return model.fit(documents)
+    if strategy == "certified":
+        return SingleTopicModel(count, privacy=privacy, random_state=seed).fit(documents)
+    return NoisyTopics(count, method=strategy, privacy=privacy, random_state=seed).fit(documents)
 
 
 def knowing_nothing(truth: Any, weights: Any, runs: int) -> dict[str, dict[str, float]]:

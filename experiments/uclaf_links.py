@@ -32,13 +32,13 @@ from typing import Any
 import numpy as np
 
 from experiments.data import data_folder
+from experiments.datasets import uclaf
+from experiments.metrics import auc, rmse
 from experiments.runner import Outcome
 from tacit._core.rng import generator
-from tacit.data.datasets import uclaf
 from tacit.data.relations import Relation
 from tacit.data.split import hold_out_cells, hold_out_slices
-from tacit.estimators.coupled import CoupledFactorization
-from tacit.report.metrics import auc, rmse
+from tacit.factorization.alone.estimator import CoupledFactorization
 
 CP = {
     "visits": "user:k place:k activity:k",
@@ -103,7 +103,7 @@ def fit(
         divergence=divergence,
         dispersion=dispersion,
         inference=inference,
-        adapt=inference == "vb" and "prior_shape" not in options,
+        adapt=inference == "vb" and "prior" not in options,
         random_state=seed,
         **options,
     )
@@ -125,7 +125,7 @@ def fit_chosen(
 
     best = max(({"dispersion": choice} for choice in CHOICES), key=score)
     if inference == "map":
-        best = max((best, {**best, "prior_mean": PRIOR_MEAN}), key=score)
+        best = max((best, {**best, "prior": (1.0, PRIOR_MEAN)}), key=score)
     return fit(forms, data, inference, divergence, seed, **best)
 
 
@@ -231,7 +231,7 @@ def _sensitivity(outcome: Outcome, known: dict[str, Relation], runs: int) -> Non
         return float(np.mean(values))
 
     for shape, mean in ((0.5, 10.0), (10.0, 10.0), (100.0, 1.0)):
-        value = score(0.8, "vb", prior_shape=shape, prior_mean=mean)
+        value = score(0.8, "vb", prior=(shape, mean))
         outcome.rows.append(
             {"table": "Figure 6.6 (hyper-parameters)", "model": f"A = {shape:g}, B = {mean:g}",
              "missing": 0.8, "AUC": value}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tacit
+from benchmarks.known_misses import KNOWN_MISSES
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ("sklearn", "dp_accounting", "opendp", "numba", "matplotlib", "scipy.stats", "pandas")
@@ -96,6 +97,16 @@ def one_thread_for_networks(request):
     torch.set_num_threads(before)
 
 
+def _held(name, status, capsys):
+    """A bar that is missed is on the one list of known misses, with its reason."""
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert status == 0
+    assert result["checks"]
+    assert result["rows"]
+    missed = {check["what"] for check in result["checks"] if not check["ok"]}
+    assert missed <= set(KNOWN_MISSES.get(name, {})), missed
+
+
 @pytest.mark.parametrize("name", [
     "statistic-selection", "mixing", "ldp-scaling", "federation-faults", "dropout-digits",
     pytest.param("recommender-factors", marks=pytest.mark.slow),
@@ -104,10 +115,7 @@ def one_thread_for_networks(request):
 def test_the_quick_form_on_simulated_data_runs(name, capsys):
     from experiments.runner import main
 
-    assert main("experiments", [name, "--json", "--quick"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["checks"]
-    assert result["rows"]
+    _held(name, main("experiments", [name, "--json", "--quick"]), capsys)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +140,7 @@ def test_the_quick_form_on_real_data_runs(name, data, capsys):
         data_folder(data)
     except SystemExit as error:
         pytest.skip(str(error))
-    assert main("experiments", [name, "--json", "--quick"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["checks"]
-    assert result["rows"]
+    _held(name, main("experiments", [name, "--json", "--quick"]), capsys)
 
 
 def test_without_the_extra_tacit_works_and_federation_says_what_to_install():

@@ -9,26 +9,27 @@ from tacit._version import __version__
 
 # Public names, loaded on first use so that `import tacit` stays fast.
 _EXPORTS = {
-    "Certificate": "tacit.privacy.guarantee",
-    "CoupledFactorization": "tacit.estimators.coupled",
-    "CoupledModel": "tacit.models.structure",
-    "Device": "tacit.estimators.recommender_device",
+    "Certificate": "tacit.privacy.certificate",
+    "CoupledFactorization": "tacit.factorization.alone.estimator",
+    "CoupledModel": "tacit.factorization.language.structure",
+    "Device": "tacit.recommender.device",
     "Documents": "tacit.data.documents",
-    "GaussianMixture": "tacit.estimators.mixture",
-    "Ledger": "tacit.privacy.ledger",
+    "GaussianMixture": "tacit.moments.mixture",
+    "Ledger": "tacit.privacy.ledger.ledger",
     "Noise": "tacit.mechanisms.noise",
-    "OrthogonalDecomposition": "tacit.estimators.orthogonal",
+    "OrthogonalDecomposition": "tacit.moments.tensor.estimator",
     "Privacy": "tacit.privacy.guarantee",
-    "PrivacyWeights": "tacit.estimators.recommender_weights",
-    "PrivateLinearRegression": "tacit.estimators.regression",
-    "PrivatePosterior": "tacit.estimators.posterior",
-    "PrivateRecommender": "tacit.estimators.recommender",
-    "PrivateSummary": "tacit.estimators.summary",
+    "PrivacyWeights": "tacit.factorization.offsets.weights",
+    "PrivateFactorization": "tacit.factorization.together.estimator",
+    "PrivateLinearRegression": "tacit.regression.estimator",
+    "PrivatePosterior": "tacit.posterior.estimator",
+    "PrivateRecommender": "tacit.recommender.estimator",
+    "PrivateSummary": "tacit.summary.estimator",
     "Relation": "tacit.data.relations",
-    "SingleTopicModel": "tacit.estimators.topics",
+    "SingleTopicModel": "tacit.moments.topics",
     "Site": "tacit.estimators.site",
-    "SiteSummary": "tacit.estimators.regression_summary",
-    "StatisticSelector": "tacit.estimators.statistic",
+    "SiteSummary": "tacit.regression.summary",
+    "StatisticSelector": "tacit.posterior.selector",
     "errors": "tacit.errors",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
@@ -46,6 +47,7 @@ __all__ = [
     "OrthogonalDecomposition",
     "Privacy",
     "PrivacyWeights",
+    "PrivateFactorization",
     "PrivateLinearRegression",
     "PrivatePosterior",
     "PrivateRecommender",
@@ -65,25 +67,27 @@ if TYPE_CHECKING:
     from tacit import errors
     from tacit.data.documents import Documents
     from tacit.data.relations import Relation
-    from tacit.estimators.coupled import CoupledFactorization
-    from tacit.estimators.mixture import GaussianMixture
-    from tacit.estimators.orthogonal import OrthogonalDecomposition
-    from tacit.estimators.posterior import PrivatePosterior
-    from tacit.estimators.recommender import PrivateRecommender
-    from tacit.estimators.recommender_device import Device
-    from tacit.estimators.recommender_weights import PrivacyWeights
-    from tacit.estimators.regression import PrivateLinearRegression
-    from tacit.estimators.regression_summary import SiteSummary
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
-    from tacit.estimators.statistic import StatisticSelector
-    from tacit.estimators.summary import PrivateSummary
-    from tacit.estimators.topics import SingleTopicModel
+    from tacit.factorization.alone.estimator import CoupledFactorization
+    from tacit.factorization.language.structure import CoupledModel
+    from tacit.factorization.offsets.weights import PrivacyWeights
+    from tacit.factorization.together.estimator import PrivateFactorization
     from tacit.mechanisms.base import privatize
     from tacit.mechanisms.noise import Noise
-    from tacit.models.structure import CoupledModel
-    from tacit.privacy.guarantee import Certificate, Privacy
-    from tacit.privacy.ledger import Ledger
+    from tacit.moments.mixture import GaussianMixture
+    from tacit.moments.tensor.estimator import OrthogonalDecomposition
+    from tacit.moments.topics import SingleTopicModel
+    from tacit.posterior.estimator import PrivatePosterior
+    from tacit.posterior.selector import StatisticSelector
+    from tacit.privacy.certificate import Certificate
+    from tacit.privacy.guarantee import Privacy
+    from tacit.privacy.ledger.ledger import Ledger
+    from tacit.recommender.device import Device
+    from tacit.recommender.estimator import PrivateRecommender
+    from tacit.regression.estimator import PrivateLinearRegression
+    from tacit.regression.summary import SiteSummary
+    from tacit.summary.estimator import PrivateSummary
 
 
 def __getattr__(name: str) -> Any:

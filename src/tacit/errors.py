@@ -41,6 +41,10 @@ class SiteFailure(TacitError):
     """A participant of a joint computation failed, lagged or sent nonsense."""
 
 
+class RequestRefused(SiteFailure):
+    """A site was asked for something that its agreement does not name; nothing was computed."""
+
+
 class PolicyRefused(TacitError):
     """A site's policy does not allow what was proposed; no data was read."""
 

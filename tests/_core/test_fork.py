@@ -15,7 +15,7 @@ import pytest
 
 from tacit._core import kernels, threads
 from tacit._core.rng import WordStream
-from tacit.mechanisms.additive import Gaussian
+from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.noise import Noise
 
 # Python 3.12 warns about every fork of a process with threads, OpenMP's among them

@@ -4,21 +4,14 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit.audit import (
-    Messages,
-    audit,
-    audit_one_run,
-    audit_sums,
-    distinguish,
-    membership,
-    read_ratings,
-    worst_case,
-)
-from tacit.audit.transcript import record, replay
+from tacit.audit import audit, audit_one_run, distinguish, worst_case
+from tacit.audit.transcript import fresh, record, replay
 from tacit.errors import NotCertified, ParameterError, TacitError
-from tacit.estimators.recommender_gradient import GradientFactorization
 from tacit.mechanisms.base import watched
 from tacit.mechanisms.noise import Noise
+from tacit.posterior import NormalMean
+from tacit.published.attacks import Messages, audit_sums, membership, read_ratings
+from tacit.published.hua2015_hu2023 import GradientFactorization, GradientRecommender
 
 PRIVACY = tc.Privacy(1.0, 1e-6)
 
@@ -127,8 +120,8 @@ def test_released_factors_give_members_away_unless_noise_hides_them():
     rng = np.random.default_rng(0)
     table = np.where(rng.random((120, 30)) < 0.5, rng.integers(1, 6, (120, 30)), np.nan)
     table[:, 0] = 3.0
-    method = GradientFactorization("mf", rate=0.02, ridge=0.0, epochs=300)
-    plain = tc.PrivateRecommender((1, 5), method=method, rank=12, random_state=0).fit(table[:60])
+    method = GradientFactorization("mf", step_size=0.02, ridge=0.0, epochs=300)
+    plain = GradientRecommender((1, 5), method=method, rank=12, random_state=0).fit(table[:60])
     private = tc.PrivateRecommender(
         (1, 5), rank=12, random_state=0, method="offsets",
         privacy=tc.Privacy(1.0, 1e-5, unit="entry", trust="aggregator"),
@@ -154,3 +147,21 @@ def test_shares_of_noise_are_not_taken_for_all_of_it():
 def test_a_fitted_estimator_is_audited_like_its_copy():
     fitted = model(random_state=3).fit({"x": [0.5]})
     assert audit(fitted, runs=400).attacked == audit(model(), runs=400).attacked
+
+
+def test_every_agreement_is_its_own_worst_case():
+    privacy = tc.Privacy(1.0, 1e-5, neighbours="replace-one")
+    model = tc.PrivatePosterior(NormalMean(), "mean", bounds=(0, 10), privacy=privacy, size=5)
+    found = worst_case(model)
+    agreement = model._agree([None])
+    assert [x.tolist() for x in found[:2]] == [x.tolist() for x in agreement.worst_case()]
+    assert not hasattr(model, "certificates_")
+    with pytest.raises(ParameterError, match="nothing to audit"):
+        worst_case(tc.PrivatePosterior(NormalMean(), bounds=(0, 10), size=5))
+
+
+def test_copies_for_an_audit_share_what_is_public_and_no_noise():
+    draws = [
+        fresh(model(), 3, number).fit({"x": [0.5] * 4}).shared_["mean/x"] for number in (0, 0, 1)
+    ]
+    assert draws[0] == draws[1] != draws[2]

@@ -8,7 +8,7 @@ from scipy import stats
 
 from tacit.audit.bounds import ErrorRates, epsilon_at_least, one_run_epsilon
 from tacit.errors import ParameterError
-from tacit.privacy.conversions import gdp_to_dp
+from tacit.privacy.accounting.gaussian import gdp_to_dp
 
 
 def gaussian_scores(mu, runs, seed):

@@ -16,23 +16,23 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tacit.mechanisms.additive import (
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    SymmetricGaussian,
-    TwoSidedGeometric,
-)
 from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.exponential import Exponential
+from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
+from tacit.mechanisms.gaussian_share import GaussianShare
+from tacit.mechanisms.geometric import TwoSidedGeometric
 from tacit.mechanisms.hybrid import Hybrid
-from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
+from tacit.mechanisms.item_responses import ItemResponses
+from tacit.mechanisms.knorm import KNorm
+from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
-from tacit.mechanisms.operator import GaussianShare, OperatorGaussian
-from tacit.mechanisms.responses import ItemResponses
-from tacit.mechanisms.selection import Exponential
+from tacit.mechanisms.one_bit import OneBitMean
+from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
-from tacit.mechanisms.smooth import SmoothQuantile
-from tacit.mechanisms.vector import KNorm
+from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.symmetric_operator import OperatorGaussian
 from tacit.privacy.events import REPLACE
 
 Array = np.ndarray

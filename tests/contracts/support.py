@@ -15,7 +15,7 @@ import tacit.mechanisms
 from tacit._core.rng import WordStream
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 # --- discovery ------------------------------------------------------------------------------
 

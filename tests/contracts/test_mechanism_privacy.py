@@ -17,24 +17,24 @@ import pytest
 from scipy import stats
 
 from tacit.errors import BudgetExceeded
-from tacit.mechanisms.additive import (
-    Gaussian,
-    GridMechanism,
-    Laplace,
-    PoissonSampled,
-    TwoSidedGeometric,
-)
+from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.clipping import clip_rows
+from tacit.mechanisms.exponential import Exponential
+from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.geometric import TwoSidedGeometric
 from tacit.mechanisms.hybrid import Hybrid
-from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
+from tacit.mechanisms.item_responses import ItemResponses
+from tacit.mechanisms.knorm import KNorm
+from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
-from tacit.mechanisms.responses import ItemResponses
-from tacit.mechanisms.selection import Exponential
+from tacit.mechanisms.one_bit import OneBitMean
+from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
-from tacit.mechanisms.smooth import SmoothQuantile
-from tacit.mechanisms.vector import KNorm
-from tacit.privacy.accounting import epsilon_of
+from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.privacy.accounting.accountants import epsilon_of
 
 from .examples import EXAMPLES, one_by_one
 from .support import CountedNoise, empty_ledger, rich_ledger

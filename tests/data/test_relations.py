@@ -19,7 +19,7 @@ from scipy import sparse
 from tacit import CoupledModel, Relation
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
-from tacit.inference.engine import Engine
+from tacit.factorization.alone.numerics.sums import Engine
 
 nan = math.nan
 DENSE = np.array([[1.0, nan, 0.0], [nan, 2.5, nan]])

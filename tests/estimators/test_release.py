@@ -15,11 +15,12 @@ from tacit.errors import NotCertified, TacitError, VerificationFailed
 from tacit.estimators import release as module
 from tacit.estimators.release import read_release, write_release
 from tacit.estimators.site import Site
-from tacit.estimators.summary import PrivateSummary
-from tacit.privacy import guarantee
+from tacit.privacy import certificate as certificates
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import LaplaceDpEvent, NonPrivateDpEvent
-from tacit.privacy.guarantee import Certificate, Privacy
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.summary.estimator import PrivateSummary
 
 FILES = {"manifest.json", "certificates.json", "arrays.npz"}
 ARRAYS = {
@@ -263,7 +264,7 @@ def test_a_certificate_that_does_not_follow_from_its_events_is_found(bundle, for
     data["South"]["epsilon"] = 0.01
     if forger:
         del data["South"]["digest"]
-        data["South"]["digest"] = guarantee._digest(data["South"])
+        data["South"]["digest"] = certificates._digest(data["South"])
     path.write_text(json.dumps(data), encoding="utf-8")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     reseal(bundle, lambda m: {**m, "sha256": {**m["sha256"], "certificates.json": digest}})

@@ -4,7 +4,7 @@ import pytest
 
 from tacit.errors import ParameterError
 from tacit.estimators.site import Site, check_sites
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 
 def test_the_representation_does_not_show_the_data():

@@ -8,9 +8,9 @@ import numpy as np
 
 import tacit as tc
 from tacit.data.relations import Relation
-from tacit.estimators.joint_langevin import Langevin
-from tacit.federation.config import SiteConfig
-from tacit.federation.site import SiteService
+from tacit.factorization import Langevin
+from tacit.federation.files import SiteConfig
+from tacit.federation.service import SiteService
 
 SITES = ("North", "South", "West")
 ROW = {"epsilon": 1.0, "delta": 1e-6, "unit": "row", "trust": "site"}
@@ -132,7 +132,7 @@ def factorization_in_one_process(seed: int):
         )
         for name in SITES
     ]
-    model = tc.CoupledFactorization(
+    model = tc.PrivateFactorization(
         FACTORIZATION["model"], rank=2, bounds=(1.0, 5.0), privacy=tc.Privacy(**USER),
         method=Langevin(rounds=4), random_state=seed,
     )  # fmt: skip

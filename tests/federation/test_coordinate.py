@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tacit.errors import SiteFailure
+from tacit.errors import ParameterError, SiteFailure
 from tacit.federation import wire
-from tacit.federation.config import CoordinatorConfig, SiteConfig
+from tacit.federation.computation import Computation
 from tacit.federation.coordinate import coordinate, run_proposal
+from tacit.federation.files import CoordinatorConfig, SiteConfig
 from tacit.federation.proposal import Proposal
-from tacit.federation.site import SiteService
-from tacit.privacy.ledger import Ledger
+from tacit.federation.service import SiteService
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.report.live import show_record
 from tacit.rounds.messages import Message
 
@@ -98,12 +99,16 @@ def changed(proposal, **settings):
         (dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"delta": 2e-6}), "δ = 2e-06 is more"),
         (dataclasses.replace(REGRESSION_RUN, privacy=None), "no guarantee is asked for"),
         (changed(FACTORIZATION_RUN, rank=3), "rank is 3.0, not 2.0"),
-        (changed(FACTORIZATION_RUN, options={"rounds": 40}), "40 rounds are more than 16"),
+        (changed(FACTORIZATION_RUN, options={"rounds": 40}), 'options is {"rounds": 40.0}, not'),
         (dataclasses.replace(FACTORIZATION_RUN, privacy=USER | {"unit": "entry"}), "unit is"),
     ],
 )  # fmt: skip
 def test_a_site_refuses_what_its_policy_does_not_allow(tmp_path, proposal, reason):
     assert reason in refusal(tmp_path, proposal)
+
+
+def test_a_site_refuses_more_rounds_than_its_policy_allows(tmp_path):
+    assert "4 rounds are more than 3" in refusal(tmp_path, FACTORIZATION_RUN, rounds=3)
 
 
 def test_a_site_refuses_predictable_noise_unless_its_policy_allows_it(tmp_path):
@@ -130,7 +135,7 @@ def test_a_site_refuses_what_its_ledger_cannot_pay_and_nobody_is_charged(tmp_pat
 
 
 def test_a_computation_that_is_not_on_the_list_is_refused(tmp_path):
-    with pytest.raises(Exception, match="there is no computation 'os'"):
+    with pytest.raises(Exception, match="there is no estimator 'os'"):
         run_proposal(dataclasses.replace(REGRESSION_RUN, computation="os"), Direct({}))
 
 
@@ -150,8 +155,38 @@ def test_members_that_are_not_on_the_agreed_list_are_refused(tmp_path):
     found = services(tmp_path)
     path = tmp_path / "West" / "ratings.csv"
     path.write_text(path.read_text().replace(",i3,", ",unheard of,"))
-    with pytest.raises(SiteFailure, match=r"West: .*item"):
+    with pytest.raises(SiteFailure, match="West: the site cannot answer") as caught:
         run_proposal(FACTORIZATION_RUN, Direct(found))
+    assert "unheard of" not in str(caught.value)  # what a site holds is for its holder alone
+    log = (found["West"].config.state / "refused.log").read_text(encoding="utf-8")
+    assert "unheard of" in log
+
+
+@pytest.mark.parametrize("threshold", [1000, 4])
+def test_noise_never_comes_in_more_shares_than_there_are_sites(threshold):
+    with pytest.raises(ParameterError, match="at most all of them"):
+        dataclasses.replace(FACTORIZATION_RUN, threshold=threshold)
+
+
+def test_a_run_is_closed_once_and_says_nothing_about_the_data(tmp_path):
+    """Whatever comes as what was learned, a site answers with its certificate, or not at all."""
+    found = services(tmp_path)
+    site, text = found["North"], wire.text_array(FACTORIZATION_RUN.to_json())
+    digest = wire.text_array(Computation(FACTORIZATION_RUN).digest)
+
+    def called(method, arrays):
+        run = "open" if method == "open" else FACTORIZATION_RUN.run
+        asked = wire.ask(Message(0, arrays), run)
+        return wire.read_answer(site.call(method, asked), asked, run, "North")
+
+    called("open", {"proposal": text, "digest": digest})
+    called("begin", {})
+    wrong = {"shared/item": np.zeros((1, 1))}
+    first = called("close", wrong)
+    assert set(first.arrays) == {"certificate"}
+    assert called("close", wrong).to_bytes() == first.to_bytes()
+    with pytest.raises(SiteFailure, match="closed already"):
+        called("close", {"shared/item": np.ones((1, 1))})
 
 
 # --- sites that lie ---

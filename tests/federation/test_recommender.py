@@ -6,11 +6,11 @@ import pytest
 import tacit as tc
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
-from tacit.federation.computations import computation_of
-from tacit.federation.config import SiteConfig
+from tacit.federation.computation import Computation
 from tacit.federation.coordinate import run_proposal
+from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
-from tacit.federation.site import SiteService
+from tacit.federation.service import SiteService
 
 from .support import SITES, Direct, toml, write_csv
 
@@ -40,7 +40,7 @@ def services(folder):
         home.mkdir()
         write_csv(home / "t.csv", table(site))
         allow = {"computation": "recommender", "epsilon": 1.0, "delta": 1e-5, "unit": "entry",
-                 "rounds": 13, "seeded": True, "settings": SETTINGS}  # fmt: skip
+                 "rounds": 20, "seeded": True, "settings": SETTINGS}  # fmt: skip
         (home / "site.toml").write_text(
             f'name = "{site}"\nledger = {{file = "l.db", epsilon = 1.5, delta = 1e-4}}\n'
             'data = {t = {file = "t.csv", value = "rating", columns = {weight = "openness"}}}\n'
@@ -85,8 +85,8 @@ def test_the_whole_of_the_noise_is_in_the_sum(tmp_path):
     whole, shared = (
         in_one_process(proposal(t, n)) for t, n in (("site", None), ("aggregator", 3))
     )
-    one = whole._method().mechanisms(whole.task_)["offsets"].variance()
-    three = 3 * shared._method().mechanisms(shared.task_)["offsets"].variance()
+    one = whole._agreement.mechanisms["offsets"].variance()
+    three = 3 * shared._agreement.mechanisms["offsets"].variance()
     assert three == pytest.approx(one, rel=1e-9)
 
 
@@ -96,9 +96,10 @@ def test_users_predict_at_their_site_and_nowhere_else(tmp_path):
     result = run_proposal(asked, Direct(found))
     with pytest.raises(ParameterError, match="stayed at their sites"):
         result.model.predict([[0, 1]])
-    local = found["North"]._computation.model
+    local = found["North"].result.devices
     expected = in_one_process(asked)
     assert np.array_equal(local.predict([[0, 1], [5, 2]]), expected.predict([[0, 1], [5, 2]]))
+    assert local.device(3).top(2) == expected.device(3).top(2)
 
 
 def test_a_coordinator_that_died_asks_the_same_again(tmp_path):
@@ -120,7 +121,7 @@ def test_a_coordinator_that_died_asks_the_same_again(tmp_path):
 
 def test_a_site_that_is_lost_after_a_sum_ends_the_run(tmp_path):
     def lost(method, name, request, answer):
-        if name == "West" and method == "respond" and direct.calls.count((method, name)) == 3:
+        if name == "West" and method == "respond" and direct.calls.count((method, name)) == 10:
             raise TimeoutError
         return answer
 
@@ -131,19 +132,54 @@ def test_a_site_that_is_lost_after_a_sum_ends_the_run(tmp_path):
 
 def test_the_policy_says_what_leaves_as_it_is(tmp_path):
     page = services(tmp_path)["North"].config.policy.page("North")
-    assert "LEAVES AS IT IS, without noise: who rated which item" in page
+    assert "LEAVES AS IT IS, without noise: how often each item occurs" in page
+    assert "products of the pattern of which cells are observed" in page
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [({"items": None}, "needs items"), ({"method": "hdpmf"}, "certified methods"),
+    [({"items": None}, "needs items"), ({"method": "hdpmf"}, "method must be"),
+     ({"method": "gd"}, "protects unit"), ({"item_weights": [1.0]}, "are for 1 items"),
      ({"item_weights": [0.0] * 12}, "must lie in"), ({"privacy": {}}, "does not set")],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused_on_both_sides(changes, reason):
     one = proposal("site", None)
     bad = Proposal("recommender", SETTINGS | changes, one.privacy, SITES, "run")
     with pytest.raises(ParameterError, match=reason):
-        computation_of(bad)
+        Computation(bad)
+
+
+def test_nothing_leaves_that_is_about_single_users(tmp_path):
+    """Neither who rated what nor a weight: every array has a row per item."""
+    seen = []
+
+    def look(method, name, request, answer):
+        if method == "respond":
+            seen.append(answer)
+        return answer
+
+    asked = proposal("site", None)
+    run_proposal(asked, Direct(services(tmp_path), look))
+    agreement = Computation(asked).agreement
+    assert len(seen) == 3 * agreement.rounds == 33
+    for step in agreement.steps:
+        for name, spec in step.replies.items():
+            assert spec.shape[0] in (1, 12, 24), (step.name, name)
+
+
+def test_a_number_of_items_that_fits_no_memory_allocates_nothing():
+    """A proposal is looked at before the policy has accepted it."""
+    one = proposal("site", None)
+    settings = {"bounds": [1.0, 5.0], "items": 10**12}
+    found = Computation(Proposal("recommender", settings, one.privacy, SITES, "run"))
+    assert found.agreement.items == 10**12  # whose weights alone would take 8 TB
+
+
+def test_local_methods_do_not_run_over_sites():
+    privacy = {"epsilon": 1.0, "unit": "user", "trust": "local", "neighbours": "replace-one"}
+    settings = SETTINGS | {"method": "gd"}
+    with pytest.raises(ParameterError, match="certified methods"):
+        Computation(Proposal("recommender", settings, privacy, SITES, "run"))
 
 
 def test_one_site_is_fitted_like_a_list_of_one():

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit.federation.config import SiteConfig
 from tacit.federation.coordinate import run_proposal
+from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
-from tacit.federation.site import SiteService
+from tacit.federation.service import SiteService
 
 from .support import SITES, Direct, toml, write_csv
 
@@ -78,6 +78,37 @@ def test_a_mixture_equals_the_run_in_one_process(tmp_path):
         2, radius=6.0, features=3, privacy=tc.Privacy(**privacy), random_state=3
     ).fit([tc.Site(site, samples(site)) for site in SITES])
     assert np.array_equal(result.model.means_, model.means_)
+
+
+@pytest.mark.parametrize(("trust", "threshold"), [("site", None), ("aggregator", 3)])
+def test_a_site_that_is_restarted_in_every_round_goes_on(tmp_path, trust, threshold):
+    """Its second moment stands: the same eigenvalues; and it can pay for its third."""
+    words = [*WORDS, *(f"rare {k}" for k in range(510))]
+    settings = {"topics": 2, "vocabulary": words}
+    privacy = {"epsilon": 10.0, "delta": 1e-5, "unit": "document", "trust": trust}
+    proposal = Proposal("topics", settings, privacy, SITES, "run", threshold, 3)
+    direct = Direct(sites(tmp_path, "topics", "document", settings))
+    home = tmp_path / "North"
+    restarts = []
+
+    def restarted(method, name, body, answer):
+        if name == "North" and method == "respond":
+            service = SiteService(SiteConfig.read(home / "site.toml"))
+            for method, sent in restarts[:2]:
+                service.call(method, sent)
+            direct.services["North"] = service
+        elif name == "North" and method in ("open", "begin"):
+            restarts.append((method, body))
+        return answer
+
+    direct.fault = restarted
+    result = run_proposal(proposal, direct)
+    assert result.record.rounds > 2
+    model = tc.SingleTopicModel(**settings, privacy=tc.Privacy(**privacy), random_state=3)
+    padded = [np.pad(counts(site), ((0, 0), (0, 510))) for site in SITES]
+    model.fit([tc.Site(site, table) for site, table in zip(SITES, padded, strict=True)])
+    assert np.array_equal(result.model.eigenvalues_, model.eigenvalues_)
+    assert not list(home.rglob("standing-*"))  # wiped in the end
 
 
 def test_a_coordinator_that_died_between_moments_goes_on(tmp_path):

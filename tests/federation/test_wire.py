@@ -54,9 +54,13 @@ def test_numbers_that_are_not_finite_are_refused_on_either_end():
         wire.read_request(wire.ask(Message(0, {"x": np.array([np.inf])}), "r"), "r")
 
 
-def test_a_refusal_says_our_reasons_and_of_others_only_the_kind():
+def test_a_refusal_says_what_follows_from_the_request_and_nothing_else():
     request = wire.ask(ASKED, "run")
-    for error, said in ((SiteFailure("because"), "because"), (KeyError("secret"), "KeyError")):
+    for error, said in (
+        (SiteFailure("because"), "because"),
+        (ParameterError("patient 7 has HIV"), wire.SILENT),
+        (KeyError("secret"), wire.SILENT),
+    ):
         with pytest.raises(SiteFailure) as caught:
             wire.read_answer(wire.refusal(error, request, "run", "A"), request, "run", "A")
         assert str(caught.value) == said

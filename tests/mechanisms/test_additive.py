@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.errors import BudgetExceeded, NotCertified, NothingReleased, ParameterError
-from tacit.mechanisms.additive import (
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    SymmetricGaussian,
-    TwoSidedGeometric,
-)
 from tacit.mechanisms.base import Mechanism, privatize
+from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
+from tacit.mechanisms.geometric import TwoSidedGeometric
+from tacit.mechanisms.knorm import KNorm
+from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
-from tacit.mechanisms.vector import KNorm
-from tacit.privacy.accounting import epsilon_of
+from tacit.mechanisms.sampled import PoissonSampled
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.amounts import as_exact
 from tacit.privacy.events import (
     ADD_REMOVE,
@@ -32,7 +29,7 @@ from tacit.privacy.events import (
     PoissonSampledDpEvent,
     pure_epsilon,
 )
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 # --- calibration ------------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ParameterError
-from tacit.mechanisms.additive import Gaussian, Laplace
 from tacit.mechanisms.clipping import clip_factors, clip_rows
+from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import Grid, GridSum
+from tacit.mechanisms.laplace import Laplace
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 
 exponents = st.integers(-60, 30)

@@ -11,11 +11,13 @@ from scipy import stats
 
 from tacit.errors import ParameterError
 from tacit.mechanisms import local
-from tacit.mechanisms.local import OneBitMean, Piecewise, RandomizedResponse
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.accounting import epsilon_of
+from tacit.mechanisms.one_bit import OneBitMean
+from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import pure_epsilon
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 EPSILONS = [0.05, 0.5, 1.0, 3.0, 8.0]
 
@@ -249,3 +251,9 @@ def test_persons_are_randomised_independently(mechanism):
 def test_a_crowd_of_nobody_is_fine(mechanism):
     empty = np.zeros(0, int if isinstance(mechanism, RandomizedResponse) else float)
     assert mechanism.draw(empty, Noise("grid", seed=9)).shape == (0,)
+
+
+def test_answers_are_as_far_apart_as_people_answer_differently():
+    mechanism = RandomizedResponse(1.0, 3)
+    assert mechanism.distance(np.array([0, 1, 2]), np.array([0, 2, 2])) == 1.0
+    assert mechanism.distance(np.array([0, 1, 2]), np.array([7, 1, 2])) == 0.0  # counts as 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import ParameterError
-from tacit.privacy.accounting import ACCOUNTANTS, epsilon_of
+from tacit.privacy.accounting.accountants import ACCOUNTANTS, epsilon_of
 from tacit.privacy.amounts import add_amounts, as_exact, float_above, float_below
 from tacit.privacy.calibration import (
     calibrate,

@@ -3,7 +3,7 @@
 import pytest
 
 from tacit.errors import NotCertified
-from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.catalogue import CATALOGUE, Query
 
 

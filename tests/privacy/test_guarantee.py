@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import (
     REPLACE,
     GaussianDpEvent,
@@ -16,7 +17,7 @@ from tacit.privacy.events import (
     PoissonSampledDpEvent,
     repeat,
 )
-from tacit.privacy.guarantee import Certificate, Privacy, round_up
+from tacit.privacy.guarantee import Privacy, round_up
 
 EVENT = repeat(PoissonSampledDpEvent(0.02, GaussianDpEvent(2.87)), 300)
 
@@ -64,7 +65,7 @@ def test_every_changed_field_is_found(certificate):
 
 
 def test_a_smaller_epsilon_with_a_forged_digest_is_still_found(certificate):
-    from tacit.privacy.guarantee import _digest
+    from tacit.privacy.certificate import _digest
 
     changed = json.loads(certificate.to_json())
     changed.pop("digest")

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tacit.report.demo import run_demo
+from tacit.demo.run import run_demo
 from tests.report.browser import Browser, find_browser
 
 if __name__ == "__main__":

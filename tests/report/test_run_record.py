@@ -8,7 +8,7 @@ import pytest
 import tacit as tc
 from tacit.errors import ParameterError
 from tacit.report.run_record import read_record, site_rows
-from tests.test_cli import call
+from tests.cli.test_main import call
 
 RECORD = {
     "step": "pressure", "rounds": 3, "seconds": 4.0, "bytes_received": 4096, "resumed_at": 1,

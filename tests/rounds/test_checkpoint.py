@@ -8,16 +8,16 @@ import sys
 import numpy as np
 import pytest
 
-from tacit.errors import SiteFailure, TacitError
-from tacit.mechanisms.additive import Laplace
+from tacit.errors import RequestRefused, SiteFailure, TacitError
 from tacit.mechanisms.base import privatize
+from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import repeat
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
-from tacit.rounds.inprocess import run
 from tacit.rounds.messages import ArraySpec, Message
-from tacit.rounds.protocol import Coordinator, Participant
+from tacit.rounds.run import run
+from tacit.rounds.sides import Coordinator, Participant
 
 ROUNDS = 5
 MECHANISM = Laplace(1.0, 1.0, (2,))
@@ -200,14 +200,27 @@ def test_a_damaged_record_is_refused(tmp_path):
 
 def test_an_outbox_returns_what_was_put(tmp_path):
     outbox, request = Outbox(tmp_path), Message(3, {"position": np.ones(2)})
-    assert outbox.get(request) is None
+    assert outbox.last() is None
     reply = Message(3, {"step": np.array([0.1, np.nan])})
     outbox.put(request, reply, {"left": np.arange(3)})
-    found, state = Outbox(tmp_path).get(request)
-    assert found.to_bytes() == reply.to_bytes() and state["left"].tolist() == [0, 1, 2]
-    assert Outbox(tmp_path).state_before(3) is None
-    assert Outbox(tmp_path).state_before(4)["left"].tolist() == [0, 1, 2]
-    assert Outbox(tmp_path).get(Message(4, {"position": np.ones(2)})) is None
+    digest, found, state = Outbox(tmp_path).last()
+    assert digest == request.digest and found.to_bytes() == reply.to_bytes()
+    assert state["left"].tolist() == [0, 1, 2]
+    outbox.put(Message(4, {}), Message(4, {}), {})
+    assert Outbox(tmp_path).rounds() == [3, 4] and Outbox(tmp_path).last()[1].round == 4
+
+
+def test_nobody_goes_back(tmp_path):
+    """An older round is refused, also in the same words, by a live and by a restarted site."""
+    requests = [Message(k, {"position": np.full(2, float(k))}) for k in range(3)]
+    site = Remembering(Plain("a", 1.0), Outbox(tmp_path))
+    for request in requests:
+        site.respond(request)
+    for one in (site, Remembering(Plain("a", 1.0), Outbox(tmp_path))):
+        assert one.respond(requests[2]).round == 2
+        for request in requests[:2]:
+            with pytest.raises(RequestRefused):
+                one.respond(request)
 
 
 def test_a_participant_goes_on_from_its_own_state(tmp_path):
@@ -265,7 +278,7 @@ def test_a_damaged_reply_is_refused_and_not_drawn_again(tmp_path):
     for content in damaged(path.read_bytes()):
         path.write_bytes(content)
         with pytest.raises(SiteFailure):
-            Outbox(tmp_path).get(request)
+            Remembering(Plain("a", 1.0), Outbox(tmp_path)).respond(request)
 
 
 def test_a_reply_is_kept_before_it_is_sent(tmp_path, monkeypatch):

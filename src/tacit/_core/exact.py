@@ -142,18 +142,32 @@ class HalfLaw:
             words = stream.words(min(_CHUNK, count - start))
             part = out[start : start + words.size]
             pending = kernels.invert_words(
-                words, self._high, *self._tilt, self._curvature, self.width, self._guide,
-                scale, offset, signed, part, unsure,
-            )  # fmt: skip
+                words,
+                self._high,
+                *self._tilt,
+                self._curvature,
+                self.width,
+                self._guide,
+                scale,
+                offset,
+                signed,
+                part,
+                unsure,
+            )
             for position in unsure[:pending]:
                 word, hint = int(words[position]), int(part[position])
                 part[position] = self._settle(stream, word, scale, offset, signed, hint)
         return out
 
     def _settle(
-        self, stream: WordStream, word: int, scale: float, offset: float, signed: bool,
+        self,
+        stream: WordStream,
+        word: int,
+        scale: float,
+        offset: float,
+        signed: bool,
         hint: int = kernels.NO_HINT,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Finish one draw in integer arithmetic, extending U by fresh words as needed.
 
         The result does not depend on ``hint``, a guess of it: it says where to look first.

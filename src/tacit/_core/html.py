@@ -63,10 +63,13 @@ def table(
 
     head = tag("tr", *(tag("th", h, scope="col", class_=side(k)) for k, h in enumerate(headings)))
     body = [
-        tag("tr", tag("th", row[0], scope="row"),
-            *(tag("td", cell, class_=side(k)) for k, cell in enumerate(row) if k))
+        tag(
+            "tr",
+            tag("th", row[0], scope="row"),
+            *(tag("td", cell, class_=side(k)) for k, cell in enumerate(row) if k),
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
     return tag(
         "div", inner, class_="scroll", tabindex=0, role="region", aria_label=f"Table: {caption}"

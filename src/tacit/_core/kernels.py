@@ -46,14 +46,19 @@ def _compile(
     # sums may be reordered; nothing is assumed about NaN or infinities
     fastmath = {"reassoc", "contract"} if reassociate else False
     options = {
-        "cache": True, "nogil": True, "fastmath": fastmath,
+        "cache": True,
+        "nogil": True,
+        "fastmath": fastmath,
         "error_model": "numpy" if unchecked else "python",
-    }  # fmt: skip
+    }
     # Numba's cache on disk knows a function by its name, not by these options: one name each
     form = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__,
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
         function.__closure__,
-    )  # fmt: skip
+    )
     form.__qualname__ = f"{function.__qualname__}_r{reassociate:d}u{unchecked:d}"
     form.__module__ = function.__module__
     return cast("Callable[..., Any]", numba.njit(**options)(form))

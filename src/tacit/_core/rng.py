@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KeyedWords", "WordStream", "generator", "streams"]
+__all__ = ["KeyedWords", "WordStream", "fresh_seed", "generator", "streams"]
 
 Seed = int | np.random.SeedSequence | None
 
@@ -44,6 +44,11 @@ def generator(seed: Seed, name: str = "") -> np.random.Generator:
     False
     """
     return np.random.Generator(np.random.PCG64DXSM(_sequence(seed, name)))
+
+
+def fresh_seed() -> int:
+    """Return a seed from the operating system, for a run that has to remember its own."""
+    return int.from_bytes(os.urandom(16), "little")
 
 
 def streams(seed: Seed, *names: str) -> tuple[np.random.Generator, ...]:

@@ -33,7 +33,7 @@ from scipy import optimize, stats
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
-from tacit.privacy.conversions import gdp_to_dp
+from tacit.privacy.accounting.gaussian import gdp_to_dp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

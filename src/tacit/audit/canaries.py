@@ -1,7 +1,7 @@
 """One run with many canaries (Steinke, Nasr and Jagielski 2023).
 
 Each of m canaries is in the data or not, by a fair coin. One fit is enough: the attacker knows how
-far each canary moves every release (from replays, as in `tacit.audit.distinguishing`), projects
+far each canary moves every release (from replays, as in `tacit.audit.attack`), projects
 what was released on it, and guesses those coins of which it is most certain. Canaries that move
 different numbers, such as rows in different cells of a histogram, do not get in each other's way.
 The bound is weaker than that of many runs, and costs one.
@@ -18,7 +18,7 @@ import numpy as np
 from tacit._core.check import AnyOf, Integer, check
 from tacit._core.rng import generator
 from tacit.audit.bounds import one_run_epsilon
-from tacit.audit.likelihood import plain_value
+from tacit.audit.evidence import plain_value
 from tacit.audit.transcript import Step, fresh, record, replay
 from tacit.errors import NotCertified
 
@@ -68,7 +68,7 @@ def audit_one_run(
 
     Examples
     --------
-    >>> from tacit.estimators.summary import PrivateSummary
+    >>> from tacit.summary.estimator import PrivateSummary
     >>> from tacit.privacy.guarantee import Privacy
     >>> model = PrivateSummary(
     ...     {"x": (0, 32)}, bins=32, statistics=("histogram",), privacy=Privacy(1.0, 1e-6))

@@ -19,6 +19,7 @@ from typing import Any
 from sklearn.base import clone
 
 from tacit.errors import NotCertified
+from tacit.estimators.base import PrivateEstimator
 from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
 
@@ -48,7 +49,11 @@ def fresh(estimator: Any, seed: int, number: int = 0) -> Any:
     known = copy.get_params(deep=False)
     changes = {"ledger": None, "random_state": seed}
     copy.set_params(**{name: value for name, value in changes.items() if name in known})
-    copy._noise = lambda kind, site: Noise(kind, seed=(seed << 40) + number)
+    secret = (seed << 40) + number
+    if isinstance(copy, PrivateEstimator):
+        copy._secret = secret
+    else:
+        copy._noise = lambda kind, site: Noise(kind, seed=secret)
     return copy
 
 
@@ -67,7 +72,7 @@ def record(fit: Callable[[], Any]) -> tuple[Any, list[Step]]:
 
     Examples
     --------
-    >>> from tacit.estimators.summary import PrivateSummary
+    >>> from tacit.summary.estimator import PrivateSummary
     >>> from tacit.privacy.guarantee import Privacy
     >>> model = PrivateSummary({"x": (0, 1)}, privacy=Privacy(1.0), random_state=0)
     >>> fitted, steps = record(lambda: model.fit({"x": [0.5]}))

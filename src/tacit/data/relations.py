@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
-from tacit.data.sources import column_array, column_names, is_missing
+from tacit.data.columns import column_array, column_names, is_missing
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -138,8 +138,11 @@ class Relation:
         )
         if len(sizes) != len(entities):
             raise ParameterError(f"shape must have {len(entities)} numbers, got {len(sizes)}")
-        apart = _index_table("held_out", np.empty((0, len(entities)), int) if held_out is None
-                             else held_out, len(entities))  # fmt: skip
+        apart = _index_table(
+            "held_out",
+            np.empty((0, len(entities)), int) if held_out is None else held_out,
+            len(entities),
+        )
         if apart.size and zeros == "missing":
             raise ParameterError("held_out only goes with zeros='observed': just leave cells out")
         _check_range("indices", table, sizes, entities)
@@ -151,9 +154,14 @@ class Relation:
                     f"labels of {entity!r} must be {size}, one each, not {len(labels[entity])}"
                 )
         return cls(
-            entities, sizes, table.astype(np.int32), numbers, zeros, apart.astype(np.int32),
+            entities,
+            sizes,
+            table.astype(np.int32),
+            numbers,
+            zeros,
+            apart.astype(np.int32),
             {name: tuple(names) for name, names in (labels or {}).items()},
-        )  # fmt: skip
+        )
 
     @classmethod
     def from_dense(
@@ -168,8 +176,9 @@ class Relation:
             raise ParameterError("array must not hold infinite values; NaN marks missing cells")
         missing = np.isnan(dense)
         if zeros == "observed":
-            apart = _index_table("held_out", options.pop("held_out", np.empty((0, dense.ndim))),
-                                 dense.ndim)  # fmt: skip
+            apart = _index_table(
+                "held_out", options.pop("held_out", np.empty((0, dense.ndim))), dense.ndim
+            )
             _check_range("held_out", apart, dense.shape, tuple(entities))
             missing[tuple(apart.T)] = True
             options["held_out"] = np.argwhere(missing)
@@ -228,9 +237,13 @@ class Relation:
             indices.append(positions if inverse is None else positions[inverse])
         numbers = None if value is None else _to_array(frame, value)
         return cls.from_cells(
-            tuple(columns), tuple(indices), numbers,
-            shape=[len(known[entity]) for entity in columns], labels=known, **options,
-        )  # fmt: skip
+            tuple(columns),
+            tuple(indices),
+            numbers,
+            shape=[len(known[entity]) for entity in columns],
+            labels=known,
+            **options,
+        )
 
     @classmethod
     def read(
@@ -302,8 +315,9 @@ class Relation:
         held[np.ravel_multi_index(tuple(apart.T), self.shape)] = True
         codes = np.flatnonzero(~held)
         indices = np.column_stack(np.unravel_index(codes, self.shape)).astype(np.int32)
-        return Relation(self.entities, self.shape, indices, values[codes], "missing",
-                        labels=self.labels)  # fmt: skip
+        return Relation(
+            self.entities, self.shape, indices, values[codes], "missing", labels=self.labels
+        )
 
     def compact(self) -> Relation:
         """Return the same cells in the shorter form.
@@ -316,13 +330,27 @@ class Relation:
 
     def subset(self, positions: Any) -> Relation:
         """Return the relation with only some of its listed cells, by position."""
-        return Relation(self.entities, self.shape, self.indices[positions], self.values[positions],
-                        self.zeros, self.held_out, self.labels)  # fmt: skip
+        return Relation(
+            self.entities,
+            self.shape,
+            self.indices[positions],
+            self.values[positions],
+            self.zeros,
+            self.held_out,
+            self.labels,
+        )
 
     def scaled(self, factor: float) -> Relation:
         """Return the relation with all values multiplied by a factor."""
-        return Relation(self.entities, self.shape, self.indices, self.values * factor, self.zeros,
-                        self.held_out, self.labels)  # fmt: skip
+        return Relation(
+            self.entities,
+            self.shape,
+            self.indices,
+            self.values * factor,
+            self.zeros,
+            self.held_out,
+            self.labels,
+        )
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{e} {n:,}" for e, n in zip(self.entities, self.shape, strict=True))

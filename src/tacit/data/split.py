@@ -57,8 +57,9 @@ def hold_out_slices(relation: Relation, entity: str, members: Any) -> Holdout:
     gone[np.asarray(members)] = True
     if relation.zeros == "missing":
         return _take_listed(relation, np.flatnonzero(gone[relation.indices[:, mode]]))
-    axes = [np.flatnonzero(gone) if m == mode else np.arange(n)
-            for m, n in enumerate(relation.shape)]  # fmt: skip
+    axes = [
+        np.flatnonzero(gone) if m == mode else np.arange(n) for m, n in enumerate(relation.shape)
+    ]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, relation.modes)
     return _take_codes(relation, np.sort(np.ravel_multi_index(tuple(grid.T), relation.shape)))
 
@@ -109,9 +110,14 @@ def members_of(relation: Relation, entity: str, members: Any) -> Relation:
         labels[entity] = tuple(labels[entity][k] for k in members)
     apart = renumbered(relation.held_out)[0] if len(relation.held_out) else None
     return Relation.from_cells(
-        relation.entities, cells, relation.values[positions], shape=shape, zeros=relation.zeros,
-        held_out=apart, labels=labels,
-    )  # fmt: skip
+        relation.entities,
+        cells,
+        relation.values[positions],
+        shape=shape,
+        zeros=relation.zeros,
+        held_out=apart,
+        labels=labels,
+    )
 
 
 def split_members(
@@ -138,9 +144,14 @@ def _take_listed(relation: Relation, positions: NDArray[np.intp]) -> Holdout:
     if relation.zeros == "observed":
         apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
     train = Relation.from_cells(
-        relation.entities, relation.indices[kept], relation.values[kept], shape=relation.shape,
-        zeros=relation.zeros, held_out=apart, labels=relation.labels,
-    )  # fmt: skip
+        relation.entities,
+        relation.indices[kept],
+        relation.values[kept],
+        shape=relation.shape,
+        zeros=relation.zeros,
+        held_out=apart,
+        labels=relation.labels,
+    )
     return Holdout(train, cells, values)
 
 
@@ -156,8 +167,12 @@ def _take_codes(relation: Relation, codes: NDArray[np.int64]) -> Holdout:
     values[np.searchsorted(codes, listed[gone])] = relation.values[gone]
     apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
     train = Relation.from_cells(
-        relation.entities, relation.indices[~gone], relation.values[~gone], shape=relation.shape,
-        zeros="observed", held_out=apart,
+        relation.entities,
+        relation.indices[~gone],
+        relation.values[~gone],
+        shape=relation.shape,
+        zeros="observed",
+        held_out=apart,
         labels=relation.labels,
-    )  # fmt: skip
+    )
     return Holdout(train, cells, values)

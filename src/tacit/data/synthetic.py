@@ -66,15 +66,35 @@ def hospital_tables(
 # What shows in which test, in the demonstration's patients: condition → test → effect on the scale
 # of a reference range.
 _CONDITIONS: dict[str, dict[str, float]] = {
-    "inflammation": {"CRP": 1.3, "Leukocytes": 1.0, "Ferritin": 0.9, "Platelets": 0.7,
-                     "Albumin": -0.7, "Haemoglobin": -0.6, "Procalcitonin": 1.1},
-    "kidney and heart": {"Creatinine": 1.2, "Urea": 1.1, "Potassium": 0.7, "NT-proBNP": 1.2,
-                         "Troponin": 0.8, "Haemoglobin": -0.5, "Sodium": -0.4},
-    "liver": {"ALT": 1.2, "AST": 1.2, "GGT": 1.1, "Bilirubin": 0.8, "Albumin": -0.5,
-              "INR": 0.7},
-    "metabolism": {"Glucose": 1.1, "HbA1c": 1.2, "Triglycerides": 1.0, "LDL": 0.6, "HDL": -0.9,
-                   "Uric acid": 0.7, "TSH": 0.2},
-}  # fmt: skip
+    "inflammation": {
+        "CRP": 1.3,
+        "Leukocytes": 1.0,
+        "Ferritin": 0.9,
+        "Platelets": 0.7,
+        "Albumin": -0.7,
+        "Haemoglobin": -0.6,
+        "Procalcitonin": 1.1,
+    },
+    "kidney and heart": {
+        "Creatinine": 1.2,
+        "Urea": 1.1,
+        "Potassium": 0.7,
+        "NT-proBNP": 1.2,
+        "Troponin": 0.8,
+        "Haemoglobin": -0.5,
+        "Sodium": -0.4,
+    },
+    "liver": {"ALT": 1.2, "AST": 1.2, "GGT": 1.1, "Bilirubin": 0.8, "Albumin": -0.5, "INR": 0.7},
+    "metabolism": {
+        "Glucose": 1.1,
+        "HbA1c": 1.2,
+        "Triglycerides": 1.0,
+        "LDL": 0.6,
+        "HDL": -0.9,
+        "Uric acid": 0.7,
+        "TSH": 0.2,
+    },
+}
 LABORATORY_TESTS: tuple[str, ...] = tuple(
     dict.fromkeys(test for effects in _CONDITIONS.values() for test in effects)
 )
@@ -150,9 +170,12 @@ def hospital_results(
         done = rng.random(level.shape) < share
         done[~done.any(axis=1), panel[0]] = True  # every patient has some result
         relations[hospital] = Relation.from_cells(
-            ("patient", "test"), np.argwhere(done), np.clip(results[done].round(1), 0.0, 10.0),
-            shape=level.shape, labels={"test": tests},
-        )  # fmt: skip
+            ("patient", "test"),
+            np.argwhere(done),
+            np.clip(results[done].round(1), 0.0, 10.0),
+            shape=level.shape,
+            labels={"test": tests},
+        )
         panels[hospital] = tuple(tests[k] for k in panel)
         levels[hospital] = np.clip(level, 0.0, 10.0)
     return HospitalResults(relations, panels, levels, effects)

@@ -1,80 +1,32 @@
-"""The common base of estimators: parameters, price, reservations and certificates."""
+"""The common base of estimators: what a user touches, the same for every family.
+
+`PrivateEstimator` has the whole of a fit. A family says what is public (`_agree`), how one holder
+reads its own data (`_read`), and what is made of what was learned (`_conclude`).
+"""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
 
 from tacit._core.check import Constraint, check_table
 from tacit._core.html import Html, join
-from tacit.errors import BudgetExceeded, ParameterError
+from tacit.errors import NotCertified, ParameterError, SiteFailure
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.facts import Facts
+from tacit.estimators.fit import Outcome, Place, fit
+from tacit.estimators.price import Price, price_of
+from tacit.estimators.release import Release, read_release, write_release
 from tacit.estimators.site import Site, check_sites
-from tacit.mechanisms.noise import Noise
-from tacit.privacy.accounting import epsilon_of
-from tacit.privacy.events import DpEvent, NonPrivateDpEvent, NoOpDpEvent
-from tacit.privacy.guarantee import Certificate, Privacy, round_up
-from tacit.privacy.ledger import Ledger, Reservation
-from tacit.rounds.protocol import Participant
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.guarantee import Privacy
+from tacit.rounds.sides import Failure, RunRecord
 
-__all__ = ["Estimator", "Price", "PrivateEstimator", "SitePrice", "SiteSide"]
-
-
-@dataclass(frozen=True)
-class SiteSide:
-    """A site's side of a fit whose coordinator is somewhere else.
-
-    Attributes
-    ----------
-    participant
-        Answers requests; what it releases is reserved in the site's ledger already.
-    certificate
-        Returns the certificate of what was released.
-    finish
-        Takes what all learned together, for the site's own use.
-    """
-
-    participant: Participant
-    certificate: Callable[[], Certificate]
-    finish: Callable[[Mapping[str, Any]], None] = lambda shared: None
-
-
-@dataclass(frozen=True)
-class SitePrice:
-    """What a fit would cost one site."""
-
-    site: str
-    epsilon: float
-    delta: float
-    remaining_epsilon: float | None
-    affordable: bool
-
-
-@dataclass(frozen=True)
-class Price:
-    """What a fit would cost each site, known before any data is read."""
-
-    sites: tuple[SitePrice, ...]
-
-    @property
-    def affordable(self) -> bool:
-        """Whether every site's ledger admits it."""
-        return all(site.affordable for site in self.sites)
-
-    def __str__(self) -> str:
-        lines = []
-        for site in self.sites:
-            left = site.remaining_epsilon
-            budget = "no ledger" if left is None else f"ε = {left:.4g} left"
-            verdict = "affordable" if site.affordable else "refused by its ledger"
-            lines.append(
-                f"{site.site}: ε = {round_up(site.epsilon, 4):g}, δ = {site.delta:g} ({budget}: "
-                f"{verdict})"
-            )
-        return "\n".join(lines)
+__all__ = ["Estimator", "PrivateEstimator"]
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -89,10 +41,151 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 class PrivateEstimator(Estimator):
     """Base of private estimators, with scikit-learn's habits.
 
-    A subclass stores its parameters untouched, constrains them in ``_constraints`` (checked at
-    ``fit``) and says in `schedule` what a fit releases, from public facts alone. Clones share
-    the ledger of the original: fitting twice is charged twice.
+    A subclass stores its parameters untouched and constrains them in ``_constraints`` (checked at
+    ``fit``). Clones share the ledger of the original: fitting twice is charged twice.
     """
+
+    _purpose: ClassVar[str] = ""  # a few words for ledgers
+    _closed: ClassVar[tuple[str, ...]] = (
+        "privacy",
+        "ledger",
+        "random_state",
+        "progress",
+        "checkpoint",
+        "noise",
+        "on_failure",
+    )
+    _secret: int | None = None  # the seed of an audit's noise
+    _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
+    _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
+
+    certificates_: dict[str, Certificate]
+    certificate_: Certificate
+    record_: RunRecord
+    failures_: list[Failure]
+    shared_: dict[str, Any]
+    cites_: tuple[str, ...] = ()
+
+    # -- what a family says ----------------------------------------------------------------
+
+    def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
+        """Return what is public about a fit; called once per fit.
+
+        Parameters
+        ----------
+        facts
+            What `_facts` said of each site; None of a site whose data are not here.
+        shares
+            Into how many shares noise is split under a secure sum.
+        """
+        raise TypeError(f"{type(self).__name__} does not say what it releases")
+
+    def _facts(self, data: Any) -> Any:
+        """Return what is public and only the holder knows, such as sizes; no value is read."""
+        return None
+
+    def _imagined(self) -> Any:
+        """Return the facts of a small holder that is only imagined, for audits and plans."""
+        return None
+
+    def _read(self, data: Any, agreement: Agreement) -> Any:
+        """Read a holder's data as its side takes them; bad data are refused, to the holder."""
+        return data
+
+    def _conclude(self, outcome: Outcome) -> None:
+        """Turn what was learned into attributes: post-processing only."""
+        raise TypeError(f"{type(self).__name__} makes nothing of what was learned")
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the public settings that a release carries, as plain data."""
+        return {}
+
+    def _adopt(self, release: Release) -> None:
+        """Take up what was released."""
+        raise TypeError(f"{type(self).__name__} cannot be read back")
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the parameters and the facts that a file or a proposal states.
+
+        Parameters
+        ----------
+        settings
+            As they come from TOML or JSON.
+        """
+        return dict(settings), None
+
+    def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
+        """Return the data of a site from its tables; unless overridden, its only table.
+
+        Parameters
+        ----------
+        tables
+            Name → ``{"table", "columns", "value"}``, as the site's own file names them.
+        facts
+            As `stated` returned them.
+        """
+        if len(tables) != 1:
+            raise ParameterError("one table is read: name it in the permission's tables")
+        (found,) = tables.values()
+        return found["table"]
+
+    @classmethod
+    def _simulate(cls, facts: Facts, seed: int) -> float:
+        """Return the error on simulated data of a planned size, through the real estimator.
+
+        Parameters
+        ----------
+        facts
+            What is public about the task.
+        seed
+            Of the data and of the noise.
+        """
+        raise ParameterError(f"{cls.__name__} has no simulation to plan with")
+
+    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Any:
+        """Return one prediction for every row of a table.
+
+        Parameters
+        ----------
+        table
+            Column → values, under the names of the fit.
+        data
+            A site's own data, where predictions are made at a site.
+        """
+        if not hasattr(self, "predict"):
+            raise ParameterError(
+                f"{type(self).__name__} predicts nothing: look at it with tacit report"
+            )
+        return self.predict(dict(table))
+
+    # -- what is true of every family ------------------------------------------------------
+
+    @classmethod
+    def _proposed(
+        cls, settings: Mapping[str, Any], privacy: Privacy | None, seed: int | None
+    ) -> tuple[Self, Any]:
+        """Return the estimator that settings propose, and the facts that they state.
+
+        Parameters
+        ----------
+        settings
+            Public ones; what decides who pays or what is random cannot be proposed.
+        privacy, seed
+            What the proposal asks for.
+        """
+        wrong = sorted(set(cls._closed) & set(settings))
+        if wrong:
+            raise ParameterError(f"a proposal does not set {wrong[0]!r}")
+        parameters, facts = cls._stated(settings)
+        known = set(cls._get_param_names())
+        unknown = sorted(set(parameters) - known)
+        if unknown:
+            raise ParameterError(f"{cls.__name__} has no setting {unknown[0]!r}")
+        more: dict[str, Any] = {"privacy": privacy, "random_state": seed}
+        model = cls(**parameters, **{n: v for n, v in more.items() if n in known})
+        model._check_parameters()
+        return model, facts
 
     def _repr_html_inner(self) -> str:
         """Return scikit-learn's picture of the parameters, and the certificates below it."""
@@ -104,21 +197,12 @@ class PrivateEstimator(Estimator):
         shown: dict[str, Any] = super()._repr_mimebundle_(**options)
         return {**shown, "text/html": self._repr_html_inner()} if "text/html" in shown else shown
 
-    def schedule(self) -> DpEvent:
-        """Return everything that one fit releases at one site."""
-        raise TypeError(f"{type(self).__name__} does not say what it releases")
-
-    def _request(self) -> Privacy | None:
-        privacy: Privacy | None = self.get_params(deep=False)["privacy"]
-        return privacy
-
-    def _charged(self) -> Privacy | None:
-        """Return what a ledger is charged: the request, unless the noise gives less than that."""
-        return self._request()
+    def _given(self, name: str, default: Any = None) -> Any:
+        return self.get_params(deep=False).get(name, default)
 
     def _check_row_privacy(self, what: str) -> None:
         """Raise unless the request is one for rows, held by a curator or by sites."""
-        privacy = self._request()
+        privacy = self._given("privacy")
         if privacy is not None and privacy.unit != "row":
             raise ParameterError(f"privacy.unit must be 'row' for {what}, got {privacy.unit!r}")
         if privacy is not None and privacy.trust not in ("central", "site"):
@@ -127,7 +211,7 @@ class PrivateEstimator(Estimator):
             )
 
     def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
-        """Return what `fit` would cost each site; no data is read.
+        """Return what `fit` would cost each site; no value is read and nothing changes.
 
         Parameters
         ----------
@@ -135,112 +219,150 @@ class PrivateEstimator(Estimator):
             The sites; without them, the price for one holder.
         """
         self._check_parameters()
-        event, privacy = self.schedule(), self._charged()
-        delta = privacy.delta if privacy is not None else 0.0
-        asked = None if privacy is None or _is_free(event) else privacy.epsilon
-        epsilon = epsilon_of(event, delta)
-        own = self.get_params(deep=False).get("ledger")
-        if isinstance(sites, Site):
-            sites = [sites]
-        holders = list(sites) if sites is not None else [Site("the data", None, own)]
-        rows = []
-        for site in holders:
-            ledger = site.ledger
-            fits = (
-                ledger is None or _is_free(event) or ledger.admits(event, delta=delta, asked=asked)
-            )
-            left = None if ledger is None else ledger.remaining.epsilon
-            rows.append(SitePrice(site.name, epsilon, delta, left, fits))
-        return Price(tuple(rows))
+        if sites is None:
+            return price_of(self._agree([None]), [Site("the data", None, self._given("ledger"))])
+        holders = self._as_sites(sites)
+        return price_of(self._agreed(holders), holders)
+
+    def _agreed(self, sites: Sequence[Site]) -> Agreement:
+        """Return the agreement with sites that are in this process."""
+        privacy = self._given("privacy")
+        secure = privacy is not None and privacy.trust == "aggregator"
+        facts = [None if site.data is None else self._facts(site.data) for site in sites]
+        return self._agree(facts, len(sites) if secure else 1)
 
     def _as_sites(self, data: Any) -> list[Site]:
         """Return the sites to fit on; a single table is one holder with the own ledger."""
+        own = self._given("ledger")
         if isinstance(data, Site):
-            own = self.get_params(deep=False).get("ledger")
             data = [data if data.ledger is not None else Site(data.name, data.data, own)]
         if isinstance(data, list | tuple) and data and all(isinstance(s, Site) for s in data):
             sites = list(data)
-            privacy = self._request()
+            privacy = self._given("privacy")
             if len(sites) > 1 and privacy is not None and privacy.trust == "central":
                 raise ParameterError(
                     "several sites do not share a curator: pass Privacy(…, trust='site')"
                 )
         else:
-            sites = [Site("the data", data, self.get_params(deep=False).get("ledger"))]
+            sites = [Site("the data", data, own)]
         check_sites(sites)
         return sites
 
-    def _reserve(
-        self, sites: Sequence[Site], purpose: str, run: str | None = None
-    ) -> dict[str, Reservation | None]:
-        """Reserve the whole schedule at every site; nobody is charged unless all can pay.
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Learn from the data of one holder or of several sites.
 
-        A run that was reserved under its name before goes on, and is not charged again.
+        Parameters
+        ----------
+        data
+            A table of one holder, or a list of `Site`.
+        y
+            Ignored.
         """
-        event, privacy = self.schedule(), self._charged()
-        if privacy is None or _is_free(event):
-            return {site.name: None for site in sites}
-        ledgers = {
-            site.name: site.ledger or Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
-            for site in sites
-        }
-        refusing = [
-            name
-            for name, ledger in ledgers.items()
-            if not ledger.holds(run)
-            and not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
-        ]
-        if len(sites) > 1 and refusing:
-            left = {n: f"{ledgers[n].remaining.epsilon:.4g}" for n in refusing}
-            raise BudgetExceeded(
-                f"the ledgers of {', '.join(refusing)} refuse this run (ε left: {left}). No site "
-                "was charged and nothing was released"
-            )
-        run = run or uuid.uuid4().hex
-        return {
-            name: ledger.reserve(
-                event, purpose=purpose, delta=privacy.delta, asked=privacy.epsilon, run=run
-            )
-            for name, ledger in ledgers.items()
-        }
+        self._check_parameters()
+        sites = self._as_sites(data)
+        self._keep(self._run(sites, self._agreed(sites)))
+        return self
 
-    def _noise(self, kind: str, site: str) -> Noise:
-        """Return the noise source of one site; seeded only where the caller asked for it."""
-        seed = self.get_params(deep=False).get("random_state")
-        if seed is None:
-            return Noise(kind)
-        named = int.from_bytes(site.encode(), "little")
-        return Noise(kind, seed=int(seed) + (named << 64))
+    def _run(self, sites: Sequence[Site], agreement: Agreement) -> Outcome:
+        """Read what every site holds, and run the agreement over those that can take part."""
+        place = self._place()
+        exclude = place.on_failure == "exclude" and len(sites) > 1
+        loaded, failures = self._load(sites, agreement, exclude)
+        if not loaded:
+            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in failures)
+            raise SiteFailure(f"no site can read its data ({reasons})")
+        outcome = fit(agreement, [s for s in sites if s.name in loaded], loaded, place)
+        outcome.record.failures[:0] = failures
+        return outcome
 
-    def _certify(
-        self,
-        site: Site,
-        reservation: Reservation | None,
-        noise: Noise,
-        assumptions: tuple[str, ...],
-        claim: tuple[float, str] | None = None,
-    ) -> Certificate:
-        """Return the certificate of one site's releases; ``claim`` is a paper's own ε."""
-        privacy = self._request()
-        if reservation is None or privacy is None:
-            open_request = privacy or Privacy(epsilon=float("inf"))
-            event = NonPrivateDpEvent() if privacy is None else self.schedule()
-            return Certificate.issue(
-                open_request, event, assumptions=assumptions, holder=site.name
-            )
-        if not reservation.ledger.durable:
-            assumptions += ("the ledger lives in memory: earlier releases are not counted",)
-        return Certificate.issue(
-            privacy,
-            self.schedule(),
-            assumptions=assumptions + noise.assumptions,
-            claimed_epsilon=None if claim is None else claim[0],
-            claim=None if claim is None else claim[1],
-            holder=site.name,
-            ledger=reservation.entry,
+    def _load(
+        self, sites: Sequence[Site], agreement: Agreement, exclude: bool
+    ) -> tuple[dict[str, Any], list[Failure]]:
+        """Read what every site holds: the holder's own business, before anything is paid for.
+
+        Parameters
+        ----------
+        sites, agreement
+            Who reads what.
+        exclude
+            Whether sites that cannot are left out, and why is noted.
+        """
+        loaded: dict[str, Any] = {}
+        failures: list[Failure] = []
+        for site in sites:
+            try:
+                loaded[site.name] = self._read(site.data, agreement)
+            except Exception as error:
+                if exclude:
+                    failures.append(Failure.of(0, site.name, error))
+                elif isinstance(error, ParameterError) and site.name != "the data":
+                    raise ParameterError(f"site {site.name!r}: {error}") from None
+                else:
+                    raise
+        return loaded, failures
+
+    def _place(self) -> Place:
+        given = self._given
+        return Place(
+            self._purpose,
+            given("random_state"),
+            given("noise"),
+            given("on_failure", "stop"),
+            given("checkpoint"),
+            given("progress", False),
+            self._secret,
         )
 
+    def _keep(self, outcome: Outcome) -> None:
+        """Keep what a fit gave; nothing of an earlier fit stays.
 
-def _is_free(event: DpEvent) -> bool:
-    """Whether there is nothing to charge: no noise at all, or nothing private."""
-    return isinstance(event, NonPrivateDpEvent | NoOpDpEvent)
+        What was paid for has its certificate also where nothing could be made of it.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            delattr(self, name)
+        self.record_, self.failures_ = outcome.record, outcome.record.failures
+        self.certificates_ = dict(outcome.certificates)
+        self.cites_ = outcome.agreement.cites
+        try:
+            self._conclude(outcome)
+        finally:
+            found = self.certificates_.values()
+            self.certificate_ = max(found, key=lambda certificate: certificate.epsilon)
+
+    def release(self, folder: str | os.PathLike[str]) -> Path:
+        """Write what was learned with its certificates: arrays and JSON, never pickle.
+
+        Parameters
+        ----------
+        folder
+            Where to; created if need be, and must not hold another release.
+        """
+        if not hasattr(self, "certificates_"):
+            raise NotCertified("there is nothing to release: call fit first")
+        return write_release(
+            folder,
+            type(self).__name__,
+            self.shared_,
+            self.certificates_,
+            self._settings(),
+            self.cites_,
+        )
+
+    @classmethod
+    def from_release(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read a release back, every byte and certificate of it verified.
+
+        Parameters
+        ----------
+        folder
+            Where `release` wrote it.
+        """
+        found = read_release(folder)
+        if found.estimator != cls.__name__:
+            raise ParameterError(f"{folder} is a release of {found.estimator}, not {cls.__name__}")
+        model = cls.__new__(cls)
+        model.certificates_ = dict(found.certificates)
+        model.certificate_ = max(model.certificates_.values(), key=lambda one: one.epsilon)
+        model.shared_, model.cites_ = dict(found.arrays), found.cites
+        model._adopt(found)
+        return model

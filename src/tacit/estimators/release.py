@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ import numpy as np
 
 from tacit._version import __version__
 from tacit.errors import NotCertified, VerificationFailed
-from tacit.privacy.guarantee import Certificate
+from tacit.privacy.certificate import Certificate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +45,11 @@ class Release:
     certificates: Mapping[str, Certificate]
     manifest: Mapping[str, Any]
 
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """Keys of what the method builds on, where the release says so."""
+        return tuple(str(key) for key in self.manifest.get("cites", ()))
+
 
 def write_release(
     folder: str | os.PathLike[str],
@@ -52,6 +57,7 @@ def write_release(
     arrays: Mapping[str, Any],
     certificates: Mapping[str, Certificate],
     settings: Mapping[str, Any],
+    cites: Sequence[str] = (),
 ) -> Path:
     """Write a release; refused where there is no guarantee or the noise was seeded.
 
@@ -61,6 +67,8 @@ def write_release(
         Where to; created if need be, and must not hold another release.
     estimator, arrays, certificates, settings
         What was fitted, what it released, under which guarantee and with which parameters.
+    cites
+        Keys of what the method builds on (`tacit.report.citations`).
     """
     if not certificates:
         raise NotCertified("there is no certificate: nothing is written")
@@ -89,6 +97,7 @@ def write_release(
         "estimator": estimator,
         "settings": dict(settings),
         "arrays": list(arrays),
+        "cites": list(cites),
         "versions": {
             "tacit": __version__,
             "numpy": np.__version__,
@@ -115,8 +124,16 @@ def read_release(folder: str | os.PathLike[str]) -> Release:
     target = Path(folder)
     try:
         return _read(target)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError,
-            zipfile.BadZipFile) as error:  # fmt: skip
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        RecursionError,
+        zipfile.BadZipFile,
+    ) as error:
         raise VerificationFailed(f"{target} is not a whole release: {error}") from None
 
 

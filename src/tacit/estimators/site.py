@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit._core.check import AnyOf, InstanceOf, check
 from tacit.errors import ParameterError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["Site", "check_sites"]
 

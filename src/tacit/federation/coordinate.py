@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
-from tacit.federation.computations import Computation, computation_of
-from tacit.federation.config import CoordinatorConfig, Step
+from tacit.federation.computation import Computation
+from tacit.federation.files import CoordinatorConfig, Step
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure_coordinator import SecureCoordinator
-from tacit.privacy.guarantee import Certificate
+from tacit.federation.secure.coordinator import SecureCoordinator
+from tacit.privacy.certificate import Certificate
 from tacit.rounds.checkpoint import Checkpoint, run_name
-from tacit.rounds.loop import drive
 from tacit.rounds.messages import Message
-from tacit.rounds.protocol import Coordinator, Failure, RunRecord
+from tacit.rounds.run import drive
+from tacit.rounds.sides import Coordinator, Failure, RunRecord
 
 __all__ = ["Caller", "Result", "Transport", "coordinate", "run_proposal"]
 
@@ -76,9 +76,13 @@ class Caller:
 
 
 def _settle(
-    caller: Caller, method: str, message: Message, names: tuple[str, ...], on_failure: str,
+    caller: Caller,
+    method: str,
+    message: Message,
+    names: tuple[str, ...],
+    on_failure: str,
     minimum: int,
-) -> tuple[dict[str, Message], dict[str, str]]:  # fmt: skip
+) -> tuple[dict[str, Message], dict[str, str]]:
     """Make one call to all; return who answered and why the others did not."""
     found, lost = {}, {}
     for name, answer in caller(method, message, names):
@@ -100,6 +104,7 @@ def run_proposal(
     minimum: int = 1,
     checkpoint: Path | None = None,
     progress: Callable[[RunRecord], None] | None = None,
+    plugins: Sequence[str] = (),
 ) -> Result:
     """Run one computation over a transport.
 
@@ -112,19 +117,20 @@ def run_proposal(
     timeout
         Seconds for each call.
     on_failure, minimum
-        As in `tacit.rounds.inprocess.run`.
+        As in `tacit.rounds.run.run`.
     checkpoint
         A folder that records every complete round; a run that died goes on from there.
     progress
         Called after every round.
+    plugins
+        Families besides tacit's own that may be proposed.
     """
-    computation = computation_of(proposal)
+    computation = Computation(proposal, plugins)
     minimum = max(minimum, proposal.threshold or 1)
     caller = Caller(transport, proposal.run, timeout)
     text = wire.text_array(proposal.to_json())
-    _, lost = _settle(
-        caller, "open", Message(0, {"proposal": text}), proposal.sites, on_failure, minimum
-    )
+    opening = {"proposal": text, "digest": wire.text_array(computation.digest)}
+    _, lost = _settle(caller, "open", Message(0, opening), proposal.sites, on_failure, minimum)
     names = tuple(name for name in proposal.sites if name not in lost)
     _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
     names = tuple(name for name in names if name not in more)
@@ -188,16 +194,25 @@ def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Res
 
         def progress(record: RunRecord, step: Step = step, folder: Path = folder) -> None:
             line = {
-                "step": step.name, "round": record.rounds, "sites": list(record.sites),
-                "seconds": record.seconds[-1], "bytes": record.bytes_received,
-            }  # fmt: skip
+                "step": step.name,
+                "round": record.rounds,
+                "sites": list(record.sites),
+                "seconds": record.seconds[-1],
+                "bytes": record.bytes_received,
+            }
             with open(folder / "progress.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
         result = run_proposal(
-            proposal, transport, timeout=config.timeout, on_failure=config.on_failure,
-            minimum=config.minimum, checkpoint=folder / "checkpoint", progress=progress,
-        )  # fmt: skip
+            proposal,
+            transport,
+            timeout=config.timeout,
+            on_failure=config.on_failure,
+            minimum=config.minimum,
+            checkpoint=folder / "checkpoint",
+            progress=progress,
+            plugins=config.plugins,
+        )
         results[step.name] = result
         _write(folder, step, proposal, result, time.time() - started)
     return results

@@ -21,9 +21,9 @@ from nvflare.collab.api.context import get_call_context
 from nvflare.collab.api.group import group
 
 from tacit.errors import SiteFailure, TacitError
-from tacit.federation.config import CoordinatorConfig, SiteConfig
 from tacit.federation.coordinate import coordinate
-from tacit.federation.site import SiteService
+from tacit.federation.files import CoordinatorConfig, SiteConfig
+from tacit.federation.service import SiteService
 
 __all__ = ["CLASSES", "COORDINATOR", "SITE", "CollabCoordinator", "CollabSite", "write_job"]
 
@@ -119,22 +119,37 @@ def write_job(folder: Path, name: str, sites: tuple[str, ...]) -> Path:
     controller, executor, coordinator, site = CLASSES
     server = {
         "format_version": 2,
-        "workflows": [{"id": "controller", "path": controller,
-                       "args": {"server_obj_id": "_server", "collab_obj_ids": [], "props": {}}}],
+        "workflows": [
+            {
+                "id": "controller",
+                "path": controller,
+                "args": {"server_obj_id": "_server", "collab_obj_ids": [], "props": {}},
+            }
+        ],
         "components": [{"id": "_server", "path": coordinator, "args": {}}],
-    }  # fmt: skip
+    }
     client = {
         "format_version": 2,
-        "executors": [{"tasks": ["*"], "executor": {"path": executor, "args": {
-            "client_obj_id": "_client", "collab_obj_ids": [], "props": {}}}}],
+        "executors": [
+            {
+                "tasks": ["*"],
+                "executor": {
+                    "path": executor,
+                    "args": {"client_obj_id": "_client", "collab_obj_ids": [], "props": {}},
+                },
+            }
+        ],
         "components": [{"id": "_client", "path": site, "args": {}}],
-    }  # fmt: skip
+    }
     for content, kind in ((server, "server"), (client, "client")):
         content |= {"task_data_filters": [], "task_result_filters": []}
         (app / f"config_fed_{kind}.json").write_text(json.dumps(content, indent=1))
     meta = {
-        "name": name, "resource_spec": {}, "min_clients": 1, "deploy_map": {"app": ["@ALL"]},
+        "name": name,
+        "resource_spec": {},
+        "min_clients": 1,
+        "deploy_map": {"app": ["@ALL"]},
         "mandatory_clients": list(sites),
-    }  # fmt: skip
+    }
     (folder / name / "meta.json").write_text(json.dumps(meta, indent=1))
     return folder / name

@@ -7,13 +7,14 @@ refusal says what the closest one does not cover. `Policy.page` is the text to s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, check
-from tacit.errors import ParameterError, PolicyRefused
-from tacit.federation.computations import COMPUTATIONS, Computation
+from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
+from tacit.errors import ParameterError, PolicyRefused, TacitError
+from tacit.estimators.families import estimator_of
+from tacit.federation.computation import Computation
 from tacit.federation.proposal import Proposal
 from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS
 
@@ -69,7 +70,7 @@ class Permission:
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        check("computation", self.computation, OneOf(*COMPUTATIONS))
+        check("computation", self.computation, Text())
         check("epsilon", self.epsilon, Real(0, open_low=True))
         check("delta", self.delta, Real(0, 1, open_high=True))
         check("unit", self.unit, OneOf(*UNITS))
@@ -93,8 +94,11 @@ class Permission:
         except TypeError as error:
             raise ParameterError(f"a permission cannot be read: {error}") from None
 
-    def objections(self, proposal: Proposal, computation: Computation) -> list[str]:
-        """Return everything about a proposal that this permission does not cover."""
+    def objections(self, proposal: Proposal, plugins: Sequence[str] = ()) -> list[str]:
+        """Return everything about a proposal that this permission does not cover.
+
+        Texts and numbers are compared; nothing is computed from a proposal before that.
+        """
         found = []
         privacy = proposal.guarantee()
         if privacy is None:
@@ -108,8 +112,6 @@ class Permission:
                 wanted, asked = getattr(self, name), getattr(privacy, name)
                 if wanted is not None and wanted != asked:
                     found.append(f"{name} is {asked!r}, not {wanted!r}")
-        if computation.rounds > self.rounds:
-            found.append(f"{computation.rounds} rounds are more than {self.rounds}")
         if len(proposal.sites) < self.partners:
             found.append(f"{len(proposal.sites)} sites take part, fewer than {self.partners}")
         if self.sites is not None and (strangers := set(proposal.sites) - set(self.sites)):
@@ -118,20 +120,32 @@ class Permission:
             found.append(f"sums over fewer than {self.partners} sites could be seen")
         if proposal.seed is not None and not self.seeded:
             found.append("the noise would be seeded, and so predictable")
-        found += self._differences(proposal, computation)
-        return found
-
-    def _differences(self, proposal: Proposal, computation: Computation) -> list[str]:
-        found = []
+        free = estimator_of(self.computation, plugins)._inference_only
         for key in sorted(set(self.settings) | set(proposal.settings)):
-            if key in computation.inference_only:
+            if key in free:
                 continue
             asked, agreed = proposal.settings.get(key), self.settings.get(key)
             if _canonical(asked) != _canonical(agreed):
                 found.append(f"{key} is {_short(asked)}, not {_short(agreed)}")
         return found
 
-    def sentence(self) -> str:
+    def opened(self, plugins: Sequence[str] = ()) -> str | None:
+        """Return what leaves the site as it is, as the agreement that is allowed has it."""
+        privacy = {"epsilon": self.epsilon, "delta": self.delta, "unit": self.unit}
+        more = {"neighbours": self.neighbours, "trust": self.trust}
+        privacy |= {name: value for name, value in more.items() if value is not None}
+        sites = self.sites or tuple(f"site {k}" for k in range(self.partners))
+        secure = privacy.get("trust") == "aggregator"
+        threshold = max(2, self.partners) if secure else None
+        proposal = Proposal(
+            self.computation, dict(self.settings), privacy, sites, "page", threshold
+        )
+        try:
+            return Computation(proposal, plugins).in_clear
+        except TacitError as error:
+            return f"UNKNOWN, as this cannot be run: {error}"
+
+    def sentence(self, plugins: Sequence[str] = ()) -> str:
         """Return it in words."""
         who = "any sites" if self.sites is None else ", ".join(self.sites)
         lines = [
@@ -149,7 +163,7 @@ class Permission:
             lines.append(f"  Nobody sees less than a sum over {self.partners} sites.")
         if self.seeded:
             lines.append("  TESTS ONLY: predictable noise is accepted.")
-        public = COMPUTATIONS[self.computation].in_clear
+        public = self.opened(plugins)
         if public is not None:
             lines.append(f"  LEAVES AS IT IS, without noise: {public}.")
         lines.append("  Fixed beforehand:")
@@ -163,24 +177,41 @@ class Policy:
 
     permissions: tuple[Permission, ...] = ()
 
-    def check(self, proposal: Proposal, computation: Computation) -> Permission:
-        """Return the permission that covers a proposal; `PolicyRefused` says what none covers."""
+    def check(self, proposal: Proposal, plugins: Sequence[str] = ()) -> Permission:
+        """Return the permission that covers a proposal; `PolicyRefused` says what none covers.
+
+        Parameters
+        ----------
+        proposal
+            What is proposed; only its text is looked at.
+        plugins
+            The families that the site's own file enables.
+        """
         same = [p for p in self.permissions if p.computation == proposal.computation]
         if not same:
             raise PolicyRefused(
                 f"the site's policy does not allow {proposal.computation!r}: it allows "
                 f"{sorted({p.computation for p in self.permissions})}"
             )
-        objections = [permission.objections(proposal, computation) for permission in same]
+        objections = [permission.objections(proposal, plugins) for permission in same]
         for permission, found in zip(same, objections, strict=True):
             if not found:
                 return permission
         closest = min(objections, key=len)
         raise PolicyRefused("the site's policy refuses: " + "; ".join(closest))
 
-    def page(self, site: str) -> str:
-        """Return the policy as a page to read and sign."""
-        body = "\n\n".join(p.sentence() for p in self.permissions) or "Nothing may be run."
+    def page(self, site: str, plugins: Sequence[str] = ()) -> str:
+        """Return the policy as a page to read and sign.
+
+        Parameters
+        ----------
+        site
+            Whose it is.
+        plugins
+            The families that the site's own file enables.
+        """
+        said = [permission.sentence(plugins) for permission in self.permissions]
+        body = "\n\n".join(said) or "Nothing may be run."
         return (
             f"What {site} consents to\n\n{body}\n\n"
             "Everything else is refused before any data is read. What is released is counted in "

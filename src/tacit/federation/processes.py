@@ -15,7 +15,7 @@ from typing import IO, Any
 import psutil
 
 from tacit.errors import SiteFailure, TacitError
-from tacit.federation.config import CoordinatorConfig, SiteConfig
+from tacit.federation.files import CoordinatorConfig, SiteConfig
 from tacit.federation.nvflare import COORDINATOR, SITE, write_job
 from tacit.federation.provision import ADMIN
 
@@ -48,11 +48,29 @@ def _start(
     log: IO[bytes]
     with open(kit / "process.log", "ab") as log:
         return subprocess.Popen(
-            [*within, sys.executable, "-u", "-m", module, "-m", str(kit), "-s", config, "--set",
-             "secure_train=true", *settings, "org=tacit", "config_folder=config"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=kit,
-            env={**os.environ, "TMPDIR": _own(kit / "tmp"), **env}, start_new_session=True,
-        )  # fmt: skip
+            [
+                *within,
+                sys.executable,
+                "-u",
+                "-m",
+                module,
+                "-m",
+                str(kit),
+                "-s",
+                config,
+                "--set",
+                "secure_train=true",
+                *settings,
+                "org=tacit",
+                "config_folder=config",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=kit,
+            env={**os.environ, "TMPDIR": _own(kit / "tmp"), **env},
+            start_new_session=True,
+        )
 
 
 def _own(folder: Path) -> str:
@@ -89,9 +107,13 @@ def running_site(path: Path, within: Sequence[str] = ()) -> Iterator[subprocess.
     """
     config = SiteConfig.read(path)
     process = _start(
-        config.kit, _CLIENT, "fed_client.json", [f"uid={config.name}"],
-        {SITE: str(path.resolve())}, within,
-    )  # fmt: skip
+        config.kit,
+        _CLIENT,
+        "fed_client.json",
+        [f"uid={config.name}"],
+        {SITE: str(path.resolve())},
+        within,
+    )
     try:
         yield process
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit._core.check import AnyOf, InstanceOf, Integer, check
+from tacit._core.check import AnyOf, InstanceOf, Integer, Text, check
 from tacit.errors import ParameterError, TacitError
 from tacit.privacy.guarantee import Privacy
 
@@ -22,7 +22,7 @@ class Proposal:
     Parameters
     ----------
     computation
-        A name from `tacit.federation.computations.COMPUTATIONS`.
+        The short name of an estimator (`tacit.estimators.families`).
     settings
         Its public settings: model, bounds, entities, …
     privacy
@@ -55,12 +55,18 @@ class Proposal:
         check("computation", self.computation, InstanceOf(str))
         check("settings", self.settings, InstanceOf(dict))
         check("privacy", self.privacy, AnyOf(InstanceOf(dict), None))
-        check("run", self.run, InstanceOf(str))
+        check("run", self.run, Text())
         check("threshold", self.threshold, AnyOf(Integer(2), None))
         check("seed", self.seed, AnyOf(Integer(0), None))
         names = self.sites
         if not names or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
             raise ParameterError(f"sites must be different names, got {list(names)}")
+        if self.threshold is not None and not len(names) < 2 * self.threshold <= 2 * len(names):
+            # noise comes in as many shares: no more than there are sites, and no two groups apart
+            raise ParameterError(
+                f"threshold must be more than half of the {len(names)} sites and at most all of "
+                f"them, got {self.threshold}"
+            )
 
     def guarantee(self) -> Privacy | None:
         """Return the guarantee that is asked for."""

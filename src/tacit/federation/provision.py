@@ -18,19 +18,25 @@ from typing import Any
 
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError, TacitError
-from tacit.federation import masks
 from tacit.federation.nvflare import CLASSES
+from tacit.federation.secure import keys
 
 __all__ = ["ADMIN", "init_federation"]
 
 ADMIN = "admin@tacit.federation"
 _RIGHTS = {
     "project_admin": {
-        "submit_job": "any", "clone_job": "none", "manage_job": "any", "download_job": "any",
-        "view": "any", "operate": "any", "shell_commands": "none", "byoc": "none",
+        "submit_job": "any",
+        "clone_job": "none",
+        "manage_job": "any",
+        "download_job": "any",
+        "view": "any",
+        "operate": "any",
+        "shell_commands": "none",
+        "byoc": "none",
         "server-predeployed-flwr": "none",
     }
-}  # fmt: skip
+}
 
 
 def init_federation(
@@ -73,8 +79,8 @@ def _write_federation(folder: Path, names: tuple[str, ...], host: str, port: int
     shutil.move(kits / host, coordinator / "server")
     shutil.move(kits / ADMIN, coordinator / "admin")
     _harden(coordinator / "server", server=True)
-    identities = {name: masks.fresh_identity() for name in names}
-    public = {name: masks.identity_public(key).hex() for name, key in identities.items()}
+    identities = {name: keys.fresh_identity() for name in names}
+    public = {name: keys.identity_public(key).hex() for name, key in identities.items()}
     for name in names:
         place = folder / "sites" / name
         place.mkdir(parents=True)
@@ -89,27 +95,48 @@ def _write_federation(folder: Path, names: tuple[str, ...], host: str, port: int
 
 def _provision(folder: Path, names: Sequence[str], host: str, port: int) -> Path:
     folder.mkdir()
-    people = [{"name": host, "type": "server", "org": "tacit", "fed_learn_port": port,
-               "default_host": host}]  # fmt: skip
+    people = [
+        {
+            "name": host,
+            "type": "server",
+            "org": "tacit",
+            "fed_learn_port": port,
+            "default_host": host,
+        }
+    ]
     people += [{"name": name, "type": "client", "org": "tacit"} for name in names]
     people += [{"name": ADMIN, "type": "admin", "org": "tacit", "role": "project_admin"}]
     impl = "nvflare.lighter.impl"
-    overseer = {"path": "nvflare.ha.dummy_overseer_agent.DummyOverseerAgent",
-                "overseer_exists": False}  # fmt: skip
+    overseer = {
+        "path": "nvflare.ha.dummy_overseer_agent.DummyOverseerAgent",
+        "overseer_exists": False,
+    }
     project = {
-        "api_version": 3, "name": "tacit", "description": "tacit federation",
+        "api_version": 3,
+        "name": "tacit",
+        "description": "tacit federation",
         "participants": people,
         "builders": [
             {"path": f"{impl}.workspace.WorkspaceBuilder"},
-            {"path": f"{impl}.static_file.StaticFileBuilder", "args": {
-                "config_folder": "config", "scheme": "tcp", "overseer_agent": overseer}},
+            {
+                "path": f"{impl}.static_file.StaticFileBuilder",
+                "args": {"config_folder": "config", "scheme": "tcp", "overseer_agent": overseer},
+            },
             {"path": f"{impl}.cert.CertBuilder"},
             {"path": f"{impl}.signature.SignatureBuilder"},
         ],
-    }  # fmt: skip
+    }
     (folder / "project.yml").write_text(json.dumps(project, indent=1))  # JSON is YAML
-    command = [sys.executable, "-m", "nvflare.lighter.provision", "-p", "project.yml", "-w",
-               "workspace", "--force"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "nvflare.lighter.provision",
+        "-p",
+        "project.yml",
+        "-w",
+        "workspace",
+        "--force",
+    ]
     done = subprocess.run(
         command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import SiteFailure, TacitError
+from tacit.errors import (
+    BudgetExceeded,
+    NothingReleased,
+    PolicyRefused,
+    SiteFailure,
+    TacitError,
+)
 from tacit.rounds.messages import Message
 
 __all__ = [
@@ -28,6 +34,9 @@ __all__ = [
 ]
 
 _MAGIC = b"TACITW1\n"
+# errors whose words are made from the request, from public facts and from fixed sentences
+_SPEAKING = (SiteFailure, PolicyRefused, BudgetExceeded, NothingReleased)
+SILENT = "the site cannot answer; why is in its own log"
 LARGEST = 1 << 30  # bytes of one message
 
 
@@ -76,10 +85,22 @@ def answer(reply: Message, request: bytes | memoryview, run: str, site: str) -> 
     return reply.to_bytes(_MAGIC + _bound("reply", run, site, request), sealed=False)
 
 
-def refusal(error: Exception, request: bytes | memoryview, run: str, site: str) -> bytes:
-    """Return why there is no reply: our own errors speak, others only by their kind."""
-    reason = str(error) if isinstance(error, TacitError) else type(error).__name__
-    return answer(Message(0, {"refused": text_array(reason)}), request, run, site)
+def refusal(
+    error: Exception, request: bytes | memoryview, run: str, site: str, *, public: bool = False
+) -> bytes:
+    """Return why there is no reply: what follows from the request speaks, the rest does not.
+
+    Parameters
+    ----------
+    error, request, run, site
+        What went wrong, and where.
+    public
+        Whether no data had been read, so that all of our own errors may speak.
+    """
+    speaks = isinstance(error, TacitError) if public else isinstance(error, _SPEAKING)
+    return answer(
+        Message(0, {"refused": text_array(str(error) if speaks else SILENT)}), request, run, site
+    )
 
 
 def read_answer(data: Any, request: bytes, run: str, site: str, largest: int = LARGEST) -> Message:

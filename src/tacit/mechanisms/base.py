@@ -12,7 +12,8 @@ from tacit._core.check import InstanceOf, check
 from tacit.errors import NothingReleased, ParameterError
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent
-from tacit.privacy.ledger import Ledger, Reservation
+from tacit.privacy.ledger.ledger import Ledger, Reservation
+from tacit.privacy.ledger.reservation import StepClaim
 
 __all__ = ["Mechanism", "privatize", "watched"]
 
@@ -41,6 +42,17 @@ class Mechanism(ABC):
     @abstractmethod
     def draw(self, value: Any, noise: Noise) -> Any:
         """Return the released value. Call `privatize` instead."""
+
+    def again(self, value: Any, key: bytes) -> Any:
+        """Return a standing release once more, from the key that fixed its noise."""
+        raise TypeError(f"{type(self).__name__} has no standing release")
+
+    def distance(self, value: Any, other: Any) -> float:
+        """Return how far apart two values are, as a share of the sensitivity.
+
+        Audits and contracts search for neighbours that are more than 1 apart.
+        """
+        raise TypeError(f"{type(self).__name__} has no distance between values")
 
     @abstractmethod
     def bias(self, value: Any) -> Any:
@@ -78,7 +90,7 @@ def privatize(
     mechanism: Mechanism,
     value: Any,
     *,
-    ledger: Ledger | Reservation | None,
+    ledger: Ledger | Reservation | StepClaim | None,
     rng: Noise,
     purpose: str = "release",
     delta: float | None = None,
@@ -92,8 +104,8 @@ def privatize(
     value
         The private value.
     ledger
-        Who pays: a ledger, or a reservation in one. ``None`` only where there is nothing to
-        charge, because the mechanism adds no noise at all (ε = ∞).
+        Who pays: a ledger, a reservation in one, or a named step of that. ``None`` only where
+        there is nothing to charge, because the mechanism adds no noise at all (ε = ∞).
     rng
         The source of noise.
     purpose, delta
@@ -116,6 +128,8 @@ def privatize(
     if isinstance(event, NonPrivateDpEvent):
         if ledger is not None:
             raise ParameterError("a mechanism without noise has no price: pass ledger=None")
+    elif isinstance(ledger, StepClaim):
+        ledger.claim()
     elif isinstance(ledger, Reservation):
         ledger.claim(event)
     elif isinstance(ledger, Ledger):

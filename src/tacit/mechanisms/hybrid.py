@@ -10,8 +10,10 @@ import numpy as np
 
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
-from tacit.mechanisms.local import OneBitMean, Piecewise, _coins, _one_axis
+from tacit.mechanisms.local import _coins, _one_axis, _people_apart
 from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.one_bit import OneBitMean
+from tacit.mechanisms.piecewise import Piecewise
 from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 if TYPE_CHECKING:
@@ -65,6 +67,10 @@ class Hybrid(Mechanism):
     def check(self, value: Any) -> None:
         """Check the shape."""
         _one_axis(value)
+
+    def distance(self, value: Any, other: Any) -> float:
+        """Return how many people's answers differ: each pays for its own."""
+        return _people_apart(value, other)
 
     def draw(self, value: Any, noise: Noise) -> NDArray[np.float64]:
         """Release a number per person."""

@@ -11,7 +11,7 @@ from tacit._core.check import InstanceOf, Integer, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.accounting import pure_total
+from tacit.privacy.accounting.accountants import pure_total
 from tacit.privacy.amounts import float_above
 from tacit.privacy.events import DpEvent, ShuffledDpEvent, leaves
 
@@ -28,7 +28,7 @@ class Shuffled(Mechanism):
     A value has two columns: the number, and a label that was drawn without looking at the person's
     data (which coordinate the number is about). The label goes through as it is. What each
     message says is protected by the local mechanism alone; the smaller ε of the event holds for
-    whoever sees the messages without knowing who sent which (`tacit.privacy.shuffling`).
+    whoever sees the messages without knowing who sent which (`tacit.privacy.accounting.shuffled`).
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class Shuffled(Mechanism):
 
     Examples
     --------
-    >>> from tacit.mechanisms.local import OneBitMean
-    >>> from tacit.privacy.accounting import epsilon_of
+    >>> from tacit.mechanisms.one_bit import OneBitMean
+    >>> from tacit.privacy.accounting.accountants import epsilon_of
     >>> epsilon_of(Shuffled(OneBitMean(1.0), 10_000).event, 1e-6) < 0.06
     True
     """
@@ -77,6 +77,12 @@ class Shuffled(Mechanism):
             raise ParameterError("value must hold two columns, a number and a label per person")
         if len(value) < self.people:
             raise ParameterError(f"value must hold at least {self.people} messages")
+
+    def distance(self, value: Any, other: Any) -> float:
+        """Return how many people's messages differ, labels included."""
+        ours, theirs = np.asarray(value), np.asarray(other)
+        far = self.inner.distance(ours[:, 0], theirs[:, 0])
+        return far + float(np.count_nonzero(ours[:, 1] != theirs[:, 1]))
 
     def draw(self, value: Any, noise: Noise) -> NDArray[np.float64]:
         """Randomise every number, then forget the order."""

@@ -9,7 +9,7 @@ ones: a plan says what to expect where they resemble each other, and no more.
 =============  =====================================================  ===========================
 kind           what is simulated                                      error
 =============  =====================================================  ===========================
-mean           a column, uniform in its bounds                        of the mean, in half-ranges
+summary        a column, uniform in its bounds                        of the mean, in half-ranges
 regression     uniform features, half of the variance explained       of fitted values, relative to
                                                                       their spread
 factorization  ratings with tastes (`simulated_ratings`)              held-out, relative to own
@@ -27,15 +27,15 @@ from __future__ import annotations
 
 from tacit.planning.choosing import ChoicePrice, price_of_choosing
 from tacit.planning.search import Plan, choose_rank, plan
-from tacit.planning.simulations import KINDS, Facts, error_of
+from tacit.planning.simulations import Facts, error_of, kinds
 
 __all__ = [
-    "KINDS",
     "ChoicePrice",
     "Facts",
     "Plan",
     "choose_rank",
     "error_of",
+    "kinds",
     "plan",
     "price_of_choosing",
 ]

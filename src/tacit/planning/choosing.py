@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError
-from tacit.privacy.accounting import epsilon_of
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import GaussianDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
-from tacit.planning.simulations import KINDS, Facts, error_of
+from tacit.planning.simulations import Facts, error_of, kinds
 
 __all__ = ["Plan", "choose_rank", "plan"]
 
@@ -57,13 +57,14 @@ def plan(
     *,
     repeats: int = 5,
     seed: int = 0,
+    plugins: Sequence[str] = (),
 ) -> Plan:
     """Find the least ε, rows or sites that reach a wanted error.
 
     Parameters
     ----------
     kind
-        ``"mean"``, ``"regression"``, ``"factorization"``, ``"recommender"`` or ``"topics"``.
+        The short name of an estimator, such as ``"summary"`` or ``"regression"``; `kinds` has all.
     find
         ``"epsilon"``, ``"rows"`` or ``"sites"``: with more sites there are more rows, each site
         with as many as the facts give one site now.
@@ -73,14 +74,16 @@ def plan(
         What is public; what is searched for is ignored there.
     repeats, seed
         Simulations for each value, and their seed.
+    plugins
+        Packages with families besides tacit's own.
 
     Examples
     --------
-    >>> found = plan("mean", "epsilon", 0.01, Facts(rows=1000), repeats=3)
+    >>> found = plan("summary", "epsilon", 0.01, Facts(rows=1000), repeats=3)
     >>> 0.05 < found.value < 1.0
     True
     """
-    check("kind", kind, OneOf(*KINDS))
+    check("kind", kind, OneOf(*kinds(plugins)))
     check("find", find, OneOf(*_LIMITS))
     check("want", want, Real(0, open_low=True))
     check("repeats", repeats, Integer(2))
@@ -89,7 +92,7 @@ def plan(
 
     def enough(value: float) -> bool:
         if value not in tried:
-            tried[value] = error_of(kind, _with(facts, find, value), repeats, seed)
+            tried[value] = error_of(kind, _with(facts, find, value), repeats, seed, plugins)
         return tried[value][0] <= want
 
     low, high = _LIMITS[find]

@@ -9,13 +9,17 @@ list η in any case.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from tacit._core.check import Integer, OneOf, Real, check
-from tacit.errors import ParameterError
-from tacit.privacy import conversions
-from tacit.privacy.accounting import accountant as make_accountant
+from tacit.errors import NotCertified, ParameterError
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.accounting.accountants import accountant as make_accountant
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.accounting.shuffled import LARGEST_LOCAL, shuffled_deltas
 from tacit.privacy.amounts import as_exact, float_above, float_below
 from tacit.privacy.events import (
     ADD_REMOVE,
@@ -23,6 +27,7 @@ from tacit.privacy.events import (
     DpEvent,
     GaussianDpEvent,
     PoissonSampledDpEvent,
+    ShuffledDpEvent,
     repeat,
 )
 
@@ -33,12 +38,14 @@ __all__ = [
     "gaussian_noise_multiplier",
     "gaussian_sigma",
     "laplace_noise_multiplier",
+    "shuffled_local_epsilon",
     "split_budget",
 ]
 
 SOURCE_SHARE = 2.0**-30  # the part of δ that is left for the noise source
 
 
+@lru_cache(maxsize=256)
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """Return the smallest σ for which one Gaussian release is (ε, δ)-private.
 
@@ -48,7 +55,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     3.19
     """
     check("sensitivity", sensitivity, Real(0, open_low=True))
-    return sensitivity / conversions.dp_to_gdp(epsilon, delta * (1.0 - SOURCE_SHARE))
+    return sensitivity / gaussian.dp_to_gdp(epsilon, delta * (1.0 - SOURCE_SHARE))
 
 
 def laplace_noise_multiplier(epsilon: float) -> float:
@@ -88,7 +95,7 @@ def calibrate(
     check("delta", delta, Real(0, 1, open_high=True))
     usable = delta * (1.0 - SOURCE_SHARE)
     spent = make_accountant(accountant)
-    return conversions.solve_decreasing(
+    return gaussian.solve_decreasing(
         lambda noise: spent.add(event_for(noise)).epsilon(usable),
         epsilon,
         start / 2.0,
@@ -158,3 +165,50 @@ def split_budget(total: float, weights: Mapping[str, float]) -> dict[str, float]
         name: float_below(as_exact(total) * as_exact(weight) / whole)
         for name, weight in weights.items()
     }
+
+
+def shuffled_local_epsilon(epsilon: float, delta: float, people: int, rounds: int = 1) -> float:
+    """Return the largest ε₀ whose messages, shuffled in every round, are (ε, δ)-private together.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The target; δ > 0.
+    people
+        How many persons' messages are shuffled in each round.
+    rounds
+        How many rounds each person takes part in.
+
+    Examples
+    --------
+    >>> 1.5 < shuffled_local_epsilon(0.1, 1e-6, 100_000) < 3.5
+    True
+    """
+    check("epsilon", epsilon, Real(0, 30, open_low=True))
+    check("people", people, Integer(1))
+    check("rounds", rounds, Integer(1))
+    if delta < 1e-12:
+        raise NotCertified("amplification by shuffling needs δ of at least 1e-12")
+    return _searched(float(epsilon), float(delta), people, rounds)
+
+
+@lru_cache(maxsize=256)
+def _searched(epsilon: float, delta: float, people: int, rounds: int) -> float:
+    """Return the largest ε₀ by bisection, confirmed by the accountant."""
+    usable = delta * (1.0 - 2.0**-20)
+
+    def holds(local: float) -> bool:
+        event = repeat(ShuffledDpEvent(local, people), rounds)
+        return epsilon_of(event, usable) <= epsilon
+
+    def seems(local: float) -> bool:  # without the accountant's grid of losses
+        return float(shuffled_deltas(local, people, [epsilon])[0]) <= usable
+
+    low, high = epsilon / rounds, LARGEST_LOCAL  # messages without a shuffler may have the least
+    test = seems if rounds == 1 else holds
+    while high > low * 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if test(middle) else (low, middle)
+    while low > epsilon / rounds and not holds(low):
+        low /= 1.001
+    return max(low, epsilon / rounds)

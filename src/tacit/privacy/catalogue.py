@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified
-from tacit.privacy import calibration, conversions
+from tacit.privacy import calibration
+from tacit.privacy.accounting import gaussian
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -109,13 +110,19 @@ class Entry:
         if self.from_epsilon is None:
             return calibration.calibrate(
                 lambda value: self.event(value, query),
-                epsilon, query.delta, accountant=accountant, start=query.sensitivity,
-            )  # fmt: skip
+                epsilon,
+                query.delta,
+                accountant=accountant,
+                start=query.sensitivity,
+            )
         from_epsilon = self.from_epsilon
         inverse = calibration.calibrate(
             lambda inverse: self.event(from_epsilon(1.0 / inverse, query), query),
-            epsilon, query.delta, accountant=accountant, start=1.0 / epsilon,
-        )  # fmt: skip
+            epsilon,
+            query.delta,
+            accountant=accountant,
+            start=1.0 / epsilon,
+        )
         return from_epsilon(1.0 / inverse, query)
 
 
@@ -156,56 +163,75 @@ def _hybrid(deviation: float, query: Query) -> DpEvent:
     if deviation <= least:
         raise NotCertified(f"deviation must exceed {least:.2g}, that at ε = 30")
     # the least ε whose noise is no more than that, from above: no more is claimed than is there
-    return ApproximateDpEvent(conversions.solve_decreasing(hybrid_deviation, deviation, 0.5, 1.0))
+    return ApproximateDpEvent(gaussian.solve_decreasing(hybrid_deviation, deviation, 0.5, 1.0))
 
 
 _GAUSSIAN = Entry(
-    "sigma", "standard deviation of the noise",
-    lambda sigma, q: GaussianDpEvent(sigma / q.reach), None, sampled=True,
-)  # fmt: skip
+    "sigma",
+    "standard deviation of the noise",
+    lambda sigma, q: GaussianDpEvent(sigma / q.reach),
+    None,
+    sampled=True,
+)
 
-CATALOGUE: Mapping[str, Entry] = MappingProxyType({
-    "gaussian": _GAUSSIAN,
-    "symmetric-gaussian": _GAUSSIAN,
-    "laplace": Entry(
-        "scale", "scale of the noise",
-        lambda scale, q: LaplaceDpEvent(scale / q.reach),
-        lambda epsilon, q: q.reach / epsilon, sampled=True,
-    ),
-    "geometric": Entry(
-        "scale", "P(k) ∝ exp(−|k|/scale); the sensitivity is a whole number",
-        lambda scale, q: DiscreteLaplaceDpEvent(1.0 / scale, math.ceil(q.reach)),
-        lambda epsilon, q: math.ceil(q.reach) / epsilon,
-    ),
-    "k-norm": Entry(
-        "scale", "density ∝ exp(−‖b‖/scale), for an L2 sensitivity",
-        lambda scale, q: ApproximateDpEvent(q.reach / scale),
-        lambda epsilon, q: q.reach / epsilon,
-    ),
-    "smooth-laplace": Entry(
-        "scale", "scale of the noise in units of the smooth sensitivity",
-        _smooth, lambda epsilon, q: 2.0 / epsilon,
-    ),
-    "randomized-response": Entry(
-        "lie", "probability of a uniform answer",
-        lambda lie, q: RandomizedResponseDpEvent(lie, q.categories),
-        lambda epsilon, q: q.categories / (math.exp(epsilon) + q.categories - 1.0),
-    ),
-    "one-bit": Entry(
-        "magnitude", "every answer is plus or minus this, for values in [-1, 1]",
-        _one_bit, lambda epsilon, q: 1.0 / math.tanh(epsilon / 2.0),
-    ),
-    "piecewise": Entry(
-        "reach", "answers lie in plus or minus this, for values in [-1, 1]",
-        _piecewise, lambda epsilon, q: 1.0 / math.tanh(epsilon / 4.0),
-    ),
-    "hybrid": Entry(
-        "deviation", "worst standard deviation of an answer, for values in [-1, 1]",
-        _hybrid, lambda epsilon, q: hybrid_deviation(epsilon),
-    ),
-    "exponential": Entry(
-        "scale", "P(candidate) ∝ exp(utility/scale)",
-        lambda scale, q: ApproximateDpEvent(2.0 * q.sensitivity / scale),
-        lambda epsilon, q: 2.0 * q.sensitivity / epsilon,
-    ),
-})  # fmt: skip
+CATALOGUE: Mapping[str, Entry] = MappingProxyType(
+    {
+        "gaussian": _GAUSSIAN,
+        "symmetric-gaussian": _GAUSSIAN,
+        "laplace": Entry(
+            "scale",
+            "scale of the noise",
+            lambda scale, q: LaplaceDpEvent(scale / q.reach),
+            lambda epsilon, q: q.reach / epsilon,
+            sampled=True,
+        ),
+        "geometric": Entry(
+            "scale",
+            "P(k) ∝ exp(−|k|/scale); the sensitivity is a whole number",
+            lambda scale, q: DiscreteLaplaceDpEvent(1.0 / scale, math.ceil(q.reach)),
+            lambda epsilon, q: math.ceil(q.reach) / epsilon,
+        ),
+        "k-norm": Entry(
+            "scale",
+            "density ∝ exp(−‖b‖/scale), for an L2 sensitivity",
+            lambda scale, q: ApproximateDpEvent(q.reach / scale),
+            lambda epsilon, q: q.reach / epsilon,
+        ),
+        "smooth-laplace": Entry(
+            "scale",
+            "scale of the noise in units of the smooth sensitivity",
+            _smooth,
+            lambda epsilon, q: 2.0 / epsilon,
+        ),
+        "randomized-response": Entry(
+            "lie",
+            "probability of a uniform answer",
+            lambda lie, q: RandomizedResponseDpEvent(lie, q.categories),
+            lambda epsilon, q: q.categories / (math.exp(epsilon) + q.categories - 1.0),
+        ),
+        "one-bit": Entry(
+            "magnitude",
+            "every answer is plus or minus this, for values in [-1, 1]",
+            _one_bit,
+            lambda epsilon, q: 1.0 / math.tanh(epsilon / 2.0),
+        ),
+        "piecewise": Entry(
+            "reach",
+            "answers lie in plus or minus this, for values in [-1, 1]",
+            _piecewise,
+            lambda epsilon, q: 1.0 / math.tanh(epsilon / 4.0),
+        ),
+        "hybrid": Entry(
+            "deviation",
+            "worst standard deviation of an answer, for values in [-1, 1]",
+            _hybrid,
+            lambda epsilon, q: hybrid_deviation(epsilon),
+        ),
+        "exponential": Entry(
+            "scale",
+            "P(candidate) ∝ exp(utility/scale)",
+            lambda scale, q: ApproximateDpEvent(2.0 * q.sensitivity / scale),
+            lambda epsilon, q: 2.0 * q.sensitivity / epsilon,
+        ),
+    }
+)

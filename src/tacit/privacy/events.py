@@ -169,7 +169,7 @@ class PoissonSampledDpEvent(DpEvent):
 class ShuffledDpEvent(DpEvent):
     """Messages of ``people`` persons, each ``local_epsilon``-private, seen in random order.
 
-    One person's data is replaced. See `tacit.privacy.shuffling`.
+    One person's data is replaced. See `tacit.privacy.accounting.shuffled`.
     """
 
     local_epsilon: float

@@ -77,16 +77,20 @@ def line_chart(chart: Chart) -> Html:
         colour = COLOURS[k % len(COLOURS)]
         places = [(across(x), down(y)) for x, y in sorted(points)]
         if chart.steps:
-            places = [p for a, b in itertools.pairwise(places)
-                      for p in (a, (b[0], a[1]))] + places[-1:]  # fmt: skip
+            places = [
+                p for a, b in itertools.pairwise(places) for p in (a, (b[0], a[1]))
+            ] + places[-1:]
         drawing.curve(places, colour)
         if len(points) <= 25:
             for x, y in points:
                 drawing.dot(across(x), down(y), colour)
     for k, name in enumerate(legend):
         y = _TOP + _PLOT + 48 + 16 * k
-        style = ({"stroke": COLOURS[k % len(COLOURS)], "stroke_width": 3}
-                 if k < len(chart.series) else _dash(chart, k - len(chart.series)))  # fmt: skip
+        style = (
+            {"stroke": COLOURS[k % len(COLOURS)], "stroke_width": 3}
+            if k < len(chart.series)
+            else _dash(chart, k - len(chart.series))
+        )
         drawing.line(_LEFT, y - 4, _LEFT + 24, y - 4, **style)
         drawing.text(_LEFT + 30, y, name)
     return drawing.render(chart.title, describe(chart))
@@ -112,8 +116,14 @@ def _dash(chart: Chart, k: int) -> dict[str, object]:
     return {"stroke": colour, "stroke_width": 2, "stroke_dasharray": _DASHES[1 + k % 3]}
 
 
-def _axes(drawing: Drawing, chart: Chart, span: tuple[float, float], xs: list[float],
-          across: object, down: object) -> None:  # fmt: skip
+def _axes(
+    drawing: Drawing,
+    chart: Chart,
+    span: tuple[float, float],
+    xs: list[float],
+    across: object,
+    down: object,
+) -> None:
     assert callable(across) and callable(down)
     bottom = _TOP + _PLOT
     for y in ticks(*span):

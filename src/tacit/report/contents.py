@@ -12,7 +12,7 @@ import numpy as np
 from tacit._version import __version__
 from tacit.errors import ParameterError
 from tacit.estimators.release import Release
-from tacit.privacy.guarantee import Certificate
+from tacit.privacy.certificate import Certificate
 from tacit.report.posteriors import Parameter
 
 __all__ = ["Accuracy", "Contents", "Factor", "gather"]
@@ -69,6 +69,7 @@ class Contents:
     convergence: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    cites: tuple[str, ...] = ()
 
 
 def gather(source: Any) -> Contents:
@@ -94,28 +95,39 @@ def gather(source: Any) -> Contents:
         if hasattr(source, name):
             convergence[words] = getattr(source, name)
     return Contents(
-        type(source).__name__, certificates or {}, _factors_of(source),
-        _posterior_of(source), tuple(getattr(source, "history_", ())),
-        _plain(convergence), _settings_of(source),
+        type(source).__name__,
+        certificates or {},
+        _factors_of(source),
+        _posterior_of(source),
+        tuple(getattr(source, "history_", ())),
+        _plain(convergence),
+        _settings_of(source),
         {"tacit": __version__, "numpy": np.__version__, "python": platform.python_version()},
-    )  # fmt: skip
+        getattr(source, "cites_", ()),
+    )
 
 
 def _from_release(release: Release) -> Contents:
     settings = dict(release.manifest["settings"])
     labels = settings.pop("labels", {})
+    settings.pop("sites", None)  # what each site's numbers are read by
     arrays = release.arrays
     posterior: tuple[Parameter, ...] = ()
     if {"coef", "coef_sd"} <= set(arrays):
         names = settings.get("columns", range(len(arrays["coef"])))
         posterior = _normals(names, arrays["coef"], arrays["coef_sd"])
-    elif release.estimator == "PrivatePosterior":
+    elif {"mean", "sd"} <= set(arrays):
         posterior = _normals(range(1, len(arrays["mean"]) + 1), arrays["mean"], arrays["sd"])
     shown = {} if posterior else arrays
     return Contents(
-        release.estimator, release.certificates, _factors(shown, labels), posterior,
-        settings=settings, versions=release.manifest["versions"],
-    )  # fmt: skip
+        release.estimator,
+        release.certificates,
+        _factors(shown, labels),
+        posterior,
+        settings=settings,
+        versions=release.manifest["versions"],
+        cites=release.cites,
+    )
 
 
 def _normals(names: Any, means: Any, sds: Any) -> tuple[Parameter, ...]:
@@ -143,24 +155,25 @@ def _factors(arrays: Mapping[str, Any], labels: Mapping[str, Any]) -> tuple[Fact
 
 
 def _factors_of(source: Any) -> tuple[Factor, ...]:
-    for name in ("shared_factors_", "shared_", "factors_"):
-        if hasattr(source, name):
-            problem = getattr(source, "problem_", None)
-            labels = getattr(source, "labels_", None) or getattr(problem, "labels", {})
-            return _factors(getattr(source, name), labels)
+    if hasattr(source, "coef_sd_"):
+        return ()
     for name in ("topics_", "means_", "components_"):
         if hasattr(source, name):
             array = np.asarray(getattr(source, name))
             words = getattr(getattr(source, "vocabulary", None), "__iter__", None)
             names = tuple(map(str, source.vocabulary)) if words else None
             return (Factor(name.rstrip("_"), array.T, names),)
+    for name in ("shared_factors_", "shared_", "factors_"):
+        if hasattr(source, name):
+            problem = getattr(source, "problem_", None)
+            labels = getattr(source, "labels_", None) or getattr(problem, "labels", {})
+            return _factors(getattr(source, name), labels)
     return ()
 
 
 def _posterior_of(source: Any) -> tuple[Parameter, ...]:
     if hasattr(source, "coef_sd_"):
-        names = list(source._public.names(source.design_, source.target)[:-1])
-        return _normals(names, source.coef_, source.coef_sd_)
+        return _normals(source.columns_, source.coef_, source.coef_sd_)
     posterior = getattr(source, "posterior_", None)
     if posterior is None or not hasattr(posterior, "names"):
         return ()

@@ -69,12 +69,16 @@ class Drawing:
         """Return the SVG, named and described for those who do not see it."""
         name = f"picture-{next(_NUMBERS)}"
         return tag(
-            "svg", tag("title", title, id=f"{name}-title"),
-            tag("desc", description, id=f"{name}-text"), join(self.parts),
-            viewBox=f"0 0 {WIDTH} {_round(self.height)}", role="img",
-            aria_labelledby=f"{name}-title", aria_describedby=f"{name}-text",
+            "svg",
+            tag("title", title, id=f"{name}-title"),
+            tag("desc", description, id=f"{name}-text"),
+            join(self.parts),
+            viewBox=f"0 0 {WIDTH} {_round(self.height)}",
+            role="img",
+            aria_labelledby=f"{name}-title",
+            aria_describedby=f"{name}-text",
             xmlns="http://www.w3.org/2000/svg",
-        )  # fmt: skip
+        )
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:

@@ -52,8 +52,15 @@ def heat_map(title: str, values: Any, names: Sequence[object] | None = None) -> 
         y = _TOP + r * _ROW
         drawing.text(_LABEL - 5, y + _ROW - 4, _short(label), text_anchor="end")
         for c, value in enumerate(row):
-            drawing.box(_LABEL + c * width, y, width, _ROW, fill=_colour(value / reach),
-                        stroke="#fff", stroke_width=0.5)  # fmt: skip
+            drawing.box(
+                _LABEL + c * width,
+                y,
+                width,
+                _ROW,
+                fill=_colour(value / reach),
+                stroke="#fff",
+                stroke_width=0.5,
+            )
     _key(drawing, _TOP + _ROW * len(part) + 10, reach)
     largest = np.unravel_index(np.argmax(np.abs(part)), part.shape)
     words = (
@@ -64,15 +71,20 @@ def heat_map(title: str, values: Any, names: Sequence[object] | None = None) -> 
     rest = len(array) - len(part)
     note = f" The {len(part)} largest of {len(array)} members." if rest else ""
     numbers = table(
-        f"{title}, in numbers", ["member", *range(1, part.shape[1] + 1)],
-        ([label, *(number(round(float(v), 4)) for v in row)]
-         for label, row in zip(kept, part, strict=True)), numbers=part.shape[1],
-    )  # fmt: skip
+        f"{title}, in numbers",
+        ["member", *range(1, part.shape[1] + 1)],
+        (
+            [label, *(number(round(float(v), 4)) for v in row)]
+            for label, row in zip(kept, part, strict=True)
+        ),
+        numbers=part.shape[1],
+    )
     return tag(
-        "figure", tag("figcaption", f"Factor “{title}”.{note}"),
+        "figure",
+        tag("figcaption", f"Factor “{title}”.{note}"),
         drawing.render(f"Heat map of {title}", words),
         tag("details", tag("summary", f"The numbers of {title}"), numbers),
-    )  # fmt: skip
+    )
 
 
 def _shown(array: NDArray[np.float64]) -> NDArray[np.intp]:

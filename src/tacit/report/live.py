@@ -25,7 +25,7 @@ def run_with_view(path: Path, *, wait: float = 300.0, quiet: bool = False) -> li
     """
     from rich.console import Console
 
-    from tacit.federation.config import CoordinatorConfig
+    from tacit.federation.files import CoordinatorConfig
     from tacit.federation.processes import run_coordinator
 
     console = Console(stderr=quiet, quiet=quiet)

@@ -16,7 +16,7 @@ from tacit.report.run_record import run_section
 from tacit.report.style import CSS
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["render_report", "write_report"]
 
@@ -61,9 +61,13 @@ def write_report(
     True
     """
     text = render_report(
-        gather(source), title=title, summary=summary, ledgers=ledgers, accuracy=accuracy,
+        gather(source),
+        title=title,
+        summary=summary,
+        ledgers=ledgers,
+        accuracy=accuracy,
         record=record,
-    )  # fmt: skip
+    )
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
@@ -96,22 +100,31 @@ def render_report(
     links = [tag("li", tag("a", name, href=f"#{key}")) for name, key, _ in shown]
     title = title or f"Report of {contents.estimator}"
     head = tag(
-        "head", tag("meta", charset="utf-8"), tag("title", title),
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("title", title),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         # nothing may be loaded from anywhere, and nothing may run
-        tag("meta", http_equiv="Content-Security-Policy",
-            content="default-src 'none'; style-src 'unsafe-inline'"),
+        tag(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content="default-src 'none'; style-src 'unsafe-inline'",
+        ),
         tag("style", Html(CSS)),
-    )  # fmt: skip
+    )
     header = tag(
-        "header", tag("h1", title), *(tag("p", line, class_="lead") for line in summary),
+        "header",
+        tag("h1", title),
+        *(tag("p", line, class_="lead") for line in summary),
         tag("nav", tag("ul", *links), aria_label="Sections"),
-    )  # fmt: skip
+    )
     main = tag(
         "main",
-        *(tag("section", tag("h2", name, id=key), body, aria_labelledby=key)
-          for name, key, body in shown),
-    )  # fmt: skip
+        *(
+            tag("section", tag("h2", name, id=key), body, aria_labelledby=key)
+            for name, key, body in shown
+        ),
+    )
     made = f"Written by tacit {__version__} at {datetime.now(UTC):%Y-%m-%d %H:%M} UTC."
     body = tag("body", header, main, tag("footer", tag("p", made, class_="soft")))
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"

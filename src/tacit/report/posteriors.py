@@ -48,10 +48,11 @@ def intervals(parameters: Sequence[Parameter]) -> Html:
     """
     shown = [p for p in parameters if np.isfinite([p.low, p.high]).all()][:_SHOWN]
     rows = table(
-        "Posterior of each parameter", ["parameter", "mean", "sd", "5 %", "95 %"],
+        "Posterior of each parameter",
+        ["parameter", "mean", "sd", "5 %", "95 %"],
         ([p.name, *(number(v) for v in (p.mean, p.sd, p.low, p.high))] for p in parameters),
         numbers=4,
-    )  # fmt: skip
+    )
     if not shown:
         return rows
     drawing = Drawing(_ROW * len(shown) + 34)
@@ -72,8 +73,9 @@ def intervals(parameters: Sequence[Parameter]) -> Html:
         drawing.text(_LEFT - 6, y + 4, name, text_anchor="end")
         if parameter.draws is not None:
             _density(drawing, parameter, across, y)
-        drawing.line(across(parameter.low), y, across(parameter.high), y, stroke=COLOURS[0],
-                     stroke_width=3)  # fmt: skip
+        drawing.line(
+            across(parameter.low), y, across(parameter.high), y, stroke=COLOURS[0], stroke_width=3
+        )
         drawing.dot(across(parameter.mean), y, COLOURS[1])
     words = "; ".join(f"{p.name} {number(p.low)} to {number(p.high)}" for p in shown[:12])
     picture = drawing.render("Posterior intervals", f"90 % intervals: {words}.")
@@ -91,6 +93,9 @@ def _density(drawing: Drawing, parameter: Parameter, across: Any, y: float) -> N
     heights, edges = np.histogram(inside, bins=24)
     middles = (edges[:-1] + edges[1:]) / 2
     tops = y - heights / heights.max() * (_ROW * 0.5)
-    points = [(across(parameter.low), y), *zip(across(middles), tops, strict=True),
-              (across(parameter.high), y)]  # fmt: skip
+    points = [
+        (across(parameter.low), y),
+        *zip(across(middles), tops, strict=True),
+        (across(parameter.high), y),
+    ]
     drawing.area(points, COLOURS[0])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tacit._core.html import Html, join, table, tag
-from tacit.privacy.guarantee import Certificate
+from tacit.privacy.certificate import Certificate
 from tacit.report.charts import Chart, line_chart
 from tacit.report.citations import citation_keys, citations
 from tacit.report.contents import Accuracy, Contents, Factor
@@ -17,7 +17,7 @@ from tacit.report.posteriors import intervals
 from tacit.report.trust import trust_picture
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = [
     "accuracy_section",
@@ -43,11 +43,18 @@ def certificate_table(certificate: Certificate) -> Html:
 def certificate_section(contents: Contents) -> Html:
     """Return every holder's certificate, as a sentence and as a table."""
     return join(
-        tag("div", tag("h3", holder), tag("p", str(certificate), class_="sentence"),
-            tag("details", tag("summary", f"The certificate of {holder} as a table"),
-                certificate_table(certificate)))
+        tag(
+            "div",
+            tag("h3", holder),
+            tag("p", str(certificate), class_="sentence"),
+            tag(
+                "details",
+                tag("summary", f"The certificate of {holder} as a table"),
+                certificate_table(certificate),
+            ),
+        )
         for holder, certificate in contents.certificates.items()
-    )  # fmt: skip
+    )
 
 
 def trust_section(contents: Contents) -> Html:
@@ -59,8 +66,9 @@ def ledger_table(ledger: Ledger, name: str = "the ledger") -> Html:
     """Return the charges of a ledger as a table."""
     rows = [
         [row.counter, row.time[:19].replace("T", " "), row.purpose, number(row.epsilon)]
-        for row in ledger.rows() if row.kind == "charge"
-    ]  # fmt: skip
+        for row in ledger.rows()
+        if row.kind == "charge"
+    ]
     return table(f"Charges of {name}", ["row", "time (UTC)", "purpose", "total ε"], rows, 1)
 
 
@@ -69,24 +77,39 @@ def budget_section(ledgers: Mapping[str, Ledger]) -> Html:
     if not ledgers:
         return Html()
     summary = table(
-        "Budgets", ["ledger", "ε spent", "of", "ε left", "δ spent", "of"],
-        ([name, number(ledger.spent.epsilon), number(ledger.epsilon),
-          number(ledger.remaining.epsilon), f"{ledger.spent.delta:.3g}", f"{ledger.delta:g}"]
-         for name, ledger in ledgers.items()), numbers=5,
-    )  # fmt: skip
+        "Budgets",
+        ["ledger", "ε spent", "of", "ε left", "δ spent", "of"],
+        (
+            [
+                name,
+                number(ledger.spent.epsilon),
+                number(ledger.epsilon),
+                number(ledger.remaining.epsilon),
+                f"{ledger.spent.delta:.3g}",
+                f"{ledger.delta:g}",
+            ]
+            for name, ledger in ledgers.items()
+        ),
+        numbers=5,
+    )
     figures = []
     for name, ledger in ledgers.items():
         spent = [row.epsilon for row in ledger.rows() if row.kind == "charge"]
         if spent:
             chart = Chart(
-                f"Budget of {name}", "charge, in order of time", "total ε",
+                f"Budget of {name}",
+                "charge, in order of time",
+                "total ε",
                 {"spent": [(float(k), e) for k, e in enumerate([0.0, *spent])]},
-                {"ceiling": ledger.epsilon}, steps=True, zero=True,
-            )  # fmt: skip
+                {"ceiling": ledger.epsilon},
+                steps=True,
+                zero=True,
+            )
             caption = tag("figcaption", f"{name}: ε after each charge.")
             figure = tag("figure", line_chart(chart), caption)
-            charges = tag("details", tag("summary", f"The charges of {name}"),
-                          ledger_table(ledger, name))  # fmt: skip
+            charges = tag(
+                "details", tag("summary", f"The charges of {name}"), ledger_table(ledger, name)
+            )
             figures.append(tag("div", figure, charges))
     return join([summary, tag("div", *figures, class_="grid")])
 
@@ -95,15 +118,25 @@ def accuracy_section(accuracy: Accuracy | None) -> Html:
     """Return accuracy against ε, beside what trivial predictors give."""
     if accuracy is None:
         return Html()
-    chart = Chart("Accuracy against ε", "ε (more to the right is less private)", accuracy.metric,
-                  accuracy.series, accuracy.levels, logarithmic=True)  # fmt: skip
+    chart = Chart(
+        "Accuracy against ε",
+        "ε (more to the right is less private)",
+        accuracy.metric,
+        accuracy.series,
+        accuracy.levels,
+        logarithmic=True,
+    )
     epsilons = sorted({x for points in accuracy.series.values() for x, _ in points})
     rows = [
         [name, *(number(dict(points)[e]) if e in dict(points) else "" for e in epsilons)]
         for name, points in accuracy.series.items()
     ] + [[name, *([number(level)] * len(epsilons))] for name, level in accuracy.levels.items()]
-    numbers = table(accuracy.metric, ["predictor", *(f"ε = {number(e)}" for e in epsilons)], rows,
-                    numbers=len(epsilons))  # fmt: skip
+    numbers = table(
+        accuracy.metric,
+        ["predictor", *(f"ε = {number(e)}" for e in epsilons)],
+        rows,
+        numbers=len(epsilons),
+    )
     note = tag("p", accuracy.note) if accuracy.note else Html()
     return join([note, tag("figure", line_chart(chart)), numbers])
 
@@ -128,8 +161,9 @@ def convergence_section(contents: Contents) -> Html:
     parts = []
     if len(contents.history) > 1:
         points = [(float(k), float(v)) for k, v in enumerate(contents.history, 1)]
-        chart = Chart("Convergence", "look, every few iterations", "objective",
-                      {"objective": points})  # fmt: skip
+        chart = Chart(
+            "Convergence", "look, every few iterations", "objective", {"objective": points}
+        )
         parts.append(tag("figure", line_chart(chart)))
     if contents.convergence:
         parts.append(table("Diagnostics", ["what", "value"], contents.convergence.items()))
@@ -138,9 +172,7 @@ def convergence_section(contents: Contents) -> Html:
 
 def citation_section(contents: Contents) -> Html:
     """Return BibTeX of the methods used."""
-    settings = contents.settings
-    method = " ".join(str(settings.get(key, "")) for key in ("method used", "method", "noise"))
-    keys = citation_keys(contents.estimator, method, contents.certificates)
+    keys = citation_keys(contents.certificates, contents.cites)
     return tag("pre", citations(keys), tabindex=0, role="region", aria_label="BibTeX entries")
 
 
@@ -149,8 +181,9 @@ def rerun_section(contents: Contents) -> Html:
     versions = table("Versions", ["package", "version"], sorted(contents.versions.items()))
     rows = [(name, _text(value)) for name, value in contents.settings.items()]
     settings = table("Settings", ["setting", "value"], rows) if rows else Html()
-    return join([tag("p", "The estimator was ", tag("code", contents.estimator), "."), versions,
-                 settings])  # fmt: skip
+    return join(
+        [tag("p", "The estimator was ", tag("code", contents.estimator), "."), versions, settings]
+    )
 
 
 def _text(value: Any) -> str:

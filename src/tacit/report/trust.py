@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tacit._core.html import Html, table, tag
-from tacit.privacy.guarantee import Certificate, round_up
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.guarantee import round_up
 from tacit.report.drawing import INK, WIDTH, Drawing, number
 
 __all__ = ["Party", "parties", "trust_picture"]
@@ -63,9 +64,11 @@ def parties(certificates: Mapping[str, Certificate]) -> list[Party]:
     trust = next(iter(certificates.values())).trust
     private = all(certificate.is_private for certificate in certificates.values())
     personal = trust in ("local", "shuffler")
-    holders = [Party("Each person", _HOLDS[trust], True)] if personal else [
-        Party(name[:1].upper() + name[1:], _HOLDS[trust], True) for name in certificates
-    ]  # fmt: skip
+    holders = (
+        [Party("Each person", _HOLDS[trust], True)]
+        if personal
+        else [Party(name[:1].upper() + name[1:], _HOLDS[trust], True) for name in certificates]
+    )
     others = [*_BETWEEN[trust], Party("The public", "what is released", False)]
     if not private:  # without noise, what is passed on is as good as raw
         others = [Party(other.name, f"{other.sees}: no noise", True) for other in others]
@@ -103,8 +106,9 @@ def trust_picture(certificates: Mapping[str, Certificate]) -> Html:
         _draw(drawing, party, 50, y + _GAP, WIDTH - 100)
         middles, y = [WIDTH / 2], y + _GAP + _BOX
     for x, (fill, border), words in (
-        (4.0, _RAW, "sees raw data"), (WIDTH / 2 + 4, _NOISY, "sees noisy results only")
-    ):  # fmt: skip
+        (4.0, _RAW, "sees raw data"),
+        (WIDTH / 2 + 4, _NOISY, "sees noisy results only"),
+    ):
         drawing.box(x, y + 14, 14, 12, fill=fill, stroke=border)
         drawing.text(x + 20, y + 24, words)
     more = len(holders) - len(shown)
@@ -113,9 +117,10 @@ def trust_picture(certificates: Mapping[str, Certificate]) -> Html:
     if more > 0:
         caption += f" {more} more sites are not drawn."
     rows = table(
-        "Who saw what", ["party", "sees", "raw data"],
+        "Who saw what",
+        ["party", "sees", "raw data"],
         ([p.name, p.sees, "yes" if p.raw else "no"] for p in everyone),
-    )  # fmt: skip
+    )
     picture = drawing.render("Who saw what", words + ".")
     return tag("div", tag("figure", picture, tag("figcaption", caption)), rows)
 

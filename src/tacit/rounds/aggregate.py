@@ -11,7 +11,7 @@ import numpy as np
 from tacit._core.check import Integer, check
 from tacit.errors import SiteFailure
 from tacit.rounds.messages import Message
-from tacit.rounds.protocol import Collected
+from tacit.rounds.sides import Collected
 
 __all__ = ["Aggregator", "OpenRounds", "PlainAggregator", "SumAggregator"]
 

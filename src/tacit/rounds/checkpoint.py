@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import SiteFailure
+from tacit.errors import RequestRefused
 from tacit.rounds.messages import Message
-from tacit.rounds.protocol import Participant
+from tacit.rounds.sides import Participant
 
-__all__ = ["Checkpoint", "Outbox", "Remembering", "run_name"]
+__all__ = ["Checkpoint", "Outbox", "Remembering", "run_name", "write_durably"]
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes) -> None:
     """Replace a file durably: either the old or the new content survives a crash."""
     draft = path.with_name(path.name + ".new")
     with open(draft, "wb") as file:
@@ -41,7 +41,7 @@ def run_name(folder: str | os.PathLike[str]) -> str:
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     if not (place / "run").exists():
-        _write(place / "run", uuid.uuid4().hex.encode())
+        write_durably(place / "run", uuid.uuid4().hex.encode())
     return (place / "run").read_text(encoding="utf-8").strip()
 
 
@@ -55,9 +55,22 @@ class Checkpoint:
     def save(self, state: Message, excluded: tuple[str, ...]) -> None:
         """Record that ``state.round`` rounds are complete, and which sites are out."""
         note = np.frombuffer(json.dumps(list(excluded)).encode(), np.uint8)
-        whole = Message(state.round, {f"state/{n}": a for n, a in state.arrays.items()}
-                        | {"excluded": note})  # fmt: skip
-        _write(self.folder / "run.tacit", whole.to_bytes())
+        whole = Message(
+            state.round, {f"state/{n}": a for n, a in state.arrays.items()} | {"excluded": note}
+        )
+        write_durably(self.folder / "run.tacit", whole.to_bytes())
+
+    def keep_request(self, request: Message) -> None:
+        """Keep a request before it is sent."""
+        write_durably(self.folder / "asked.tacit", request.to_bytes())
+
+    def asked(self, round: int) -> Message | None:
+        """Return the request of a round as it was sent before, or None."""
+        path = self.folder / "asked.tacit"
+        if not path.exists():
+            return None
+        request = Message.from_bytes(path.read_bytes())
+        return request if request.round == round else None
 
     def load(self) -> tuple[Message, tuple[str, ...]] | None:
         """Return the last recorded state, or None."""
@@ -72,73 +85,69 @@ class Checkpoint:
 
 
 class Outbox:
-    """A participant's side: the replies it has paid for, by round."""
+    """A participant's side: every reply that it paid for, and its state after the last."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def rounds(self) -> list[int]:
+        """Return which rounds were answered, in order."""
+        return sorted(
+            int(path.stem.removeprefix("round-")) for path in self.folder.glob("round-*.tacit")
+        )
+
     def _path(self, round: int) -> Path:
         return self.folder / f"round-{round:06d}.tacit"
 
-    def get(self, request: Message) -> tuple[Message, dict[str, Any]] | None:
-        """Return the reply to a request that was answered before, and the state after it.
+    def last(self) -> tuple[bytes, Message, dict[str, Any]] | None:
+        """Return the digest of the last request, its reply and the state after it."""
+        answered = self.rounds()
+        return self.read(answered[-1]) if answered else None
 
-        A different request for an answered round is refused: it would need fresh noise.
-        """
-        path = self._path(request.round)
-        if not path.exists():
-            return None
-        data = path.read_bytes()
-        if data[:32] != request.digest:
-            raise SiteFailure(f"round {request.round} was answered already, to another request")
-        return _parts(data)
-
-    def state_before(self, round: int) -> dict[str, Any] | None:
-        """Return the state after the last answered round before a round."""
-        answered = sorted(path for path in self.folder.glob("round-*.tacit")
-                          if path < self._path(round))  # fmt: skip
-        return _parts(answered[-1].read_bytes())[1] if answered else None
+    def read(self, round: int) -> tuple[bytes, Message, dict[str, Any]]:
+        """Return the digest of a round's request, its reply and the state after it."""
+        data = self._path(round).read_bytes()
+        length = int.from_bytes(data[32:40], "little")
+        reply = Message.from_bytes(data[40 : 40 + length])
+        return data[:32], reply, dict(Message.from_bytes(data[40 + length :]).arrays)
 
     def put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
         """Keep a reply and the participant's state, durably and at once, before it is sent."""
         body = reply.to_bytes()
         kept = Message(request.round, state).to_bytes()
-        _write(
+        write_durably(
             self._path(request.round),
             request.digest + len(body).to_bytes(8, "little") + body + kept,
         )
 
 
-def _parts(data: bytes) -> tuple[Message, dict[str, Any]]:
-    """Return the reply and the state of an outbox file."""
-    length = int.from_bytes(data[32:40], "little")
-    reply = Message.from_bytes(data[40 : 40 + length])
-    return reply, dict(Message.from_bytes(data[40 + length :]).arrays)
-
-
 class Remembering(Participant):
     """A participant that answers a repeated request with the reply it already paid for.
 
-    The participant's state is kept beside each reply, so that it goes on from there.
+    Neither a live nor a restarted one goes back: an older round, or another content for the last
+    one, would need fresh noise and is refused. The participant's state is kept beside the last
+    reply, so that it goes on from there.
     """
 
     def __init__(self, participant: Participant, outbox: Outbox) -> None:
         self.participant, self.outbox = participant, outbox
-        self.name = participant.name
-        self._started = False
+        self.name, self.open_rounds = participant.name, participant.open_rounds
+        self._last = outbox.last()
+        if self._last is not None:
+            participant.restore(self._last[2])
 
     def respond(self, request: Message) -> Message:
         """Answer from the outbox, or answer and keep the reply before it leaves."""
-        known = self.outbox.get(request)
-        if known is not None:
-            reply, state = known
-            self.participant.restore(state)
-            self._started = True
-            return reply
-        if not self._started and (before := self.outbox.state_before(request.round)) is not None:
-            self.participant.restore(before)
-        self._started = True
+        if self._last is not None:
+            digest, reply, _ = self._last
+            if request.round == reply.round and request.digest == digest:
+                return reply
+            if request.round <= reply.round:
+                raise RequestRefused(
+                    f"round {request.round} was answered already, to another request"
+                )
         reply = self.participant.respond(request)
         self.outbox.put(request, reply, self.participant.state())
+        self._last = request.digest, reply, {}
         return reply

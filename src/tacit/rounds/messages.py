@@ -6,10 +6,11 @@ the arrays' bytes in order, and a SHA-256 over all of it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.errors import SiteFailure
+from tacit.errors import SiteFailure, TacitError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["DIGEST", "ArraySpec", "Message", "check_reply"]
+__all__ = ["DIGEST", "ArraySpec", "Message", "Size", "check_arrays", "check_reply"]
 
 _MAGIC = b"TACITM1\n"
 DIGEST = 32  # bytes of a SHA-256
@@ -32,7 +33,7 @@ _LARGEST_HEADER = 1 << 20
 
 @dataclass(frozen=True)
 class Message:
-    """Named arrays that travel in one round.
+    """Named arrays that travel in one round, about one step of what was agreed.
 
     >>> Message.from_bytes(Message(3, {"sum": np.arange(3)}).to_bytes())["sum"].tolist()
     [0, 1, 2]
@@ -40,6 +41,7 @@ class Message:
 
     round: int
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    step: str = ""
 
     def __post_init__(self) -> None:
         frozen = {}
@@ -63,6 +65,7 @@ class Message:
         header = json.dumps(
             {
                 "round": self.round,
+                "step": self.step,
                 "arrays": [[n, a.dtype.name, list(a.shape)] for n, a in self.arrays.items()],
             },
             separators=(",", ":"),
@@ -113,7 +116,7 @@ class Message:
                 start = stop
             if start != len(body):
                 raise ValueError("trailing bytes")
-            found = cls(int(header["round"]), arrays)
+            found = cls(int(header["round"]), arrays, str(header.get("step", "")))
             if sealed:
                 found.__dict__["digest"] = bytes(whole[-DIGEST:])
             return found
@@ -137,51 +140,111 @@ def _digest(parts: Sequence[bytes | memoryview]) -> bytes:
 
 
 @dataclass(frozen=True)
+class Size:
+    """A length that only a message fixes: a name, and the largest it may be."""
+
+    name: str
+    largest: int
+
+
+@dataclass(frozen=True)
 class ArraySpec:
-    """What an array of a reply must look like.
+    """What an array of a request or a reply must look like.
 
     Parameters
     ----------
     shape
-        The exact shape; ``None`` stands for any length along an axis.
+        The exact shape. A `Size` stands for a length that is the same wherever its name stands;
+        ``None`` for any length along an axis.
     dtype
         The exact dtype.
     low, high
         Every number must lie in [low, high]; it must be finite in any case.
     exponent
         Where floats are whole numbers of 2^exponent: what a secure sum needs to know.
+    rule
+        A further demand: returns what is wrong with an array, or None. Its name stands for it
+        where two sides compare what they agreed on.
     """
 
-    shape: tuple[int | None, ...]
+    shape: tuple[int | Size | None, ...]
     dtype: str = "float64"
     low: float = -math.inf
     high: float = math.inf
     exponent: int | None = None
+    rule: Callable[[NDArray[Any]], str | None] | None = None
 
-    def problem(self, array: NDArray[Any]) -> str | None:
-        """Return what is wrong with an array, or None."""
+    @property
+    def text(self) -> str:
+        """Everything about it in words, the same on every machine."""
+        rule = "" if self.rule is None else f", {self.rule.__module__}.{self.rule.__qualname__}"
+        limits = f"[{self.low!r}, {self.high!r}]"
+        return f"{self.dtype} {self.shape!r} in {limits} of 2^{self.exponent}{rule}"
+
+    def resolved(self, sizes: Mapping[str, int]) -> ArraySpec:
+        """Return it with those named sizes that are known put in."""
+        shape = tuple(sizes.get(n.name, n) if isinstance(n, Size) else n for n in self.shape)
+        return dataclasses.replace(self, shape=shape)
+
+    def problem(self, array: NDArray[Any], sizes: dict[str, int] | None = None) -> str | None:
+        """Return what is wrong with an array, or None; ``sizes`` gathers named ones."""
+        known = {} if sizes is None else sizes
         if array.dtype.name != self.dtype:
             return f"has dtype {array.dtype.name}, not {self.dtype}"
-        if len(array.shape) != len(self.shape) or any(
-            want is not None and want != got
-            for want, got in zip(self.shape, array.shape, strict=True)
-        ):
-            return f"has shape {array.shape}, not {self.shape}"
+        if len(array.shape) != len(self.shape):
+            return f"has shape {array.shape}, not {self._shown}"
+        for want, got in zip(self.shape, array.shape, strict=True):
+            if isinstance(want, Size):
+                if got > want.largest:
+                    return f"has more than {want.largest} {want.name}"
+                if known.setdefault(want.name, got) != got:
+                    return f"has another number of {want.name} than it should"
+            elif want is not None and want != got:
+                return f"has shape {array.shape}, not {self._shown}"
         if array.size and not np.isfinite(array).all():
             return "holds numbers that are not finite"
         bounded = self.low > -math.inf or self.high < math.inf
         if bounded and array.size and (array.min() < self.low or array.max() > self.high):
             return f"holds numbers outside [{self.low:g}, {self.high:g}]"
-        return None
+        return None if self.rule is None else self.rule(array)
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """The shape, where all of it is numbers."""
+        return tuple(n for n in self.shape if isinstance(n, int))
+
+    @property
+    def _shown(self) -> tuple[Any, ...]:
+        return tuple(n.name if isinstance(n, Size) else n for n in self.shape)
+
+
+def check_arrays(
+    arrays: Mapping[str, Any], specs: Mapping[str, ArraySpec], refusal: type[TacitError]
+) -> dict[str, int]:
+    """Raise unless there are exactly the arrays that specs name, each as it must be.
+
+    Returns the named sizes. What is said is made from names and shapes, never from values.
+
+    Parameters
+    ----------
+    arrays, specs
+        What is there, and what there should be.
+    refusal
+        What is raised.
+    """
+    present = {name for name, array in arrays.items() if array is not None}
+    if present != set(specs):
+        raise refusal(f"sent {sorted(present)} where {sorted(specs)} was asked for")
+    sizes: dict[str, int] = {}
+    for name, spec in specs.items():
+        problem = spec.problem(arrays[name], sizes)
+        if problem:
+            raise refusal(f"array {name!r} {problem}")
+    return sizes
 
 
 def check_reply(message: Message, round: int, specs: Mapping[str, ArraySpec]) -> None:
     """Raise `SiteFailure` unless a reply belongs to the round and matches its specs."""
     if message.round != round:
         raise SiteFailure(f"answered for round {message.round} in round {round}")
-    if set(message.arrays) != set(specs):
-        raise SiteFailure(f"sent {sorted(message.arrays)} where {sorted(specs)} was asked for")
-    for name, spec in specs.items():
-        problem = spec.problem(message[name])
-        if problem:
-            raise SiteFailure(f"array {name!r} {problem}")
+    check_arrays(message.arrays, specs, SiteFailure)

@@ -1,0 +1,26 @@
+"""Bars that are missed for now: experiment or benchmark → bar → why.
+
+A bar that is missed and not listed fails the tests. For the house and for planted mistakes a
+listed bar that is met fails them too, so that the list only shrinks; quick forms of experiments,
+which have fewer runs, may meet what is listed.
+"""
+
+from __future__ import annotations
+
+KNOWN_MISSES: dict[str, dict[str, str]] = {
+    "house": {
+        "lines of the source": (
+            "worst cases, examples, releases that are read back and published methods as "
+            "agreements of their own came; twins among them are still to be found"
+        ),
+    },
+    "mutants": {},
+    "statistic-selection": {
+        "Figure 6.5: widths at which adaptive selection has the smaller error": (
+            "the quick form has too few runs to tell the errors apart"
+        ),
+    },
+    "uclaf-links": {
+        "AUC of coupled CP, KL at 80% missing": "the quick form takes one split and few sweeps",
+    },
+}

@@ -1,0 +1,78 @@
+"""From a configuration to an estimator and its sites, for any family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.cli.config import Config
+from tacit.data.tables import read_table
+from tacit.errors import ParameterError, TacitError
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.families import estimator_called
+from tacit.estimators.site import Site
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+
+__all__ = ["estimator_of", "sites_of"]
+
+
+def estimator_of(config: Config) -> tuple[PrivateEstimator, Any]:
+    """Return the estimator that a configuration describes, not fitted, and the facts it states."""
+    request = config.section("privacy")
+    try:
+        privacy = None
+        if request:
+            if "epsilon" not in request:
+                config.fail("write epsilon = …, such as 1.0", "privacy")
+            privacy = Privacy(**request)
+        kind = estimator_called(str(config.data["estimator"]), config.plugins)
+        parameters, facts = kind._stated(config.section("parameters") | _entities(config))
+        return kind(**parameters, privacy=privacy), facts
+    except TacitError as error:
+        if isinstance(error, ParameterError) and str(error).startswith(str(config.path)):
+            raise
+        config.explain(error)
+
+
+def _entities(config: Config) -> dict[str, Any]:
+    """Return the public members of entities, each a list or the lines of a text file."""
+    found = {}
+    for entity, members in config.section("labels").items():
+        if isinstance(members, str):
+            try:
+                text = (config.folder / members).read_text(encoding="utf-8")
+            except OSError as error:
+                config.fail(f"{members} cannot be read: {error}", "labels", entity)
+            members = [line.strip() for line in text.splitlines() if line.strip()]
+        found[entity] = members
+    return {"entities": found} if found else {}
+
+
+def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
+    """Return the sites, with their data read and their ledgers opened."""
+    sites = []
+    for number, entry in enumerate(config.data["site"]):
+        try:
+            source = {
+                "table": read_table(config.folder / entry["data"]),
+                "columns": config.section("columns"),
+                "value": config.data.get("value"),
+            }
+            data = model._tables({"data": source}, facts)
+        except TacitError as error:
+            config.fail(str(error), "site", "data", number)
+        try:
+            sites.append(Site(entry["name"], data, _ledger(config, entry)))
+        except TacitError as error:
+            config.fail(str(error), "site", "ledger", number)
+    return sites
+
+
+def _ledger(config: Config, entry: dict[str, Any]) -> Ledger | None:
+    if "ledger" not in entry:
+        return None
+    path = config.folder / entry["ledger"]
+    epsilon = entry.get("ledger_epsilon")
+    if epsilon is None and not path.exists():
+        raise ParameterError(f"there is no ledger {path}: add ledger_epsilon = … to make one")
+    return Ledger.open(path, epsilon=epsilon, delta=entry.get("ledger_delta"))

@@ -1,0 +1,72 @@
+"""`tacit fit` and `tacit price`: from a configuration to a release."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tacit.cli.output import ConfigFile, Json, show
+
+__all__ = ["fit", "price"]
+
+
+def price(config: ConfigFile, as_json: Json = False) -> None:
+    """Say what a fit would cost each site; exit status 3 where a ledger would refuse it.
+
+    Example: tacit price hospitals.toml
+    """
+    _, _, _, found = _prepared(config)
+    sites = [asdict(site) for site in found.sites]
+    show({"affordable": found.affordable, "sites": sites}, str(found), as_json)
+    if not found.affordable:
+        raise typer.Exit(3)
+
+
+def fit(config: ConfigFile, as_json: Json = False) -> None:
+    """Fit what a configuration describes, and write its release and report.
+
+    Example: tacit fit hospitals.toml
+    """
+    from tacit.errors import NotCertified, TacitError
+    from tacit.report.page import write_report
+
+    settings, model, sites, cost = _prepared(config)
+    output = {key: settings.folder / name for key, name in settings.section("output").items()}
+    if "release" in output and (output["release"] / "manifest.json").exists():
+        raise NotCertified(  # found out before anything is charged
+            f"{config}, line {settings.line('output', 'release')}: {output['release']} holds a "
+            "release already: choose another folder"
+        )
+    try:
+        model.fit(sites)
+    except TacitError as error:
+        settings.explain(error)
+    written: dict[str, str] = {}
+    if "release" in output:
+        model.release(output["release"])
+        written["release"] = str(output["release"])
+    if "report" in output:
+        ledgers = {site.name: site.ledger for site in sites if site.ledger is not None}
+        written["report"] = str(write_report(model, output["report"], ledgers=ledgers))
+    certificates = {name: str(found) for name, found in model.certificates_.items()}
+    epsilon = {name: found.epsilon for name, found in model.certificates_.items()}
+    lines = [str(cost), *certificates.values(), *(f"{k}: {v}" for k, v in written.items())]
+    show({"epsilon": epsilon, "certificates": certificates, **written}, "\n".join(lines), as_json)
+
+
+def _prepared(path: Path) -> tuple[Any, Any, Any, Any]:
+    """Return configuration, estimator, sites and price."""
+    from tacit.cli.build import estimator_of, sites_of
+    from tacit.cli.config import read_config
+    from tacit.errors import TacitError
+
+    settings = read_config(path)
+    model, facts = estimator_of(settings)
+    sites = sites_of(settings, model, facts)
+    try:
+        return settings, model, sites, model.price(sites)
+    except TacitError as error:
+        settings.explain(error)

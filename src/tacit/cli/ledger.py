@@ -1,0 +1,83 @@
+"""`tacit ledger`: look at a data holder's privacy ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli import output
+from tacit.cli.output import Json
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Look at a data holder's privacy ledger.")
+File = Annotated[Path, typer.Argument(help="The ledger file.")]
+
+
+@app.command()
+def show(file: File, as_json: Json = False) -> None:
+    """Show what was charged, and what is left.
+
+    Example: tacit ledger show north.db
+    """
+    from tacit.privacy.ledger.ledger import Ledger
+
+    ledger = Ledger.open(file)
+    if as_json:
+        typer.echo(json.dumps(ledger.export(), ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Ledger {ledger.id[:8]} ({ledger.filter} composition)")
+    for heading in ("#", "time (UTC)", "what", "purpose", "total ε"):
+        table.add_column(heading, justify="right" if heading in ("#", "total ε") else "left")
+    for row in ledger.rows():
+        table.add_row(
+            str(row.counter),
+            row.time[:19].replace("T", " "),
+            row.kind,
+            row.purpose,
+            f"{row.epsilon:.6g}",
+        )
+    console = Console()
+    console.print(table)
+    spent, left = ledger.spent, ledger.remaining
+    console.print(
+        f"spent ε = {spent.epsilon:.6g} of {ledger.epsilon:g}, δ = {spent.delta:.3g} of "
+        f"{ledger.delta:g}; left ε = {left.epsilon:.6g}, δ = {left.delta:.3g}",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def verify(file: File, as_json: Json = False) -> None:
+    """Check every hash, sum and cost of a ledger.
+
+    Example: tacit ledger verify north.db
+    """
+    from tacit.privacy.ledger.ledger import Ledger
+
+    ledger = Ledger.open(file)
+    rows = ledger.verify()
+    output.show(
+        {"ok": True, "id": ledger.id, "rows": rows},
+        f"Ledger {ledger.id[:8]} is whole: {rows} rows, every hash, sum and cost agrees.",
+        as_json,
+    )
+
+
+@app.command()
+def export(file: File, as_json: Json = False) -> None:
+    """Print the whole ledger as JSON, for an archive; with --json on one line.
+
+    Example: tacit ledger export north.db > north.json
+    """
+    from tacit.privacy.ledger.ledger import Ledger
+
+    typer.echo(
+        json.dumps(Ledger.open(file).export(), ensure_ascii=False, indent=None if as_json else 1)
+    )

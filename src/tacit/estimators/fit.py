@@ -1,0 +1,275 @@
+"""`fit`: agree, check, reserve, run, certify; the same code in one process and between sites.
+
+A fit's order is fixed: every holder reads its own data and refuses what cannot be used, to itself
+alone; the agreement is computed once; the whole of it is reserved at every site, and nobody is
+charged unless all can pay; then the rounds run. `take_part` is one site's share of that, for a
+coordinator that is somewhere else.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tacit._core.progress import progress_bar
+from tacit._core.rng import fresh_seed
+from tacit.errors import BudgetExceeded
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.coordinator import Asking
+from tacit.estimators.gate import Gate
+from tacit.estimators.site import Site
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import NonPrivateDpEvent
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.reservation import Reservation
+from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
+from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering, run_name
+from tacit.rounds.run import run
+from tacit.rounds.sides import Participant, RunRecord
+
+__all__ = ["Outcome", "Place", "SiteSide", "certify", "coordinator", "fit", "reserve", "take_part"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit gave.
+
+    Attributes
+    ----------
+    agreement
+        What was agreed on.
+    result
+        What the coordinator returned.
+    record
+        What happened.
+    certificates
+        Site → its certificate.
+    holders
+        Site → its side, where the sites are in this process.
+    """
+
+    agreement: Agreement
+    result: Any
+    record: RunRecord
+    certificates: Mapping[str, Certificate]
+    holders: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a fit runs; nothing here decides what is released.
+
+    Attributes
+    ----------
+    purpose
+        A few words for the ledgers.
+    seed
+        For tests: predictable noise and inference; None otherwise.
+    noise
+        The kind of noise source; the agreement's own unless given.
+    on_failure
+        ``"stop"``, or ``"exclude"`` sites that fail.
+    checkpoint
+        A folder that records every complete round; a run that died goes on from there.
+    progress
+        Whether a bar is shown.
+    secret
+        For audits, which repeat what is public with noise of its own: the seed of the noise.
+    """
+
+    purpose: str
+    seed: int | None = None
+    noise: str | None = None
+    on_failure: str = "stop"
+    checkpoint: str | Path | None = None
+    progress: bool = False
+    secret: int | None = None
+
+
+@dataclass(frozen=True)
+class SiteSide:
+    """A site's side of a fit whose coordinator is somewhere else.
+
+    Attributes
+    ----------
+    participant
+        Answers requests; what it releases is reserved in the site's ledger already.
+    certificate
+        Returns the certificate of what was released.
+    finish
+        Takes what all learned together, for the site's own use.
+    close
+        Forgets what a restart would have needed: the run is over.
+    """
+
+    participant: Participant
+    certificate: Callable[[], Certificate]
+    finish: Callable[[Mapping[str, Any]], None] = lambda shared: None
+    close: Callable[[], None] = lambda: None
+
+
+def fit(
+    agreement: Agreement, sites: Sequence[Site], data: Mapping[str, Any], place: Place
+) -> Outcome:
+    """Run an agreement over sites that are all in this process.
+
+    Parameters
+    ----------
+    agreement
+        What is public.
+    sites
+        Who takes part, each with the ledger that pays.
+    data
+        Site → what its holder takes.
+    place
+        How it runs.
+    """
+    folder = None if place.checkpoint is None else Path(place.checkpoint)
+    name = None if folder is None else run_name(folder)
+    gates = {
+        site.name: Gate(
+            None,
+            noise_of(agreement, place, site.name),
+            None if folder is None else folder / "sites" / _file_name(site.name),
+        )
+        for site in sites
+    }
+    holders = {
+        site.name: agreement.holder(site.name, data[site.name], gates[site.name], place.seed)
+        for site in sites
+    }
+    participants: list[Participant] = list(holders.values())
+    if folder is not None:
+        participants = [
+            Remembering(holder, Outbox(folder / "sites" / _file_name(name)))
+            for name, holder in holders.items()
+        ]
+    asking = coordinator(agreement, place.seed)
+    # what can fail has been tried: only now is anybody charged
+    for holding, reservation in reserve(agreement, sites, place.purpose, name).items():
+        gates[holding].reservation = reservation
+    privacy = agreement.privacy
+    secure = privacy is not None and privacy.trust == "aggregator" and len(sites) > 1
+    aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
+    with progress_bar(place.progress, agreement.rounds, "rounds") as advance:
+        record = run(
+            asking,
+            participants,
+            aggregator=aggregator,
+            on_failure=place.on_failure,
+            checkpoint=None if folder is None else Checkpoint(folder / "coordinator"),
+            progress=lambda _: advance(1),
+        )
+    certificates = {
+        site.name: certify(agreement, site, gates[site.name], holders[site.name])
+        for site in sites
+        if site.name in record.sites or gates[site.name].drew  # a site that was lost has paid
+    }
+    for gate in gates.values():
+        gate.close()
+    return Outcome(agreement, asking.result, record, certificates, holders)
+
+
+def coordinator(agreement: Agreement, seed: int | None) -> Asking:
+    """Return the coordinator's side; without a seed it takes a fresh one and keeps it."""
+    return Asking(agreement, fresh_seed() if seed is None else seed)
+
+
+def take_part(
+    agreement: Agreement, site: Site, data: Any, place: Place, run: str, folder: Path | None
+) -> SiteSide:
+    """Reserve the whole agreement and return one site's side of it.
+
+    Parameters
+    ----------
+    agreement, site, data, place
+        As in `fit`.
+    run
+        The name of the run: taken up again under its name, it is not charged again.
+    folder
+        Where keys of standing releases are kept.
+    """
+    gate = Gate(None, noise_of(agreement, place, site.name), folder)
+    holder = agreement.holder(site.name, data, gate, place.seed)
+    gate.reservation = reserve(agreement, [site], place.purpose, run)[site.name]
+    return SiteSide(
+        holder, lambda: certify(agreement, site, gate, holder), holder.finish, gate.close
+    )
+
+
+def reserve(
+    agreement: Agreement, sites: Sequence[Site], purpose: str, run: str | None = None
+) -> dict[str, Reservation | None]:
+    """Reserve all steps at every site; nobody is charged unless all can pay.
+
+    A run that was reserved under its name before goes on, and is not charged again.
+    """
+    event, privacy = agreement.event, agreement.charged
+    if privacy is None or agreement.is_free:
+        return {site.name: None for site in sites}
+    ledgers = {
+        site.name: site.ledger or Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
+        for site in sites
+    }
+    refusing = [
+        name
+        for name, ledger in ledgers.items()
+        if not ledger.holds(run)
+        and not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
+    ]
+    if len(sites) > 1 and refusing:
+        left = {n: f"{ledgers[n].remaining.epsilon:.4g}" for n in refusing}
+        raise BudgetExceeded(
+            f"the ledgers of {', '.join(refusing)} refuse this run (ε left: {left}). No site "
+            "was charged and nothing was released"
+        )
+    run = run or uuid.uuid4().hex
+    return {
+        name: ledger.reserve(
+            event, purpose=purpose, delta=privacy.delta, asked=privacy.epsilon, run=run
+        )
+        for name, ledger in ledgers.items()
+    }
+
+
+def noise_of(agreement: Agreement, place: Place, site: str) -> Noise:
+    """Return the noise source of one site; seeded only where the caller asked for it."""
+    kind = place.noise or agreement.source
+    if place.secret is not None:
+        return Noise(kind, seed=place.secret)
+    if place.seed is None:
+        return Noise(kind)
+    return Noise(kind, seed=int(place.seed) + (int.from_bytes(site.encode(), "little") << 64))
+
+
+def certify(agreement: Agreement, site: Site, gate: Gate, holder: Any) -> Certificate:
+    """Return the certificate of one site's releases."""
+    privacy, reservation = agreement.privacy, gate.reservation
+    notes = agreement.assumptions + holder.notes
+    if reservation is None or privacy is None:
+        event = NonPrivateDpEvent() if privacy is None else agreement.event
+        request = privacy or Privacy(epsilon=float("inf"))
+        return Certificate.issue(request, event, assumptions=notes, holder=site.name)
+    if not reservation.ledger.durable:
+        notes += ("the ledger lives in memory: earlier releases are not counted",)
+    claimed, text = agreement.claim or (None, None)
+    return Certificate.issue(
+        privacy,
+        agreement.event,
+        assumptions=notes + gate.noise.assumptions,
+        groups=holder.groups(),
+        claimed_epsilon=claimed,
+        claim=text,
+        holder=site.name,
+        ledger=reservation.entry,
+    )
+
+
+def _file_name(site: str) -> str:
+    """Return a folder name for a site, whatever its name holds."""
+    return site.encode().hex()

@@ -1,0 +1,234 @@
+"""`Holder`: a site's side of any agreement, and how its shards become one value.
+
+A family writes `contribute`, and `settle` where it keeps something between rounds. Everything
+that every family needs is here, once: requests are checked against the step and taken in order,
+the secret sample is drawn, contributions of shards are merged, the gate releases, and the last
+reply is remembered. What a request may not hold is refused before any numerics, and a refusal is
+made from the request alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import NothingReleased, RequestRefused
+from tacit.estimators.agreement import Agreement, Asked, Step
+from tacit.estimators.gate import Gate
+from tacit.mechanisms.base import Mechanism
+from tacit.privacy.events import DpEvent
+from tacit.rounds.messages import ArraySpec, Message, check_arrays
+from tacit.rounds.sides import Participant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Holder", "Order", "merged"]
+
+
+class Order:
+    """Which step may be asked next; requests are taken strictly one after the other.
+
+    Parameters
+    ----------
+    steps
+        The agreement's, in order.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = tuple(steps)
+        self.round = 0  # the next one
+        self.at = 0  # the step that was asked last, or is due first
+        self.used = 0  # how often it was
+
+    def admit(self, round: int, name: str) -> tuple[Step, int]:
+        """Return the step that a request may ask for, and the how-manieth time it is.
+
+        Nothing changes until `advance`.
+        """
+        if round != self.round:
+            raise RequestRefused(f"round {round} was asked for where round {self.round} is next")
+        for k in range(self.at, len(self._steps)):
+            step, used = self._steps[k], self.used if k == self.at else 0
+            if step.name == name and used < step.times:
+                return step, used
+            if not (used or step.optional):
+                break
+        raise RequestRefused("this step is not the one that is next")
+
+    def advance(self, step: Step) -> None:
+        """Note that a step is being answered."""
+        k = self._steps.index(step)
+        self.used = self.used + 1 if k == self.at else 1
+        self.at, self.round = k, self.round + 1
+
+
+def merged(how: str, parts: Sequence[Any]) -> Any:
+    """Return the contributions of shards as one value, the same whatever the shards are."""
+    if how == "sum":
+        return reduce(add, parts)
+    whole = parts[0] if len(parts) == 1 else np.concatenate(list(parts))
+    return np.sort(whole) if how == "values" else whole
+
+
+class Holder(Participant):
+    """A site's side.
+
+    Parameters
+    ----------
+    agreement
+        What is public.
+    name
+        The site.
+    shards
+        The parts of its data, each unit in one of them.
+    gate
+        The only way out.
+    """
+
+    def __init__(self, agreement: Agreement, name: str, shards: Sequence[Any], gate: Gate) -> None:
+        self.agreement, self.name, self.shards, self.gate = agreement, name, tuple(shards), gate
+        self.kept: dict[str, Any] = {}
+        self._order = Order(agreement.steps)
+        self._last: tuple[Message, Message] | None = None
+        self.open_rounds = agreement.open_rounds
+
+    # -- what a family writes --------------------------------------------------------------
+
+    @abstractmethod
+    def contribute(
+        self,
+        step: Step,
+        asked: Asked,
+        kept: Mapping[str, Any],
+        shard: Any,
+        picks: NDArray[np.int64],
+    ) -> Any:
+        """Return what the sampled units of one shard contribute to a step.
+
+        Each unit's contribution is a function of that unit, of the request and of what was
+        released; for ``"sum"`` it is whole numbers on the mechanism's grid.
+        """
+
+    def settle(self, step: Step, asked: Asked, released: Any, kept: dict[str, Any]) -> None:
+        """Keep something for later rounds: a function of the shards and of what was released."""
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
+        """Return the reply's arrays: the release under its one name, unless a family says."""
+        (name,) = step.leaving
+        return {name: released}
+
+    def mechanism(self, step: Step, value: Any) -> Mechanism | None:
+        """Return the step's mechanism for this site's own sizes; None: as agreed."""
+        return None
+
+    def units(self, shard: Any) -> int:
+        """Return how many units a shard holds; needed where they are sampled."""
+        return 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What this holder's certificate lists besides the agreement's assumptions."""
+        return ()
+
+    def groups(self) -> Mapping[str, DpEvent]:
+        """Return groups of units → everything released, as each of them sees it; public."""
+        return {}
+
+    # -- what is true of every family ------------------------------------------------------
+
+    def respond(self, request: Message) -> Message:
+        """Answer one request, or refuse it before any numerics."""
+        if self._last is not None and request.round == self._last[1].round:
+            if request.digest != self._last[0].digest:
+                raise RequestRefused(
+                    f"round {request.round} was answered already, to another request"
+                )
+            return self._last[1]
+        step, position = self._order.admit(request.round, request.step)
+        asked = step.read(request)
+        self._order.advance(step)
+        reply = Message(request.round, self._answer(step, asked, position), step.name)
+        self._last = request, reply  # a digest is made only where a request is repeated
+        return reply
+
+    def leaving(self, request: Message) -> dict[str, ArraySpec]:
+        """Return what would leave in answer to a request; nothing is computed."""
+        step = self.agreement.step(request.step)
+        return step.resolved(step.read(request).sizes)
+
+    def _answer(self, step: Step, asked: Asked, position: int) -> dict[str, NDArray[Any]]:
+        if step.view_of is not None:
+            released = self._look(self.agreement.step(step.view_of), asked)
+        elif step.open is not None:
+            value = self._merged(step, asked, [np.arange(self.units(s)) for s in self.shards])
+            arrays = self.gate.open(step, self.sends(step, asked, value))
+            self.settle(step, asked, value, self.kept)
+            return self._checked(step, asked, arrays)
+        else:
+            value = self._merged(step, asked, self._picks(step))
+            own = self.mechanism(step, value) or step.mechanism_of(asked.kind)
+            released = self.gate.release(step, value, position, own)
+            self.settle(step, asked, released, self.kept)
+        return self._checked(step, asked, self.sends(step, asked, released))
+
+    def _picks(self, step: Step) -> list[NDArray[np.int64]]:
+        """Return the sample of every shard's units: one sample of all, cut at the shards."""
+        sizes = [self.units(shard) for shard in self.shards]
+        ends = np.cumsum([0, *sizes])
+        picks = self.gate.sample(step, int(ends[-1]))
+        cuts = np.searchsorted(picks, ends[1:-1])
+        parts = np.split(picks, cuts)
+        return [part - start for part, start in zip(parts, ends, strict=False)]
+
+    def _merged(self, step: Step, asked: Asked, picks: Sequence[Any]) -> Any:
+        parts = [
+            self.contribute(step, asked, self.kept, shard, part)
+            for shard, part in zip(self.shards, picks, strict=True)
+        ]
+        return merged(step.merge_of(asked.kind), parts)
+
+    def _look(self, first: Step, asked: Asked) -> Any:
+        """Return an earlier release again; after a restart it is put together as it was."""
+        assert first.mechanism is not None
+        nothing = Asked(first.name, "", {}, {})
+        return self.gate.standing(
+            first.name,
+            first.mechanism,
+            lambda: self._merged(first, nothing, [np.arange(self.units(s)) for s in self.shards]),
+        )
+
+    def _checked(
+        self, step: Step, asked: Asked, arrays: Mapping[str, Any]
+    ) -> dict[str, NDArray[Any]]:
+        """Return a reply that is what the step says, or let nothing out."""
+        found = {name: np.asarray(array) for name, array in arrays.items()}
+        try:
+            check_arrays(found, step.resolved(asked.sizes), NothingReleased)
+        except NothingReleased:
+            pass  # raised below, outside of the handler: the reason must not travel as context
+        else:
+            return found
+        raise NothingReleased("the answer is not what was agreed on: nothing was released")
+
+    # -- restarts --------------------------------------------------------------------------
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return where in the agreement this site is, and what it keeps; it never leaves."""
+        place = np.array([self._order.round, self._order.at, self._order.used])
+        return {"place": place} | {f"kept/{name}": array for name, array in self.kept.items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state that `state` returned."""
+        order = self._order
+        order.round, order.at, order.used = (int(n) for n in state["place"])
+        self.kept = {
+            name.removeprefix("kept/"): array.copy()
+            for name, array in state.items()
+            if name.startswith("kept/")
+        }

@@ -1,0 +1,71 @@
+"""`FactorizationAgreement`: what every agreement about a factorization over sites has in common.
+
+A method (`tacit.factorization.langevin`, `tacit.factorization.counts`,
+`tacit.factorization.offsets`) makes an agreement of a `Problem`: which relations there are, over
+which entities of which sizes, within which bounds. All of that is public, and every certificate
+lists it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.estimators.agreement import Agreement
+from tacit.factorization.together.problem import Problem
+from tacit.privacy.guarantee import Privacy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FactorizationAgreement", "public_inputs"]
+
+
+def public_inputs(problem: Problem) -> tuple[str, ...]:
+    """Return what a certificate lists about a problem: bounds, sizes, and whose cells are seen.
+
+    >>> from tacit.factorization.language.structure import CoupledModel
+    >>> model = CoupledModel("user:k item:k", 2, "euclidean")
+    >>> asked = Privacy(1.0, 1e-6, unit="user", trust="site")
+    >>> public_inputs(Problem(model, "user", ("item",), {"item": 5}, {"data": (1, 5)}, asked))
+    ('public bounds: data in [1, 5] (values outside are clipped)', 'public sizes: 5 of item')
+    """
+    ranges = ", ".join(f"{n} in [{low:g}, {high:g}]" for n, (low, high) in problem.bounds.items())
+    sizes = ", ".join(f"{size} of {entity}" for entity, size in problem.sizes.items())
+    notes = [f"public bounds: {ranges} (values outside are clipped)", f"public sizes: {sizes}"]
+    if problem.unit == "entry":
+        notes.append("which cells are observed is public")
+    if problem.sites > 1:
+        notes.append(f"the sites hold different members of {problem.protected!r}")
+    return tuple(notes)
+
+
+@dataclass(frozen=True)
+class FactorizationAgreement(Agreement):
+    """An agreement about a `Problem`; what is learned is the shared factors, by name.
+
+    Parameters
+    ----------
+    problem
+        What is public, whatever the method.
+    """
+
+    family = "factorization"
+
+    problem: Problem
+
+    @property
+    def privacy(self) -> Privacy | None:  # type: ignore[override]
+        """What every site is asked to give."""
+        return self.problem.privacy
+
+    @property
+    def sites(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return self.problem.sites
+
+    def shared(self, result: Any) -> dict[str, NDArray[np.float64]]:
+        """Return the shared factors: all of it was released, or derived from releases."""
+        return dict(result)

@@ -1,0 +1,1 @@
+"""Coupled factorization by one holder, without privacy."""

@@ -1,0 +1,441 @@
+"""`CoupledFactorization`: joint factorization of matrices and tensors that share entities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
+from tacit._core.progress import progress_bar
+from tacit._core.rng import generator, streams
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+from tacit.estimators.base import Estimator
+from tacit.factorization.alone.files import read_factorization, write_factorization
+from tacit.factorization.alone.inference import (
+    INFERENCES,
+    READ_BY,
+    descend,
+    kernel_of,
+    row_prior,
+)
+from tacit.factorization.alone.numerics.cells import cell_divergence, estimate_cells
+from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
+from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
+from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.alone.numerics.variational import variance_of_estimates
+from tacit.factorization.language.binding import as_cells, as_relations, check_labels, restricted
+from tacit.factorization.language.structure import BoundModel, CoupledModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[np.float64]]
+
+__all__ = ["CoupledFactorization"]
+
+
+class CoupledFactorization(Estimator):
+    """Factorize any collection of matrices and tensors that share entities.
+
+    One holder, without a guarantee: over sites, or with one, use `tacit.PrivateFactorization`.
+
+    Parameters
+    ----------
+    model
+        The forms in the model language, ``{"visits": "user:k place:k", …}`` or one string, or a
+        `CoupledModel` (then the next three are taken from it).
+    rank, divergence, dispersion
+        As in `CoupledModel`; a dispersion of ``"estimate"`` is estimated before the fit
+        (`tacit.factorization.alone.numerics.dispersion`).
+    inference
+        ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
+        (variational Bayes), ``"gibbs"`` or ``"sgld"``.
+    prior
+        The gamma prior of every factor entry, (shape A, mean B); its rate is A/B. None: no prior
+        for ``"map"``, A = 0.5 and B = 10 otherwise.
+    adapt
+        Whether ``"vb"`` adapts A and B per factor.
+    iterations, tolerance
+        The most iterations, and the relative change of the objective over ten of them below
+        which ``"map"`` and ``"vb"`` stop.
+    restarts
+        Random starts, of which the best objective is kept (``"map"`` and ``"vb"``).
+    accelerate
+        Whether ``"map"`` extrapolates
+        (`tacit.factorization.alone.numerics.multiplicative.AcceleratedUpdates`): the same
+        objective in fewer iterations, and never a worse one.
+    burn_in, thin
+        For ``"gibbs"`` and ``"sgld"``: steps that are dropped first, and the distance of the
+        samples that are kept.
+    batch, step_size, decay, real_factors
+        For ``"sgld"``: cells per step, step size κ₀ (None: from the data's curvature) and
+        decay ρ, and whether factors may be negative (Euclidean divergence).
+    warm_start
+        Whether `fit` goes on from the state of an earlier (or interrupted) fit.
+    progress
+        Whether a progress bar is shown.
+    random_state
+        The seed of the inference generators.
+
+    Attributes
+    ----------
+    factors_
+        Factor → array (rows, latents …); means for the Bayesian methods.
+    dispersion_
+        Relation → dispersion, given or estimated.
+    history_
+        The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
+    n_iter_, converged_
+        Iterations done, and whether the tolerance was reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.outer([1.0, 2, 3], [2.0, 1, 4, 3])
+    >>> X[0, 0] = np.nan
+    >>> fitted = CoupledFactorization("row:k column:k", rank=1, random_state=0).fit(X)
+    >>> round(float(fitted.predict("data", [[0, 0]])[0]), 3)
+    2.0
+    """
+
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "inference": OneOf(*INFERENCES),
+        "prior": AnyOf(InstanceOf(tuple, list), None),
+        "adapt": OneOf(True, False),
+        "iterations": Integer(1),
+        "tolerance": Real(0),
+        "restarts": Integer(1),
+        "accelerate": OneOf(True, False),
+        "burn_in": Integer(0),
+        "thin": Integer(1),
+        "batch": Integer(1),
+        "step_size": AnyOf(Real(0, open_low=True), None),
+        "decay": Real(0, 1),
+        "real_factors": OneOf(True, False),
+        "warm_start": OneOf(True, False),
+        "progress": OneOf(True, False),
+        "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
+    }
+
+    def __init__(
+        self,
+        model: Any = "row:k column:k",
+        *,
+        rank: Any = 5,
+        divergence: Any = "kl",
+        dispersion: Any = 1.0,
+        inference: str = "map",
+        prior: tuple[float, float] | None = None,
+        adapt: bool = False,
+        iterations: int = 500,
+        tolerance: float = 1e-5,
+        restarts: int = 1,
+        accelerate: bool = True,
+        burn_in: int = 100,
+        thin: int = 5,
+        batch: int = 10_000,
+        step_size: float | None = None,
+        decay: float = 0.51,
+        real_factors: bool = False,
+        warm_start: bool = False,
+        progress: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.model = model
+        self.rank = rank
+        self.divergence = divergence
+        self.dispersion = dispersion
+        self.inference = inference
+        self.prior = prior
+        self.adapt = adapt
+        self.iterations = iterations
+        self.tolerance = tolerance
+        self.restarts = restarts
+        self.accelerate = accelerate
+        self.burn_in = burn_in
+        self.thin = thin
+        self.batch = batch
+        self.step_size = step_size
+        self.decay = decay
+        self.real_factors = real_factors
+        self.warm_start = warm_start
+        self.progress = progress
+        self.random_state = random_state
+
+    # -- fitting --------------------------------------------------------------------------------
+
+    def coupled_model(self) -> CoupledModel:
+        """Return the model that the parameters describe, with dispersions once estimated."""
+        model = self.model
+        if not isinstance(model, CoupledModel):
+            model = CoupledModel(model, self.rank, self.divergence, self.dispersion)
+        return model.with_dispersions(getattr(self, "dispersion_", {}))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.prior is not None:
+            if len(self.prior) != 2:
+                raise ParameterError(f"prior must be (shape, mean), got {self.prior!r}")
+            for part in self.prior:
+                check("prior", part, Real(0, open_low=True))
+        defaults = signature(type(self).__init__).parameters
+        for name, readers in READ_BY.items():
+            if self.inference not in readers and getattr(self, name) != defaults[name].default:
+                raise ParameterError(
+                    f"{name} is not read by inference={self.inference!r}: it is for "
+                    f"{' and '.join(repr(reader) for reader in readers)}"
+                )
+
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Fit the factors.
+
+        Parameters
+        ----------
+        data
+            Relation name → `Relation` (or an array whose modes are in the order of the form,
+            NaN for missing); for a single relation, just that.
+        y
+            Ignored.
+        """
+        self._check_parameters()
+        fresh = not (self.warm_start and hasattr(self, "dispersion_"))
+        if fresh:
+            self.dispersion_: dict[str, float] = {}
+        model = self.coupled_model()
+        relations = as_relations(model, data)
+        if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
+            relations = {name: found.compact() for name, found in relations.items()}
+        if fresh and model.open:
+            rng = generator(self.random_state, "dispersion")
+            self.dispersion_ = estimate_dispersions(model, relations, rng)
+            model = self.coupled_model()
+        bound = model.bind(relations)
+        self.dispersion_ = {relation.name: relation.dispersion for relation in bound.relations}
+        engine = Engine(bound, relations)
+        known = getattr(self, "_bound", None)
+        labels = {e: names for found in relations.values() for e, names in found.labels.items()}
+        alike = (
+            known is not None
+            and known.factors == bound.factors
+            and getattr(self, "labels_", {}) == labels
+        )
+        method = getattr(self, "_method", None)
+        if not (self.warm_start and alike and method == self.inference):
+            self._forget()
+        self._bound, self._method = bound, self.inference
+        self.labels_ = labels
+        if self.inference in ("map", "vb"):
+            self._optimise(engine)
+        else:
+            self._sample(engine)
+        return self
+
+    def _forget(self) -> None:
+        """Drop the state of an earlier fit."""
+        self._state: Any = None
+        self._samples: list[Arrays] = []
+        self.history_: list[float] = []
+        self.n_iter_ = 0
+
+    def _optimise(self, engine: Engine) -> None:
+        kernel = kernel_of(engine, self.get_params(deep=False))
+        sign = 1.0 if self.inference == "map" else -1.0
+        names = [f"start {k}" for k in range(self.restarts)]
+        starts = [self._state]
+        if self._state is None:
+            starts = [kernel.init(rng) for rng in streams(self.random_state, *names)]
+        best = None
+        with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
+            for start in starts:
+                *run, interrupted = descend(
+                    kernel, start, self.iterations, self.tolerance, advance
+                )
+                if best is None or sign * run[1][-1] < sign * best[1][-1]:
+                    best = run
+                if interrupted:
+                    break
+        assert best is not None
+        self._state, history, done, self.converged_ = best
+        self.history_ = [*self.history_, *history]
+        self.n_iter_ += done
+        self._publish()
+
+    def _sample(self, engine: Engine) -> None:
+        kernel = kernel_of(engine, self.get_params(deep=False))
+        rng_start, rng = streams(self.random_state, "start 0", f"chain {self.n_iter_}")
+        state = self._state if self._state is not None else kernel.init(rng_start)
+        with progress_bar(self.progress, self.iterations, "factorizing") as advance:
+            try:
+                for _ in range(self.iterations):
+                    state, _ = kernel.step(rng, state)
+                    self.n_iter_ += 1
+                    past = self.n_iter_ - self.burn_in
+                    if past > 0 and past % self.thin == 0:
+                        self._samples.append(dict(state.factors))
+                    advance(1)
+            except KeyboardInterrupt:
+                pass
+        self._state, self.converged_ = state, False
+        self._publish()
+
+    def _publish(self) -> None:
+        """Set `factors_` from the state."""
+        flat = self._flat_means()
+        self.factors_ = {
+            name: values.reshape(self._bound.factors[name].shape) for name, values in flat.items()
+        }
+
+    # -- using it -------------------------------------------------------------------------------
+
+    def _draws(self) -> list[Arrays]:
+        """Return the samples kept so far; within the burn-in, the current state."""
+        return self._samples or [dict(self._state.factors)]
+
+    def _flat_means(self) -> Arrays:
+        if self.inference == "map":
+            return dict(self._state.factors)
+        if self.inference == "vb":
+            means: Arrays = self._state.means
+            return means
+        draws = self._draws()
+        return {
+            name: np.add.reduce([draw[name] for draw in draws]) / len(draws) for name in draws[0]
+        }
+
+    def predict(self, relation: str, cells: Any, *, return_variance: bool = False) -> Any:
+        """Return the expected value of any cells of a relation.
+
+        Parameters
+        ----------
+        relation
+            Which one.
+        cells
+            (cells, modes) indices.
+        return_variance
+            Also return the posterior variance of the expected value (Bayesian methods); add
+            the likelihood's own variance for that of a new observation.
+        """
+        index = self._cells(relation, cells)
+        if self.inference in ("gibbs", "sgld"):
+            draws = np.array([self._estimate(relation, index, d) for d in self._draws()])
+            mean = draws.mean(axis=0)
+            return (mean, draws.var(axis=0)) if return_variance else mean
+        mean = self._estimate(relation, index, self._flat_means())
+        if not return_variance:
+            return mean
+        if self.inference == "map":
+            raise ParameterError(
+                "a point estimate has no posterior variance: use inference='vb', 'gibbs' or 'sgld'"
+            )
+        return mean, variance_of_estimates(self._state, self._relation(relation), index)
+
+    def _cells(self, relation: str, cells: Any) -> NDArray[np.int32]:
+        bound = self._relation(relation)
+        sizes = [self._bound.factors[name].rows for name in bound.factors[: bound.modes]]
+        return as_cells(relation, cells, sizes)
+
+    def _relation(self, name: str) -> Any:
+        check_is_fitted(self, "factors_")
+        for relation in self._bound.relations:
+            if relation.name == name:
+                return relation
+        known = [relation.name for relation in self._bound.relations]
+        raise ParameterError(f"there is no relation {name!r}: the model has {known}")
+
+    def _estimate(
+        self, relation: str, cells: NDArray[np.int32], factors: Arrays
+    ) -> NDArray[np.float64]:
+        only = BoundModel(self._bound.factors, (self._relation(relation),))
+        needed = {name: factors[name] for name in self._relation(relation).factors}
+        return estimate_cells(cells, Expanded(only, needed).banks[relation])
+
+    def top(
+        self, relation: str, entity: str, given: Mapping[str, int], n: int = 10, skip: Any = ()
+    ) -> list[tuple[int, float]]:
+        """Return the n members of an entity with the highest expected values.
+
+        Parameters
+        ----------
+        relation, entity
+            Where to look, and for what.
+        given
+            The member of every other entity of the relation.
+        n
+            How many.
+        skip
+            Members to leave out, such as those already seen.
+        """
+        bound = self._relation(relation)
+        names = bound.factors[: bound.modes]
+        if set(given) != set(names) - {entity} or entity not in names:
+            raise ParameterError(
+                f"given must hold one member for each of {sorted(set(names) - {entity})}"
+            )
+        size = self._bound.factors[entity].rows
+        candidates = np.setdiff1d(np.arange(size), np.asarray(list(skip), int))
+        columns = {name: np.full(len(candidates), member) for name, member in given.items()}
+        cells = np.column_stack([columns.get(name, candidates) for name in names])
+        scores = np.asarray(self.predict(relation, cells))
+        order = np.argsort(-scores, kind="stable")[:n]
+        return [(int(candidates[k]), float(scores[k])) for k in order]
+
+    def fold_in(self, entity: str, data: Mapping[str, Relation]) -> NDArray[np.float64]:
+        """Return factor rows for new members of an entity, all other factors fixed.
+
+        Parameters
+        ----------
+        entity
+            Whose members are new.
+        data
+            Relation name → `Relation` in which only the new members occur, numbered from 0;
+            side relations alone suffice (cold start).
+        """
+        model = self.coupled_model()
+        data = as_relations(model, data)
+        for name in data:
+            self._relation(name)
+            if entity not in model.names(name):
+                raise ParameterError(f"relation {name!r} does not name the entity {entity!r}")
+        bound = restricted(model, data).bind(data)
+        check_labels(self.labels_, data, but=entity)
+        for name, spec in bound.factors.items():
+            if name != entity and spec.rows != self._bound.factors[name].rows:
+                raise ParameterError(
+                    f"{name!r} has {self._bound.factors[name].rows} members, the new data "
+                    f"{spec.rows}"
+                )
+        means = self._flat_means()
+        if self.inference == "sgld" and self.real_factors:
+            precision = float(self._state.precisions[entity])
+            return fold_in_real(entity, Engine(bound, data), means, precision)
+        prior = row_prior(self.inference, self.prior, self._state, entity)
+        return fold_in_positive(entity, Engine(bound, data), means, *prior)
+
+    def score(self, data: Any, y: None = None) -> float:
+        """Return minus the mean divergence per listed cell, over all relations."""
+        relations = as_relations(self.coupled_model(), data)
+        check_labels(self.labels_, relations)
+        total, cells = 0.0, 0
+        for name, found in relations.items():
+            predicted = np.asarray(self.predict(name, found.indices))
+            total += cell_divergence(found.values, predicted, self._relation(name).power)
+            cells += found.cells
+        return -total / max(cells, 1)
+
+    # -- keeping it -----------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model: arrays and JSON, never pickle."""
+        write_factorization(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a fitted model that `save` wrote."""
+        fitted: Self = read_factorization(cls, path)
+        return fitted

@@ -1,0 +1,117 @@
+"""Fitted factorizations as files: arrays and JSON, never pickle."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError, VerificationFailed
+from tacit.factorization.alone.numerics.gibbs import GibbsState
+from tacit.factorization.alone.numerics.langevin import LangevinState
+from tacit.factorization.alone.numerics.multiplicative import UpdateState
+from tacit.factorization.alone.numerics.variational import VariationalState
+from tacit.factorization.language.structure import CoupledModel
+
+__all__ = ["read_factorization", "write_factorization"]
+
+
+def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted `tacit.CoupledFactorization`."""
+    if isinstance(fitted.model, CoupledModel):
+        raise ParameterError("pass the forms as text to save a model")
+    state, method = fitted._state, fitted.inference
+    arrays: dict[str, Any] = {}
+    if method == "vb":
+        arrays = {f"shape/{n}": v for n, v in state.shapes.items()}
+        arrays |= {f"scale/{n}": v for n, v in state.scales.items()}
+    else:
+        arrays = {f"factor/{n}": v for n, v in state.factors.items()}
+        for k, sample in enumerate(fitted._samples):
+            arrays |= {f"sample/{k:06d}/{n}": v for n, v in sample.items()}
+    settings = {
+        "format": 3,
+        "parameters": fitted.get_params(deep=False),
+        "labels": {
+            entity: [name if isinstance(name, str | int | float) else str(name) for name in names]
+            for entity, names in fitted.labels_.items()
+        },
+        "dispersion": fitted.dispersion_,
+        "entities": {r.name: list(r.factors[: r.modes]) for r in fitted._bound.relations},
+        "rows": {name: spec.rows for name, spec in fitted._bound.factors.items()},
+        "reach": state.reach if method == "map" else None,
+        "chain": [dict(state.precisions), state.steps] if method == "sgld" else None,
+        "prior": [dict(state.prior_shape), dict(state.prior_mean)] if method == "vb" else None,
+        "history": fitted.history_,
+        "n_iter": fitted.n_iter_,
+        "converged": fitted.converged_,
+    }
+    text = np.frombuffer(json.dumps(settings, default=_plain).encode(), np.uint8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, settings=text, **arrays)
+    Path(path).write_bytes(buffer.getvalue())
+
+
+def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
+    """Read what `write_factorization` wrote, as an estimator of the given class."""
+    try:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        settings = json.loads(bytes(arrays.pop("settings")))
+        if settings["format"] != 3:
+            raise ValueError(f"format {settings['format']} is unknown here")
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise VerificationFailed(f"{path} is not a saved factorization: {error}") from None
+    parameters = settings["parameters"]
+    if parameters.get("prior") is not None:  # JSON knows no tuples
+        parameters["prior"] = tuple(parameters["prior"])
+    fitted = kind(**parameters)
+    fitted._forget()
+    fitted.dispersion_ = settings["dispersion"]
+    rows = settings["rows"]
+    empty = {
+        name: Relation.from_cells(
+            entities,
+            np.empty((0, len(entities)), int),
+            np.empty(0),
+            shape=[rows[e] for e in entities],
+        )
+        for name, entities in settings["entities"].items()
+    }
+    fitted._bound = fitted.coupled_model().bind(empty)
+    fitted.labels_ = {e: tuple(names) for e, names in settings["labels"].items()}
+    fitted._method = fitted.inference
+    fitted.history_, fitted.n_iter_ = settings["history"], settings["n_iter"]
+    fitted.converged_ = settings["converged"]
+    keys = sorted({key.split("/")[1] for key in arrays if key.startswith("sample/")})
+    names = list(fitted._bound.factors)
+    fitted._samples = [{n: arrays[f"sample/{k}/{n}"] for n in names} for k in keys]
+    fitted._state = _state(fitted.inference, arrays, names, settings)
+    fitted._publish()
+    return fitted
+
+
+def _state(method: str, arrays: dict[str, Any], names: list[str], settings: Any) -> Any:
+    """Return the state of a method from its arrays."""
+    if method == "vb":
+        shapes, scales = ({n: arrays[f"{part}/{n}"] for n in names} for part in ("shape", "scale"))
+        return VariationalState(shapes, scales, *settings["prior"])
+    factors = {n: arrays[f"factor/{n}"] for n in names}
+    if method == "sgld":
+        return LangevinState(factors, *settings["chain"])
+    if method == "gibbs":
+        return GibbsState(factors)
+    return UpdateState(factors, settings["reach"])
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold for a NumPy number."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise ParameterError(f"a parameter of type {type(value).__name__} cannot be saved")

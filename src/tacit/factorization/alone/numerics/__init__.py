@@ -1,0 +1,1 @@
+"""Sums over observed cells, and the updates and samplers built on them."""

@@ -1,0 +1,330 @@
+"""One pass over the observed cells of a relation: the heart of every factorization.
+
+A cell's estimate is x̂ = Σ_r own[i, r]·q_r, where q_r is the product of the other factors' rows
+(and cores) at the combination r of latent indices. A sweep along a mode returns, for each of its
+rows, Σ_cells a·q and Σ_cells b·q with
+
+    a = x·x̂^(−p),   b = x̂^(1−p),
+
+the numerator and denominator of the multiplicative update (for p = 1, of the variational one).
+Cells are sorted along the mode, cut into blocks of equal length, and each block is one thread's:
+rows inside a block are written directly, the first and the last one are added up afterwards, so
+there are no atomics, no temporaries of the size of the data, and long rows do not stall a thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from tacit._core import kernels, threads
+from tacit._core.rows_in_registers import add_product, add_row, dot, padded, product_dot
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.data.relations import ModeLayout
+
+__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_reference"]
+
+FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
+_SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
+
+
+class Bank:
+    """The factors of one relation, expanded to all latent combinations, in one array.
+
+    Row ``offsets[m] + i`` is row i of mode m, padded with zeros to whole vector registers;
+    ``weights`` is the product of the cores.
+    """
+
+    def __init__(self, sizes: list[int], combinations: int) -> None:
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.rows = padded(np.zeros((int(self.offsets[-1]), combinations)))
+        self.weights = np.ones(combinations)
+        self._sums: dict[int, NDArray[np.float64]] = {}
+
+    def mode(self, mode: int) -> NDArray[np.float64]:
+        """Return the rows of one mode."""
+        rows = self.rows[self.offsets[mode] : self.offsets[mode + 1]]
+        return rows[:, : len(self.weights)]
+
+    def put(self, mode: int, values: NDArray[np.float64]) -> None:
+        """Replace the rows of one mode."""
+        self.mode(mode)[:] = values
+        self._sums.pop(mode, None)
+
+    def sums(self, mode: int) -> NDArray[np.float64]:
+        """Return the column sums of one mode."""
+        if mode not in self._sums:
+            rows = self.mode(mode)
+            self._sums[mode] = np.ones(len(rows)) @ rows
+        return self._sums[mode]
+
+
+def _coefficients(x: float, estimate: float, power: float) -> tuple[float, float]:
+    """Return a = x·x̂^(−p) and b = x̂^(1−p); estimates are positive unless p = 0."""
+    if power == 0.0:
+        return x, estimate
+    estimate = max(estimate, 1e-100)
+    if power == 1.0:
+        return x / estimate, 1.0
+    if power == 2.0:
+        inverse = 1.0 / estimate
+        return x * inverse * inverse, inverse
+    scaled = estimate ** (-power)
+    return x * scaled, estimate * scaled
+
+
+_ab = register_jitable(_coefficients)
+
+
+# The rows below add up the cells low … high of row `row`. Results go to `total` (2 × width),
+# scratch memory of the block: views of shared arrays would be counted by atomics for every row.
+
+
+def _tensor_row(
+    low: int, high: int, cells: Any, values: Any, bank: Any, near: int, far: int, base: Any,
+    own: Any, row: int, power: float, with_denominator: bool, total: Any,
+) -> None:  # fmt: skip
+    """Add up cells of a three-mode relation.
+
+    Products of rows are formed twice: cheaper than storing them.
+    """
+    for c in range(low, high):
+        i = base[near] + cells[c, near]
+        j = base[far] + cells[c, far]
+        a, b = _ab(values[c], product_dot(own, row, bank, i, bank, j), power)
+        if a != 0.0:  # most listed cells may be zeros
+            add_product(total, 0, bank, i, bank, j, a)
+        if with_denominator:
+            add_product(total, 1, bank, i, bank, j, b)
+
+
+def _matrix_row(
+    low: int, high: int, cells: Any, values: Any, bank: Any, near: int, base: Any, own: Any,
+    row: int, power: float, with_denominator: bool, total: Any,
+) -> None:  # fmt: skip
+    """Add up cells of a matrix."""
+    for c in range(low, high):
+        i = base[near] + cells[c, near]
+        a, b = _ab(values[c], dot(own, row, bank, i), power)
+        if a != 0.0:
+            add_row(total, 0, bank, i, a)
+        if with_denominator:
+            add_row(total, 1, bank, i, b)
+
+
+def _any_row(
+    low: int, high: int, cells: Any, values: Any, bank: Any, skip: int, base: Any, own: Any,
+    row: int, power: float, with_denominator: bool, product: Any, total: Any,
+) -> None:  # fmt: skip
+    """Add up cells of a relation with any number of modes."""
+    width = own.shape[1]
+    for c in range(low, high):
+        for r in range(width):
+            product[0, r] = 1.0
+        for m in range(cells.shape[1]):
+            if m != skip:
+                i = base[m] + cells[c, m]
+                for r in range(width):
+                    product[0, r] *= bank[i, r]
+        a, b = _ab(values[c], dot(own, row, product, 0), power)
+        if a != 0.0:
+            add_row(total, 0, product, 0, a)
+        if with_denominator:
+            add_row(total, 1, product, 0, b)
+
+
+_tensor, _matrix, _any = (register_jitable(f) for f in (_tensor_row, _matrix_row, _any_row))
+
+
+def _sweep(
+    first: int,
+    last: int,
+    starts: Any,
+    cells: Any,
+    values: Any,
+    bank: Any,
+    base: Any,
+    own: Any,
+    skip: int,
+    power: float,
+    with_denominator: bool,
+    cuts: Any,
+    first_rows: Any,
+    numerator: Any,
+    denominator: Any,
+    edges: Any,
+    edge_rows: Any,
+) -> None:
+    modes = cells.shape[1]
+    others = modes if skip < 0 else modes - 1
+    near = 1 if skip == 0 else 0  # the one or two other modes of a matrix or a tensor
+    far = 1 if skip == 2 or skip < 0 else 2
+    combinations, width = numerator.shape[1], bank.shape[1]
+    for block in range(first, last):
+        product = np.empty((1, width))
+        total = np.empty((2, width))
+        row = first_rows[block]
+        low = cuts[block]
+        end = cuts[block + 1]
+        while low < end:
+            while low >= starts[row + 1]:
+                row += 1
+            high = min(starts[row + 1], end)
+            for r in range(width):
+                total[0, r] = 0.0
+                total[1, r] = 0.0
+            if others == 2:
+                _tensor(low, high, cells, values, bank, near, far, base, own, row, power,
+                        with_denominator, total)  # fmt: skip
+            elif others == 1:
+                _matrix(low, high, cells, values, bank, near, base, own, row, power,
+                        with_denominator, total)  # fmt: skip
+            else:
+                _any(low, high, cells, values, bank, skip, base, own, row, power,
+                     with_denominator, product, total)  # fmt: skip
+            # the first and the last row of a block may continue in another one
+            if low == cuts[block] or high == end:
+                slot = 0 if low == cuts[block] else 1
+                edge_rows[block, slot] = row
+                for r in range(combinations):
+                    edges[block, slot, 0, r] = total[0, r]
+                    edges[block, slot, 1, r] = total[1, r]
+            else:
+                for r in range(combinations):
+                    numerator[row, r] = total[0, r]
+                if with_denominator:
+                    for r in range(combinations):
+                        denominator[row, r] = total[1, r]
+            low = high
+
+
+def sweep(
+    layout: ModeLayout,
+    bank: Bank,
+    own: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    skip: int,
+    power: float,
+    *,
+    with_denominator: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return numerator and denominator for every row of a mode, or of a core.
+
+    Parameters
+    ----------
+    layout
+        The cells, sorted along the mode.
+    bank
+        The factors, up to date.
+    own
+        The rows being updated, expanded to all combinations.
+    weights
+        The product of the cores (without the one being updated).
+    skip
+        The mode being updated, −1 for a core.
+    power
+        p.
+    with_denominator
+        Whether the denominator runs over the listed cells, too.
+    """
+    rows, combinations = own.shape
+    numerator = np.zeros((rows, combinations))
+    # without a denominator the kernel never writes to it: any array of that shape will do
+    denominator = np.zeros((rows, combinations)) if with_denominator else numerator
+    cells = len(layout.values)
+    if not cells:
+        return numerator, denominator
+    weighted = not (weights == 1.0).all()
+    parallel = cells * combinations > _SMALL
+    cuts, first_rows = _blocks(layout.starts, cells, parallel)
+    edges = np.zeros((len(cuts) - 1, 2, 2, combinations))
+    edge_rows = np.full((len(cuts) - 1, 2), -1, np.int64)
+    threads.over_range(
+        kernels.compiled(_sweep, reassociate=True), len(cuts) - 1, layout.starts, layout.indices,
+        layout.values, bank.rows, bank.offsets, padded(own * weights if weighted else own), skip,
+        power, with_denominator, cuts, first_rows, numerator, denominator, edges, edge_rows,
+    )  # fmt: skip
+    used = edge_rows >= 0
+    np.add.at(numerator, edge_rows[used], edges[:, :, 0][used])
+    if with_denominator:
+        np.add.at(denominator, edge_rows[used], edges[:, :, 1][used])
+    if weighted:
+        numerator *= weights
+        if with_denominator:
+            denominator *= weights
+    return numerator, denominator
+
+
+def _blocks(
+    starts: NDArray[np.int64], cells: int, parallel: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut the cells into equal blocks; return the cuts and the row each block begins in."""
+    count = threads.threads() * threads.PIECES if parallel else 1
+    cuts = np.arange(count + 1) * cells // count
+    first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
+    return cuts, np.minimum(first_rows, len(starts) - 2)
+
+
+def sweep_reference(
+    layout: ModeLayout,
+    bank: Bank,
+    own: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    skip: int,
+    power: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """NumPy twin of `sweep`."""
+    product = np.tile(weights, (len(layout.values), 1))
+    for m in range(layout.indices.shape[1]):
+        if m != skip:
+            product *= bank.mode(m)[layout.indices[:, m]]
+    row = np.repeat(np.arange(len(layout.starts) - 1), np.diff(layout.starts))
+    estimate = (own[row] * product).sum(axis=1)
+    estimate = estimate if power == 0.0 else np.maximum(estimate, FLOOR)
+    a, b = layout.values * estimate**-power, estimate ** (1.0 - power)
+    numerator, denominator = np.zeros_like(own), np.zeros_like(own)
+    np.add.at(numerator, row, a[:, None] * product)
+    np.add.at(denominator, row, b[:, None] * product)
+    return numerator, denominator
+
+
+def _estimate(
+    first: int, last: int, cells: Any, bank: Any, offsets: Any, weights: Any, out: Any
+) -> None:
+    combinations = weights.shape[0]
+    for c in range(first, last):
+        total = 0.0
+        for r in range(combinations):
+            product = weights[r]
+            for m in range(cells.shape[1]):
+                product *= bank[offsets[m] + cells[c, m], r]
+            total += product
+        out[c] = total
+
+
+def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
+    """Return x̂ at the given cells."""
+    out = np.empty(len(cells))
+    if len(cells):
+        parallel = len(cells) * len(bank.weights) > _SMALL
+        threads.over_range(
+            kernels.compiled(_estimate, reassociate=True), len(cells),
+            np.ascontiguousarray(cells), bank.rows, bank.offsets, bank.weights, out,
+            workers=None if parallel else 1,
+        )  # fmt: skip
+    return out
+
+
+def cell_divergence(
+    values: NDArray[np.float64], estimates: NDArray[np.float64], power: float
+) -> float:
+    """Return Σ d_p(x, x̂) over listed cells."""
+    from tacit.factorization.divergences import divergence
+
+    safe = estimates if power == 0.0 else np.maximum(estimates, FLOOR)
+    return float(divergence(values, safe, power).sum())

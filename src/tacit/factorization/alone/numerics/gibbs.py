@@ -1,0 +1,189 @@
+"""Gibbs sampling for Poisson–gamma models.
+
+Given the factors, the counts of a cell are allocated to the latent combinations by a multinomial
+draw; given the allocations, every factor entry is gamma distributed:
+
+    s | x, θ ~ Multinomial(x, Π θ / x̂),   θ | s, θ' ~ Gamma(A + Σ s, rate A/B + Σ Π θ').
+
+Each `step` draws the allocations once and then all factors, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit._core import kernels
+from tacit._core.check import Real, check
+from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.factorization.language.structure import BoundRelation
+
+__all__ = ["GibbsInfo", "GibbsSampler", "GibbsState"]
+
+_FEW = 16.0  # counts up to which one uniform number each is cheaper than binomial draws
+
+
+class GibbsState(NamedTuple):
+    """The factors."""
+
+    factors: Mapping[str, NDArray[np.float64]]
+
+
+class GibbsInfo(NamedTuple):
+    """The expected count over all observed cells."""
+
+    total: float
+
+
+class GibbsSampler:
+    """A kernel for Poisson–gamma models.
+
+    Parameters
+    ----------
+    engine
+        The bound model with its data: whole counts, KL divergence, dispersion 1.
+    shape, mean
+        The prior's shape A and mean B.
+    """
+
+    def __init__(self, engine: Engine, shape: float = 0.5, mean: float = 10.0) -> None:
+        check("shape", shape, Real(0, open_low=True))
+        check("mean", mean, Real(0, open_low=True))
+        for relation in engine.model.relations:
+            values = engine.data[relation.name].values
+            if relation.power != 1.0 or relation.dispersion != 1.0:
+                raise ParameterError(
+                    f"Gibbs sampling is for Poisson–gamma models: relation {relation.name!r} must "
+                    "have divergence='kl' and dispersion 1"
+                )
+            if (values != np.floor(values)).any():
+                raise ParameterError(
+                    f"Gibbs sampling needs whole counts, and relation {relation.name!r} has others"
+                )
+        self.engine, self.shape, self.mean = engine, float(shape), float(mean)
+
+    def init(self, rng: np.random.Generator) -> GibbsState:
+        """Draw random factors of the data's size."""
+        return GibbsState(fresh_factors(self.engine, rng))
+
+    def prior(self, rng: np.random.Generator) -> GibbsState:
+        """Draw the factors from their prior."""
+        return GibbsState(
+            {
+                name: rng.gamma(self.shape, self.mean / self.shape, (spec.rows, spec.columns))
+                for name, spec in self.engine.model.factors.items()
+            }
+        )
+
+    def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, GibbsInfo]:
+        """Draw allocations, then every factor."""
+        expanded = Expanded(self.engine.model, state.factors)
+        values = {name: found.values for name, found in self.engine.data.items()}
+        factors = self.draw_factors(rng, expanded, values)
+        total = sum(self.engine.total_estimate(expanded, r) for r in self.engine.model.relations)
+        return GibbsState(factors), GibbsInfo(float(total))
+
+    def draw_factors(
+        self,
+        rng: np.random.Generator,
+        expanded: Expanded,
+        values: Mapping[str, NDArray[np.float64]],
+    ) -> dict[str, NDArray[np.float64]]:
+        """Draw allocations, then every factor, for given counts at the listed cells.
+
+        Parameters
+        ----------
+        expanded
+            The current factors, brought up to date with the new ones.
+        values
+            Relation → counts of its listed cells.
+        """
+        model = self.engine.model
+        specs = model.factors.items()
+        counts = {name: np.zeros((spec.rows, spec.columns)) for name, spec in specs}
+        for relation in model.relations:
+            self._allocate(rng, expanded, relation, values[relation.name], counts)
+        factors = {}
+        for name, allocated in counts.items():
+            exposure = np.full_like(allocated, self.shape / self.mean)
+            for relation, position in model.using(name):
+                exposure += self.engine.denominator(expanded, relation, position, 1.0)
+            drawn = rng.standard_gamma(self.shape + allocated) / exposure
+            factors[name] = np.maximum(drawn, 1e-290)  # a gamma draw may underflow to zero
+            expanded.put(name, factors[name])
+        return factors
+
+    def _allocate(
+        self,
+        rng: np.random.Generator,
+        expanded: Expanded,
+        relation: BoundRelation,
+        values: NDArray[np.float64],
+        counts: dict[str, NDArray[np.float64]],
+    ) -> None:
+        """Draw the allocations of one relation and add them up per factor entry."""
+        found = self.engine.data[relation.name]
+        bank = expanded.banks[relation.name]
+        rows = np.zeros((int(bank.offsets[-1]), relation.combinations))
+        core = np.zeros((1, relation.combinations))
+        kernels.compiled(_share_out, unchecked=True)(
+            rng, found.indices, values, bank.rows, bank.offsets, bank.weights, rows, core
+        )
+        for position, name in enumerate(relation.factors):
+            part = core
+            if position < relation.modes:
+                part = rows[bank.offsets[position] : bank.offsets[position + 1]]
+            counts[name] += self.engine.reduce(relation, position, part)
+
+
+def _share_out(
+    rng: Any, cells: Any, values: Any, bank: Any, offsets: Any, weights: Any, rows: Any, core: Any
+) -> None:
+    """Draw Multinomial(x, shares) at every cell; add up per row of every mode, and over all.
+
+    Few counts find their share one by one, many by one binomial draw per share.
+    """
+    combinations = weights.shape[0]
+    shares = np.empty(combinations)
+    drawn = np.empty(combinations)
+    for c in range(cells.shape[0]):
+        count = values[c]
+        if count <= 0.0:
+            continue
+        total = 0.0
+        for r in range(combinations):
+            rate = weights[r]
+            for m in range(cells.shape[1]):
+                rate *= bank[offsets[m] + cells[c, m], r]
+            shares[r] = max(rate, 1e-300)
+            total += shares[r]
+            drawn[r] = 0.0
+        if count <= _FEW:
+            for _ in range(int(count)):
+                left = rng.random() * total
+                r = 0
+                while r < combinations - 1 and left >= shares[r]:
+                    left -= shares[r]
+                    r += 1
+                drawn[r] += 1.0
+        else:
+            rest = count
+            for r in range(combinations - 1):
+                chance = min(shares[r] / total, 1.0) if total > 0.0 else 1.0
+                if rest > 0.0:
+                    drawn[r] = rng.binomial(int(rest), chance)
+                rest -= drawn[r]
+                total -= shares[r]
+            drawn[combinations - 1] = rest
+        for r in range(combinations):
+            if drawn[r] > 0.0:
+                core[0, r] += drawn[r]
+                for m in range(cells.shape[1]):
+                    rows[offsets[m] + cells[c, m], r] += drawn[r]

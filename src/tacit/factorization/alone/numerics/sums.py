@@ -1,0 +1,272 @@
+"""What every factorization asks of its relations: numerators, denominators, costs, estimates.
+
+An `Engine` holds a model with its data. `Expanded` holds one set of factors expanded for every
+relation (`tacit.factorization.alone.numerics.cells.Bank`); variational inference keeps two of
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
+from tacit.factorization.language.structure import BoundModel, BoundRelation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Factors = Mapping[str, NDArray[np.float64]]
+
+__all__ = ["Engine", "Expanded"]
+
+
+class Expanded:
+    """One set of factors, expanded to the latent combinations of every relation."""
+
+    def __init__(self, model: BoundModel, factors: Factors) -> None:
+        self.model = model
+        self.banks: dict[str, Bank] = {}
+        self._cores: dict[str, dict[str, NDArray[np.float64]]] = {}
+        for relation in model.relations:
+            sizes = [model.factors[name].rows for name in relation.factors[: relation.modes]]
+            self.banks[relation.name] = Bank(sizes, relation.combinations)
+            self._cores[relation.name] = {}
+        for name, values in factors.items():
+            self.put(name, values)
+
+    def put(self, name: str, values: NDArray[np.float64]) -> None:
+        """Bring one factor up to date in every relation that uses it."""
+        for relation, position in self.model.using(name):
+            bank = self.banks[relation.name]
+            plain = relation.is_plain(position, values.shape[1])
+            expanded = values if plain else values[:, relation.columns[position]]
+            if position < relation.modes:
+                bank.put(position, expanded)
+            else:
+                self._cores[relation.name][name] = expanded
+                bank.weights = self.weights(relation)
+
+    def own(self, relation: BoundRelation, position: int) -> NDArray[np.float64]:
+        """Return the expanded rows of one factor of a relation."""
+        if position < relation.modes:
+            return self.banks[relation.name].mode(position)
+        return self._cores[relation.name][relation.factors[position]]
+
+    def weights(self, relation: BoundRelation, without: int = -1) -> NDArray[np.float64]:
+        """Return the product of a relation's cores, without one of them."""
+        product = np.ones(relation.combinations)
+        for name, core in self._cores[relation.name].items():
+            if relation.factors.index(name) != without:
+                product = product * core[0]
+        return product
+
+    def sums(self, relation: BoundRelation, skip: int) -> NDArray[np.float64]:
+        """Return Π of the column sums of all modes but one: Σ over all cells of q."""
+        product = np.ones(relation.combinations)
+        for mode in range(relation.modes):
+            if mode != skip:
+                product = product * self.banks[relation.name].sums(mode)
+        return product
+
+    def grams(self, relation: BoundRelation, skip: int) -> NDArray[np.float64]:
+        """Return Π of the Gram matrices of all modes but one: Σ over all cells of q·qᵀ."""
+        product = np.ones((relation.combinations, relation.combinations))
+        for mode in range(relation.modes):
+            if mode != skip:
+                rows = self.banks[relation.name].mode(mode)
+                product *= rows.T @ rows
+        return product
+
+
+class Engine:
+    """A bound model with its data.
+
+    Parameters
+    ----------
+    model
+        The model, bound to the data's sizes.
+    data
+        Relation → `Relation`.
+    """
+
+    def __init__(self, model: BoundModel, data: Mapping[str, Relation]) -> None:
+        self.model, self.data = model, dict(data)
+        for relation in model.relations:
+            _check_values(relation, self.data[relation.name])
+        self._whole = {
+            name: found.layouts[0]._replace(starts=np.array([0, found.cells]))
+            for name, found in self.data.items()
+        }
+        self._reducers = {
+            (relation.name, position): _reducer(relation, position, model)
+            for relation in model.relations
+            for position in range(len(relation.factors))
+        }
+
+    def numerator(
+        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
+    ) -> NDArray[np.float64]:
+        """Return Σ x·x̂^(−p)·q for every entry of a factor, over one relation."""
+        return self._listed(expanded, relation, position, power, False)[0]
+
+    def both(
+        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return numerator Σ x·x̂^(−p)·q and denominator Σ x̂^(1−p)·q over observed cells."""
+        if self.data[relation.name].zeros == "missing":
+            return self._listed(expanded, relation, position, power, True)
+        up = self.numerator(expanded, relation, position, power)
+        return up, self.denominator(expanded, relation, position, power)
+
+    def denominator(
+        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
+    ) -> NDArray[np.float64]:
+        """Return Σ x̂^(1−p)·q over observed cells, one row if all rows are alike.
+
+        With observed zeros, p is 0 or 1.
+        """
+        found = self.data[relation.name]
+        if found.zeros == "missing":
+            return self._listed(expanded, relation, position, power, True)[1]
+        skip = position if position < relation.modes else -1
+        own = expanded.own(relation, position)
+        weights = expanded.weights(relation, position)
+        if power == 1.0:
+            total = (weights * expanded.sums(relation, skip))[None, :]  # the same for all rows
+        else:
+            total = (own * weights) @ expanded.grams(relation, skip) * weights
+        if len(found.held_out):
+            layout = found.held_out_layouts[max(skip, 0)]
+            if skip < 0:
+                layout = layout._replace(starts=np.array([0, len(found.held_out)]))
+            bank = expanded.banks[relation.name]
+            total = total - sweep(layout, bank, own, weights, skip, power)[1]
+            # a row that is held out altogether has nothing left, whatever rounding says
+            others = math.prod(n for m, n in enumerate(found.shape) if m != skip)
+            total[np.diff(layout.starts) == others] = 0.0
+            if power == 1.0:
+                total = np.maximum(total, 0.0)
+        return self.reduce(relation, position, total)
+
+    def _listed(
+        self,
+        expanded: Expanded,
+        relation: BoundRelation,
+        position: int,
+        power: float,
+        with_denominator: bool,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sweep over the listed cells."""
+        core = position >= relation.modes
+        found = self.data[relation.name]
+        layout = self._whole[relation.name] if core else found.layouts[position]
+        up, down = sweep(
+            layout,
+            expanded.banks[relation.name],
+            expanded.own(relation, position),
+            expanded.weights(relation, position),
+            -1 if core else position,
+            power,
+            with_denominator=with_denominator,
+        )
+        return self.reduce(relation, position, up), self.reduce(relation, position, down)
+
+    def reduce(
+        self, relation: BoundRelation, position: int, values: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Add up the combinations that use the same column of a factor."""
+        reducer = self._reducers[relation.name, position]
+        return values if reducer is None else np.asarray(values @ reducer)
+
+    def total_estimate(self, expanded: Expanded, relation: BoundRelation) -> float:
+        """Return Σ x̂ over the observed cells."""
+        found = self.data[relation.name]
+        bank = expanded.banks[relation.name]
+        if found.zeros == "missing":
+            return float(estimate_cells(found.indices, bank).sum())
+        total = float(bank.weights @ expanded.sums(relation, -1))
+        return total - float(estimate_cells(found.held_out, bank).sum())
+
+    def cost(self, expanded: Expanded, relation: BoundRelation) -> float:
+        """Return Σ d_p(x, x̂) over the observed cells."""
+        found, power = self.data[relation.name], relation.power
+        bank = expanded.banks[relation.name]
+        estimates = estimate_cells(found.indices, bank)
+        listed = cell_divergence(found.values, estimates, power)
+        if found.zeros == "missing":
+            return listed
+        apart = estimate_cells(found.held_out, bank)
+        if power == 1.0:  # d(0, y) = y
+            return listed + self.total_estimate(expanded, relation) - float(estimates.sum())
+        # p = 0: d(0, y) = y²/2, summed over all cells by Gram matrices
+        whole = float(bank.weights @ expanded.grams(relation, -1) @ bank.weights)
+        zeros = whole - float(estimates @ estimates) - float(apart @ apart)
+        return listed + 0.5 * zeros
+
+
+def _check_values(relation: BoundRelation, found: Relation) -> None:
+    """Refuse values that the relation's divergence has no likelihood for."""
+    name, power = relation.name, relation.power
+    if power > 0.0 and found.cells and found.values.min() < 0:
+        raise ParameterError(
+            f"relation {name!r} has negative values, which p = {power:g} has no likelihood for: "
+            "use divergence='euclidean' or shift the values"
+        )
+    if power >= 2.0 and found.cells and found.values.min() <= 0:
+        raise ParameterError(
+            f"relation {name!r} has zeros, whose Itakura–Saito divergence is infinite: leave them "
+            "out or use p < 2"
+        )
+    if found.zeros == "observed" and power not in (0.0, 1.0):
+        raise ParameterError(
+            f"relation {name!r} has observed zeros and p = {power:g}: only the Kullback–Leibler "
+            "and Euclidean costs add up over all zeros without visiting them. Pass "
+            "zeros='missing', or a dense array"
+        )
+
+
+def _reducer(
+    relation: BoundRelation, position: int, model: BoundModel
+) -> NDArray[np.float64] | None:
+    """Return the 0-1 matrix from combinations to a factor's columns, None for the identity."""
+    columns = relation.columns[position]
+    width = model.factors[relation.factors[position]].columns
+    if relation.is_plain(position, width):
+        return None
+    matrix = np.zeros((len(columns), width))
+    matrix[np.arange(len(columns)), columns] = 1.0
+    return matrix
+
+
+def mean_scale(engine: Engine, relation: BoundRelation) -> float:
+    """Return the mean of the observed cells of a relation."""
+    found = engine.data[relation.name]
+    return float(found.values.sum()) / max(1, found.observed)
+
+
+def fresh_factors(engine: Engine, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+    """Return random positive factors whose estimates have about the data's mean.
+
+    Relations are scaled one after the other, each by the factors that no earlier one fixed.
+    """
+    factors = {
+        name: rng.uniform(0.5, 1.5, (spec.rows, spec.columns))
+        for name, spec in engine.model.factors.items()
+    }
+    fixed: set[str] = set()
+    for relation in engine.model.relations:
+        free = [name for name in relation.factors if name not in fixed]
+        target = max(mean_scale(engine, relation), 1e-12)
+        expected = relation.combinations * math.prod(
+            float(factors[name].mean()) for name in relation.factors
+        )
+        for name in free:
+            factors[name] *= (target / expected) ** (1.0 / len(free))
+        fixed.update(relation.factors)
+    return factors

@@ -1,0 +1,1 @@
+"""Factors from counts that every site perturbs once."""

@@ -1,0 +1,205 @@
+"""Inference of `tacit.factorization.counts.agreement`: the sites' views as one coupled model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler
+from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.together.problem import Problem, members_in
+from tacit.mechanisms.geometric import TwoSidedGeometric
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.factorization.counts.method import LocalCounts
+
+    Arrays = dict[str, NDArray[np.float64]]
+
+__all__ = ["Learned", "SiteLayout", "learn", "levels_of", "members_of_sites"]
+
+_SPREAD = (0.1, 3.0)  # of the prior's rate, relative to its mean
+
+
+class Learned(NamedTuple):
+    """Draws of every factor, (draws, rows, columns), and the shapes of factors for people."""
+
+    draws: Arrays
+    shapes: dict[str, tuple[int, ...]]
+
+
+class SiteLayout:
+    """How the sites' relations become one coupled model.
+
+    Where sites share all factors but that of the protected entity, their relations are stacked:
+    one relation, in which each site has its own rows of the protected entity. Otherwise every
+    site's relations stand side by side, with names of their own for what is not shared.
+    """
+
+    def __init__(self, problem: Problem, members: Sequence[int]) -> None:
+        self.problem = problem
+        self.starts = np.concatenate([[0], np.cumsum(members)]).astype(np.int64)
+        private = {f for name in problem.bounds for f, _ in problem.model.forms[name]}
+        self.stacked = private - {problem.protected} <= set(problem.shared)
+
+    def factor(self, name: str, site: int) -> str:
+        """Return the name of a site's factor in the joint model."""
+        common = name in self.problem.shared or (self.stacked and name == self.problem.protected)
+        return name if common else f"{name}@{site}"
+
+    def rows(self, name: str, site: int) -> slice:
+        """Return which rows of a factor of the joint model are a site's."""
+        if not self.stacked or name != self.problem.protected:
+            return slice(None)
+        return slice(int(self.starts[site]), int(self.starts[site + 1]))
+
+    def parts(
+        self, sites: Sequence[Mapping[str, Relation]]
+    ) -> list[tuple[str, list[tuple[int, Relation]]]]:
+        """Return the relations of the joint model, each with the sites' parts that it holds."""
+        found: list[tuple[str, list[tuple[int, Relation]]]] = []
+        for name in self.problem.bounds:
+            held = [(k, part[name]) for k, part in enumerate(sites) if name in part]
+            if self.stacked and self.problem.protected in self.problem.modes(name):
+                found += [(name, held)] if held else []
+            else:
+                found += [(name, [entry]) for entry in held]
+        # the first relation fixes the size of the factors that a chain starts from
+        return sorted(found, key=lambda entry: -sum(part.cells for _, part in entry[1]))
+
+    def joined(self, name: str, held: Sequence[tuple[int, Relation]]) -> Relation:
+        """Return the sites' parts as one relation of the joint model."""
+        first, part = held[0]
+        entities = tuple(self.factor(entity, first) for entity in part.entities)
+        values = np.concatenate([part.values for _, part in held])
+        cells = np.concatenate([part.indices for _, part in held])
+        shape = list(part.shape)
+        if self.stacked and self.problem.protected in part.entities:
+            at = part.entities.index(self.problem.protected)
+            cells[:, at] += np.repeat(
+                [self.starts[k] for k, _ in held], [part.cells for _, part in held]
+            ).astype(np.int32)
+            shape[at] = int(self.starts[-1])
+        return Relation(entities, tuple(shape), cells, values)
+
+
+def members_of_sites(problem: Problem, sites: Sequence[Mapping[str, Relation]]) -> list[int]:
+    """Return how many members of the protected entity each site has, at least one."""
+    return [max(1, members_in(held, problem.protected)) for held in sites]
+
+
+def learn(
+    method: LocalCounts,
+    problem: Problem,
+    noise: TwoSidedGeometric,
+    sites: Sequence[Mapping[str, Relation]],
+    raw: int | None,
+    level: Mapping[str, tuple[float, int]],
+    rng: np.random.Generator,
+) -> Learned:
+    """Sample the factors of all sites together, public relations included.
+
+    Parameters
+    ----------
+    method, problem, noise
+        What is public.
+    sites
+        Each site's relations: perturbed views, and raw counts for the site number ``raw``, of
+        which alone the rows of the protected entity are kept then.
+    level
+        Relation → mean of all perturbed counts and their number, for the prior.
+    """
+    layout = SiteLayout(problem, members_of_sites(problem, sites))
+    forms: dict[str, str] = {}
+    data: dict[str, Relation] = {}
+    alpha: dict[str, NDArray[np.float64]] = {}
+    ratio = noise.alpha
+    for name, held in layout.parts(sites):
+        k, joint = held[0][0], f"{name}@{held[0][0]}"
+        forms[joint] = " ".join(
+            f"{layout.factor(f, k)}:{ks}" for f, ks in problem.model.forms[name]
+        )
+        data[joint] = layout.joined(name, held)
+        alpha[joint] = np.concatenate(
+            [np.full(part.cells, 0.0 if site == raw else ratio) for site, part in held]
+        )
+    for name, found in problem.public.items():
+        forms[name] = " ".join(f"{f}:{ks}" for f, ks in problem.model.forms[name])
+        data[name] = found
+    bound = CoupledModel(forms, problem.model.ranks).bind(data)
+    shape, mean = _prior(method, problem, noise.variance(), level, sites, raw)
+    sampler = LocalGibbsSampler(bound, data, alpha, shape, mean, mode=method.inference)
+    kept = {name: slice(None) if raw is None else layout.rows(name, raw) for name in bound.factors}
+    draws: Arrays = {
+        name: np.empty((method.draws, len(range(spec.rows)[kept[name]]), spec.columns))
+        for name, spec in bound.factors.items()
+    }
+    state = sampler.init(rng)
+    for _ in range(method.burn_in):
+        state, _info = sampler.step(rng, state)
+    for number in range(method.draws):
+        for _ in range(method.thin):
+            state, _info = sampler.step(rng, state)
+        for name, values in state.factors.items():
+            draws[name][number] = values[kept[name]]
+    return Learned(draws, {name: spec.shape for name, spec in bound.factors.items()})
+
+
+def levels_of(
+    problem: Problem, noise: TwoSidedGeometric, sites: Sequence[Mapping[str, Relation]]
+) -> dict[str, tuple[float, int]]:
+    """Return the mean of the perturbed counts of every relation, and their number.
+
+    A mean within its own standard error of zero says no more than that.
+    """
+    found = {}
+    for name, (low, high) in problem.bounds.items():
+        parts = [relations[name].values for relations in sites if name in relations]
+        count = sum(len(values) for values in parts)
+        mean = sum(float(values.sum()) for values in parts) / max(count, 1)
+        least = max(math.sqrt(noise.variance() / max(count, 1)), 1e-6 * (high - low))
+        found[name] = (min(max(mean, least), high - low), count)
+    return found
+
+
+def _prior(
+    method: LocalCounts,
+    problem: Problem,
+    noise: float,
+    level: Mapping[str, tuple[float, int]],
+    sites: Sequence[Mapping[str, Relation]],
+    raw: int | None,
+) -> tuple[float, float]:
+    """Return shape and mean of the prior; several relations are averaged on a log scale."""
+    weights, shapes, means = [], [], []
+    for name, (mean, count) in level.items():
+        tokens = problem.model.forms[name]
+        combinations = math.prod(
+            problem.model.ranks[k] for k in dict.fromkeys("".join(ks for _, ks in tokens))
+        )
+        low, high = problem.bounds[name]
+        spread = min(max(0.5 * ((high - low) / mean - 1.0), _SPREAD[0]), _SPREAD[1])
+        members, precision = 0, 0.0
+        for k, relations in enumerate(sites):
+            if name in relations:
+                found = relations[name]
+                precision += found.cells / (mean + (0.0 if k == raw else noise))
+                members += sum(
+                    n
+                    for e, n in zip(found.entities, found.shape, strict=True)
+                    if not (members and e in problem.shared)  # counted once
+                )
+        each = precision * len(tokens) / max(members, 1)
+        information = each * (spread * mean) ** 2
+        variance = spread**2 * max(information / (1.0 + information), 1e-6)
+        weights.append(count + 1.0)
+        means.append(math.log(mean / combinations) / len(tokens))
+        shapes.append(-math.log((1.0 + combinations * variance) ** (1.0 / len(tokens)) - 1.0))
+    shape = math.exp(float(np.average(shapes, weights=weights)))
+    mean = math.exp(float(np.average(means, weights=weights)))
+    return method.shape or shape, method.mean or mean

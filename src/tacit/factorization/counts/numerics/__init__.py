@@ -1,0 +1,1 @@
+"""Exact draws of latent counts, and the sampler given perturbed ones."""

@@ -1,0 +1,176 @@
+"""A site's side of `CountsAgreement`: sends its counts once, then hears what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError, RequestRefused
+from tacit.estimators.agreement import Asked, Step
+from tacit.factorization.alone.numerics.cells import estimate_cells
+from tacit.factorization.alone.numerics.sums import Expanded
+from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
+from tacit.factorization.counts.learn import SiteLayout, learn, levels_of, members_of_sites
+from tacit.factorization.counts.views import from_text, own_counts
+from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.together.problem import members_in
+from tacit.factorization.together.shape import SiteFactors
+from tacit.mechanisms.clipping import bound_contributions
+from tacit.mechanisms.geometric import TwoSidedGeometric
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.estimators.gate import Gate
+
+__all__ = ["CountingSite"]
+
+
+class CountingSite(SiteFactors):
+    """A site with its counts."""
+
+    agreement: CountsAgreement
+
+    def __init__(
+        self,
+        agreement: CountsAgreement,
+        name: str,
+        relations: Mapping[str, Relation],
+        gate: Gate,
+        rng: np.random.Generator,
+    ) -> None:
+        self.problem, self._rng = agreement.problem, rng
+        self.counts = own_counts(self.problem, relations)
+        self.members = members_in(self.counts, self.problem.protected)
+        # in their own order: how cells are listed says nothing
+        sent = {
+            n: found.subset(np.lexsort(found.indices.T[::-1])) for n, found in self.counts.items()
+        }
+        if agreement.method.cells is not None:
+            self._bound_members(sent, agreement.method.cells)
+        super().__init__(agreement, name, [sent], gate)
+
+    def _bound_members(self, sent: dict[str, Relation], limit: int) -> None:
+        """Keep at most ``limit`` cells of each member, over all relations."""
+        at = {name: found.entities.index(self.problem.protected) for name, found in sent.items()}
+        units = np.concatenate([found.indices[:, at[name]] for name, found in sent.items()])
+        kept = bound_contributions(units, limit, self._rng)
+        start = 0
+        for name, found in sent.items():
+            sent[name] = found.subset(np.flatnonzero(kept[start : start + found.cells]))
+            start += found.cells
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def contribute(
+        self,
+        step: Step,
+        asked: Asked,
+        kept: Mapping[str, Any],
+        shard: Mapping[str, Relation],
+        picks: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the counts of all cells that are sent; of the second request, a mere nod."""
+        if step.name == "learned":
+            self._place(asked)
+            return np.ones(1, np.int64)
+        counts = [found.values.astype(np.int64) for found in shard.values()]
+        return np.concatenate([*counts, np.empty(0, np.int64)])
+
+    def mechanism(self, step: Step, value: Any) -> TwoSidedGeometric:
+        """Return the noise on this site's cells; the price is that of the step."""
+        return self.agreement.mechanism(len(value))
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
+        """Return the perturbed cells of every relation, or that what came was taken in."""
+        if step.name == "learned":
+            return {"done": released}
+        noisy, (sent,) = np.clip(released, -LARGEST, LARGEST), self.shards
+        reply: dict[str, Any] = {"members": np.array([self.members])}
+        start = 0
+        for name in self.problem.bounds:
+            if name not in sent:
+                reply[name] = np.empty((0, len(self.problem.modes(name)) + 1), np.int64)
+                continue
+            part = noisy[start : start + sent[name].cells]
+            reply[name] = np.column_stack([sent[name].indices.astype(np.int64), part])
+            start += sent[name].cells
+        return reply
+
+    def settle(self, step: Step, asked: Asked, released: Any, kept: dict[str, Any]) -> None:
+        """Keep draws of the factors that this site predicts with; they stay here."""
+        if step.name != "learned":
+            return
+        me, agreement = self._place(asked), self.agreement
+        if agreement.method.views == "perturbed":
+            layout = SiteLayout(self.problem, asked.arrays["members"].tolist())
+            found = {n: asked.arrays[f"draws/{layout.factor(n, me)}"] for n in self._factors()}
+            draws = {n: array[:, layout.rows(n, me)] for n, array in found.items()}
+        else:
+            views = [
+                {n: asked.arrays[f"view/{k}/{n}"] for n in self.problem.bounds}
+                for k in range(len(from_text(asked.arrays["sites"])))
+            ]
+            members = asked.arrays["members"][: len(views)].tolist()
+            others: list[Mapping[str, Relation]] = [*agreement.relations(views, members)]
+            noise = agreement.mechanism(0)
+            level = levels_of(self.problem, noise, others)
+            others[me] = self.counts
+            learned = learn(agreement.method, self.problem, noise, others, me, level, self._rng)
+            layout = SiteLayout(self.problem, members_of_sites(self.problem, others))
+            draws = {n: learned.draws[layout.factor(n, me)] for n in self._factors()}
+        kept.update({f"draws/{name}": array for name, array in draws.items()})
+
+    def _place(self, asked: Asked) -> int:
+        """Return which of the sites this one is."""
+        names = from_text(asked.arrays["sites"])
+        if self.name not in names or len(names) > self.problem.sites:
+            raise RequestRefused("the coordinator did not use what was sent")
+        return names.index(self.name)
+
+    def _factors(self) -> list[str]:
+        """Return the factors of the site's relations."""
+        model = self.problem.model
+        return list(dict.fromkeys(f for name in self.counts for f in model.names(name)))
+
+    def _rows(self, factor: str) -> int:
+        own = max(self.members, 1) if factor == self.problem.protected else 1
+        return self.problem.sizes.get(factor, own)
+
+    def _draws(self) -> dict[str, NDArray[np.float64]]:
+        """Return the draws that were kept, unless they are not about this site's members."""
+        nothing = np.empty((0, 0, 0))
+        draws = {n: self.kept.get(f"draws/{n}", nothing) for n in self._factors()}
+        if any(found.shape[1] != self._rows(n) for n, found in draws.items()):
+            raise ParameterError("nothing was learned that this site could predict with")
+        return draws
+
+    # -- afterwards ------------------------------------------------------------------------
+
+    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+        """Refuse: members are learned together with what was sent about them."""
+        raise ParameterError("perturbed counts have no factors that other sites could adopt")
+
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the posterior mean of the rate at cells, within the bounds."""
+        if relation not in self.counts:
+            raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
+        draws = self._draws()
+        found = self.counts[relation]
+        if cells.shape[1] != found.modes:
+            raise ParameterError(f"cells must have {found.modes} columns, got {cells.shape[1]}")
+        if cells.size and ((cells < 0) | (cells >= found.shape)).any():
+            raise ParameterError(f"cells must lie within {found.shape}")
+        form = " ".join(f"{f}:{ks}" for f, ks in self.problem.model.forms[relation])
+        empty = {relation: found.subset(slice(0, 0))}
+        bound = CoupledModel({relation: form}, self.problem.model.ranks).bind(empty)
+        total = np.zeros(len(cells))
+        for k in range(self.agreement.method.draws):
+            factors = {name: draws[name][k] for name in bound.factors}
+            bank = Expanded(bound, factors).banks[relation]
+            total += estimate_cells(cells, bank)
+        low, high = self.problem.bounds[relation]
+        return np.clip(low + total / self.agreement.method.draws, low, high)

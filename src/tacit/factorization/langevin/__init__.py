@@ -1,0 +1,1 @@
+"""Factors by stochastic gradient Langevin dynamics over sites."""

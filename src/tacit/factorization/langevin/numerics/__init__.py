@@ -1,0 +1,1 @@
+"""Clipped gradients, and the steps that they drive."""

@@ -1,0 +1,247 @@
+"""A site's side of `LangevinAgreement`: its cells, its private factors, its predictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Asked, Step
+from tacit.factorization.alone.numerics.cells import estimate_cells
+from tacit.factorization.alone.numerics.sums import Expanded
+from tacit.factorization.langevin.agreement import LangevinAgreement
+from tacit.factorization.langevin.numerics.clipped_gradients import (
+    CellTable,
+    Layout,
+    OwnerRule,
+    cell_table,
+    entry_sums,
+    owner_rows,
+    owner_sums,
+)
+from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
+from tacit.factorization.language.structure import BoundModel
+from tacit.factorization.together.shape import SiteFactors
+from tacit.mechanisms.clipping import bound_contributions, clip_values
+from tacit.mechanisms.grid import GridSum
+from tacit.mechanisms.sampled import PoissonSampled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.estimators.gate import Gate
+
+    Arrays = dict[str, NDArray[np.float64]]
+    Cells = tuple[NDArray[np.int32], NDArray[np.float64], float]
+
+__all__ = ["LangevinSite"]
+
+
+class LangevinSite(SiteFactors):
+    """A site with its relations and its private factors."""
+
+    agreement: LangevinAgreement
+
+    def __init__(
+        self,
+        agreement: LangevinAgreement,
+        name: str,
+        relations: Mapping[str, Relation],
+        gate: Gate,
+        rng: np.random.Generator,
+    ) -> None:
+        self.problem = problem = agreement.problem
+        self.bound = problem.bound(relations)
+        self.shared = [n for n in agreement.sent if n in self.bound.factors]
+        owner = problem.protected if problem.unit == "user" else None
+        private = [n for n in self.bound.factors if n not in self.shared and n != owner]
+        shapes = {
+            n: (self.bound.factors[n].rows, self.bound.factors[n].columns)
+            for n in (*self.shared, *private)
+        }
+        self.layout = Layout(shapes)
+        values = fresh_values(problem, {n: shapes[n] for n in private}, rng)
+        self.walk = agreement.walk(values, int(rng.integers(2**62)))
+        self.free = self.layout.vector({n: _free(agreement, n, shapes[n]) for n in shapes})
+        self.cells = {n: self._prepared(n, found.listed()) for n, found in relations.items()}
+        limited = owner is not None and agreement.method.limit is not None
+        used = self._limited(rng, agreement.method.limit or 1) if limited else self.cells
+        table = cell_table(self.bound, used, self.layout, owner)
+        super().__init__(agreement, name, [table], gate)
+        self.kept = self.walk.state()
+        self.gated = self.layout.size  # how many numbers pass the gate
+        self.counted = self._parts(lambda factor: True)
+        self._mechanisms: dict[str, PoissonSampled] = {}
+        self.final: Arrays | None = None
+
+    def _parts(self, counts: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Return which factors of which relation belong to a contribution."""
+        (table,) = self.shards
+        return np.array(
+            [
+                [p < len(r.factors) and counts(r.factors[p]) for p in range(table.widths.shape[1])]
+                for r in self.bound.relations
+            ],
+            bool,
+        ).reshape(table.widths.shape)
+
+    def _prepared(self, name: str, found: Relation) -> Cells:
+        """Return a relation's cells, clipped to their bounds and mapped, with their weight."""
+        low, high = self.problem.bounds[name]
+        values = clip_values(found.values, low, high)
+        if self.problem.model.powers[name] == 0.0:
+            values = (values - (low + high) / 2.0) / ((high - low) / 2.0)
+        return found.indices, values, relation_weight(self.problem, name, low, high)
+
+    def _limited(self, rng: np.random.Generator, limit: int) -> dict[str, Cells]:
+        """Return the cells with at most ``limit`` of each user."""
+        owner = self.problem.protected
+        at = {r.name: r.factors.index(owner) for r in self.bound.relations}
+        whose = [self.cells[r.name][0][:, at[r.name]] for r in self.bound.relations]
+        kept = bound_contributions(np.concatenate(whose), limit, rng)
+        cuts = np.cumsum([len(part) for part in whose])[:-1]
+        found = {}
+        for relation, mask in zip(self.bound.relations, np.split(kept, cuts), strict=True):
+            indices, values, weight = self.cells[relation.name]
+            found[relation.name] = (indices[mask], values[mask], weight)
+        return found
+
+    def owner_rule(self) -> OwnerRule:
+        """Return how a user's row is solved from its own cells."""
+        owner, method = self.problem.protected, self.agreement.method
+        scale = factor_scales(self.problem)[owner]
+        columns = self.bound.factors[owner].columns
+        free, fixed = np.ones(columns), np.zeros(columns)
+        for column, value in self.agreement.fixed_columns(owner).items():
+            free[column], fixed[column] = 0.0, value
+        rate = method.shape / (method.mean * scale)
+        return OwnerRule(
+            free, fixed, method.precision / scale**2, method.shape, rate, method.iterations, scale
+        )
+
+    # -- rounds ----------------------------------------------------------------------------
+
+    def units(self, shard: CellTable) -> int:
+        """Return the number of users, or of entries."""
+        by_user = self.problem.unit == "user"
+        return len(shard.owner_starts) - 1 if by_user else len(shard.values)
+
+    def mechanism(self, step: Step, value: Any = None) -> PoissonSampled:
+        """Return the release of this site's numbers; the price is that of the step."""
+        if step.name not in self._mechanisms:
+            found = self.agreement.mechanism(self.walk.moves, self.gated)
+            self._mechanisms[step.name] = found
+        return self._mechanisms[step.name]
+
+    def contribute(
+        self,
+        step: Step,
+        asked: Asked,
+        kept: Mapping[str, Any],
+        shard: CellTable,
+        picks: NDArray[np.int64],
+    ) -> GridSum:
+        """Return the sum of the sampled units' clipped gradients."""
+        theta, inner = self.theta(asked, kept), self.mechanism(step).mechanism
+        inverse = math.ldexp(1.0, -inner.grid.exponent)
+        if self.problem.unit == "user":
+            rule = self.owner_rule()
+            sums = owner_sums(picks, shard, theta, self.free, rule, inner.sensitivity, inverse)
+        else:
+            sums = entry_sums(
+                picks, shard, theta, self.free, self.counted, inner.sensitivity, inverse
+            )
+        return GridSum(sums[: self.gated], inner.grid)
+
+    def theta(self, asked: Asked, kept: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return the factors that were sent and those that are kept here, as one vector."""
+        received = {name: asked[f"factor/{name}"] for name in self.shared}
+        return self.layout.vector(received | {n: kept[f"value/{n}"] for n in self.walk.values})
+
+    def settle(self, step: Step, asked: Asked, released: Any, kept: dict[str, Any]) -> None:
+        """Move the private factors along what was released about them."""
+        rate = self.agreement.method.sampling_rate
+        moved = {n: self.layout.view(released, n) / rate for n in self.walk.values}
+        self.walk.move(moved, (self.mechanism(step).mechanism.scale / rate) ** 2)
+        kept.update(self.walk.state())
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
+        """Return the gradients of the shared factors; zeros for what the site holds not."""
+        return {
+            f"gradient/{name}": self.layout.view(released, name)
+            if name in self.shared
+            else np.zeros_like(asked[f"factor/{name}"])
+            for name in self.agreement.sent
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state."""
+        super().restore(state)
+        self.walk.restore(self.kept)
+
+    # -- afterwards ------------------------------------------------------------------------
+
+    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+        """Take in factors of an earlier release, where no other factor stayed at a site."""
+        stayed = sorted(set(self.walk.values) - {self.problem.protected})
+        if stayed:
+            raise ParameterError(
+                f"the factor of {stayed[0]!r} stayed at the sites of the fit: what was released "
+                "is not enough to predict"
+            )
+        for name in self.shared:
+            if np.shape(shared.get(name, 0.0)) != self.layout.shapes[name]:
+                raise ParameterError(
+                    f"what was released is not about the {self.layout.shapes[name][0]} members "
+                    f"of {name!r}: pass the labels of the fit"
+                )
+        self.finish(shared)
+
+    def finish(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+        """Solve the protected entity's rows from raw data and the final factors, at the site."""
+        factors = {n: np.asarray(shared[n]) for n in self.shared} | self.walk.average()
+        owner = self.problem.protected
+        owned = [r for r in self.bound.relations if owner in r.factors]
+        if owned:
+            part = BoundModel(self.bound.factors, tuple(owned))
+            others = {n: spec for n, spec in self.bound.factors.items() if n != owner}
+            layout = Layout({n: (spec.rows, spec.columns) for n, spec in others.items()})
+            table = cell_table(part, self.cells, layout, owner)
+            everyone = np.arange(self.bound.factors[owner].rows)
+            factors[owner] = owner_rows(everyone, table, layout.vector(factors), self.owner_rule())
+        self.final = factors
+
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the expected values of a relation's cells, within its bounds."""
+        if self.final is None:
+            raise ParameterError("the run has not finished: there is nothing to predict from")
+        held = {r.name: r for r in self.bound.relations}
+        if relation not in held:
+            raise ParameterError(f"site {self.name!r} holds {list(held)}, not {relation!r}")
+        modes = held[relation].factors[: held[relation].modes]
+        sizes = [self.bound.factors[factor].rows for factor in modes]
+        if cells.shape[1] != len(sizes) or (
+            len(cells) and ((cells < 0).any() or (cells >= np.array(sizes)).any())
+        ):
+            raise ParameterError(f"cells of {relation!r} must lie within {sizes}")
+        one = BoundModel(self.bound.factors, (held[relation],))
+        used = {n: self.final[n] for n in held[relation].factors}
+        expected = estimate_cells(cells, Expanded(one, used).banks[relation])
+        low, high = self.problem.bounds[relation]
+        if self.problem.model.powers[relation] == 0.0:
+            expected = (low + high) / 2.0 + (high - low) / 2.0 * expected
+        return np.clip(expected, low, high)
+
+
+def _free(
+    agreement: LangevinAgreement, factor: str, shape: tuple[int, int]
+) -> NDArray[np.float64]:
+    """Return 1 for every number of a factor that may move, 0 for those held constant."""
+    mask = np.ones(shape)
+    for column in agreement.fixed_columns(factor):
+        mask[:, column] = 0.0
+    return mask

@@ -1,0 +1,1 @@
+"""How relations, entities and couplings are stated."""

@@ -1,0 +1,261 @@
+"""The model language: CP, Tucker and any other multilinear form, one line per relation.
+
+``"user:k place:l activity:m core:klm"`` reads: the cell (user, place, activity) is the sum over
+k, l, m of user[·, k]·place[·, l]·activity[·, m]·core[k, l, m]. Latent indices stand after the
+colon. Relations that name the same entity share its factor. A name that is no entity of the
+relation's data is a core: a factor without an index of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit.errors import ParameterError
+from tacit.factorization.divergences import as_power
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BoundModel", "BoundRelation", "CoupledModel", "FactorSpec"]
+
+
+@dataclass(frozen=True)
+class FactorSpec:
+    """A factor: its name, latent indices, number of rows, and whether it is a core."""
+
+    name: str
+    latents: str
+    rows: int
+    ranks: tuple[int, ...]
+    core: bool
+
+    @property
+    def columns(self) -> int:
+        """The number of latent combinations."""
+        return math.prod(self.ranks)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape for people: (rows, ranks …), cores without rows."""
+        return self.ranks if self.core else (self.rows, *self.ranks)
+
+
+@dataclass(frozen=True)
+class BoundRelation:
+    """A relation of the model with sizes.
+
+    A cell is Σ_r Π_f F_f[i_f, columns_f[r]] over all combinations r of the latent indices; a
+    core is a factor whose row is always 0.
+
+    Attributes
+    ----------
+    factors
+        The names of the factors, those of the data's modes first, in order, then cores.
+    columns
+        For each factor, the column that combination r uses.
+    power, dispersion
+        p_v and φ_v.
+    """
+
+    name: str
+    factors: tuple[str, ...]
+    columns: tuple[NDArray[np.intp], ...]
+    modes: int
+    power: float
+    dispersion: float
+
+    @property
+    def combinations(self) -> int:
+        """The number R of latent combinations."""
+        return len(self.columns[0])
+
+    def is_plain(self, position: int, width: int) -> bool:
+        """Whether a factor with that many columns is used as it is, column by column."""
+        columns = self.columns[position]
+        return width == len(columns) and bool((columns == np.arange(width)).all())
+
+
+@dataclass(frozen=True)
+class BoundModel:
+    """A coupled model with the sizes of all entities."""
+
+    factors: Mapping[str, FactorSpec]
+    relations: tuple[BoundRelation, ...]
+
+    def using(self, factor: str) -> list[tuple[BoundRelation, int]]:
+        """Return the relations that a factor occurs in, with its position."""
+        return [
+            (relation, position)
+            for relation in self.relations
+            for position, name in enumerate(relation.factors)
+            if name == factor
+        ]
+
+
+class CoupledModel:
+    """A collection of relations that share entities.
+
+    Parameters
+    ----------
+    relations
+        Relation → its form in the model language; a single string stands for one relation
+        named ``"data"``.
+    rank
+        The rank of every latent index, or one per index.
+    divergence
+        ``"kl"``, ``"euclidean"``, ``"is"`` or p ∈ [0, 2]; for all relations or one each.
+    dispersion
+        φ_v > 0 or ``"estimate"``, for all relations or one each (others are 1).
+
+    Examples
+    --------
+    >>> model = CoupledModel({"visits": "user:k place:k", "poi": "place:k feature:k"}, rank=3)
+    >>> sorted(model.names("visits"))
+    ['place', 'user']
+    """
+
+    def __init__(
+        self,
+        relations: Mapping[str, str] | str,
+        rank: int | Mapping[str, int] = 5,
+        divergence: Any = "kl",
+        dispersion: float | Mapping[str, float] = 1.0,
+    ) -> None:
+        forms = {"data": relations} if isinstance(relations, str) else dict(relations)
+        if not forms:
+            raise ParameterError("relations must name at least one relation")
+        self.forms = {name: _parse(name, form) for name, form in forms.items()}
+        self.rank = rank
+        latents = sorted({k for tokens in self.forms.values() for _, ks in tokens for k in ks})
+        ranks = dict(rank) if isinstance(rank, Mapping) else dict.fromkeys(latents, rank)
+        for latent in latents:
+            if latent not in ranks:
+                raise ParameterError(f"rank of {latent!r} is missing: pass rank={{{latent!r}: …}}")
+            check(f"rank of {latent!r}", ranks[latent], Integer(1))
+        self.ranks = ranks
+        self.powers = {
+            n: as_power(v) for n, v in _spread("divergence", divergence, forms, "kl").items()
+        }
+        self.dispersions = _spread("dispersion", dispersion, forms, 1.0)
+        for name, phi in self.dispersions.items():
+            check(f"dispersion of {name!r}", phi, AnyOf(Real(0, open_low=True), OneOf("estimate")))
+
+    @property
+    def open(self) -> list[str]:
+        """The relations whose dispersion is still to be estimated."""
+        return [name for name, phi in self.dispersions.items() if phi == "estimate"]
+
+    def with_dispersions(self, found: Mapping[str, float]) -> CoupledModel:
+        """Return the model with some dispersions filled in that it leaves open."""
+        model = copy.copy(self)
+        filled = {name: found[name] for name in self.open if name in found}
+        model.dispersions = {**self.dispersions, **filled}
+        return model
+
+    def names(self, relation: str) -> list[str]:
+        """Return the factor names of a relation."""
+        return [name for name, _ in self.forms[relation]]
+
+    def bind(self, data: Mapping[str, Any]) -> BoundModel:
+        """Check the model against data (relation → `Relation`) and fix all sizes."""
+        if set(data) != set(self.forms):
+            raise ParameterError(
+                f"the model has the relations {sorted(self.forms)}, the data {sorted(data)}"
+            )
+        if self.open:
+            raise ParameterError(
+                f"the dispersion of {self.open[0]!r} is open: estimate it first "
+                "(tacit.CoupledFactorization does), or give it"
+            )
+        factors: dict[str, FactorSpec] = {}
+        members: dict[str, tuple[Any, ...]] = {}
+        relations = []
+        for name, tokens in self.forms.items():
+            found = data[name]
+            sizes = dict(zip(found.entities, found.shape, strict=True))
+            latents = dict(tokens)
+            lacking = [entity for entity in found.entities if entity not in latents]
+            if lacking:
+                raise ParameterError(
+                    f"relation {name!r} has the entity {lacking[0]!r}, which its form lacks"
+                )
+            for entity, names in found.labels.items():
+                if members.setdefault(entity, names) != names:
+                    raise ParameterError(
+                        f"the members of {entity!r} differ between relations: pass the same "
+                        "labels to both"
+                    )
+            cores = [token for token, _ in tokens if token not in sizes]
+            for token, ks in tokens:
+                spec = FactorSpec(
+                    token,
+                    ks,
+                    sizes.get(token, 1),
+                    tuple(self.ranks[k] for k in ks),
+                    token not in sizes,
+                )
+                if factors.setdefault(token, spec) != spec:
+                    raise ParameterError(
+                        f"{token!r} means different things: {factors[token].shape} over "
+                        f"{factors[token].latents!r} and {spec.shape} over {ks!r} in {name!r}"
+                    )
+            order = (*found.entities, *cores)
+            relations.append(
+                BoundRelation(
+                    name,
+                    order,
+                    self._columns([latents[f] for f in order]),
+                    len(sizes),
+                    self.powers[name],
+                    float(self.dispersions[name]),
+                )
+            )
+        return BoundModel(factors, tuple(relations))
+
+    def _columns(self, latents: list[str]) -> tuple[NDArray[np.intp], ...]:
+        """Return which column each factor uses in every combination of latent indices."""
+        letters = list(dict.fromkeys(k for ks in latents for k in ks))
+        grid = np.indices([self.ranks[k] for k in letters]).reshape(len(letters), -1)
+        where = {k: grid[position] for position, k in enumerate(letters)}
+        columns = []
+        for ks in latents:
+            column = np.zeros(grid.shape[1], np.intp)
+            for k in ks:
+                column = column * self.ranks[k] + where[k]
+            columns.append(column)
+        return tuple(columns)
+
+
+def _parse(name: str, form: str) -> tuple[tuple[str, str], ...]:
+    """Return the (factor, latents) tokens of a form."""
+    tokens = []
+    for token in form.split():
+        factor, colon, latents = token.partition(":")
+        if not colon or not factor or not latents or not latents.isalpha():
+            raise ParameterError(
+                f"{token!r} in the form of {name!r} must read name:latents, such as user:k"
+            )
+        if len(set(latents)) != len(latents):
+            raise ParameterError(f"{token!r} repeats a latent index")
+        tokens.append((factor, latents))
+    names = [factor for factor, _ in tokens]
+    if not tokens or len(set(names)) != len(names):
+        raise ParameterError(f"the form of {name!r} must name each factor once, got {form!r}")
+    return tuple(tokens)
+
+
+def _spread(what: str, value: Any, forms: Mapping[str, Any], default: Any) -> dict[str, Any]:
+    """Return a setting per relation from one for all or a mapping."""
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(forms, value)
+    unknown = [name for name in value if name not in forms]
+    if unknown:
+        raise ParameterError(f"{what} names {unknown[0]!r}, which is no relation of the model")
+    return {name: value.get(name, default) for name in forms}

@@ -1,0 +1,1 @@
+"""Item offsets and factors from noisy sums, by alternating least squares."""

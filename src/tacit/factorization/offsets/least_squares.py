@@ -1,0 +1,209 @@
+"""The two sides of `offsets.agreement`: the coordinator's items, and members at their site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.rng import generator
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError, SiteFailure
+from tacit.estimators.agreement import Ask, Coordinating, Start
+from tacit.estimators.gate import Gate
+from tacit.factorization.offsets.agreement import LeastSquaresAgreement
+from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
+from tacit.factorization.offsets.numerics.shrinkage import eigen_features, scaled_columns, shrink
+from tacit.factorization.offsets.sides import COUNT, Members, packing
+from tacit.factorization.offsets.sums import HALF, LARGEST
+from tacit.factorization.together.shape import SiteFactors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["SiteMembers", "coordinate"]
+
+_RESIDUAL = 0.8  # the variance of a value about its offsets, of a half-range of 2, as a rule
+
+
+def coordinate(public: LeastSquaresAgreement, start: Start) -> Coordinating:
+    """Learn offsets of items, then their factors; return what every site gets."""
+    known = _Items(public)
+    rng = generator(start.seed, "coordinator")
+    if public.unit == "entry":
+        found = yield Ask("counts")
+        known.counts = known.weights = np.asarray(found.total["sum"], np.float64)
+    if public.products:
+        known.public = yield from public.pattern_of(known.counts, rng)
+    for step, _ in public.plan:
+        kind = known.kind(step)
+        ask = known.asks(kind)
+        found = yield Ask(step, kind if step.startswith("later") else "", **ask)
+        total = np.asarray(found.total["sum"], np.float64)
+        if not np.isfinite(total).all():
+            raise SiteFailure(f"the sum of step {step!r} is not finite")
+        noise = public.mechanisms[step].variance() * len(found.sites)
+        getattr(known, f"take_{kind}")(total, noise)
+    return known.shared()
+
+
+class _Items:
+    """What the coordinator knows of items: all of it is public or was released."""
+
+    def __init__(self, public: LeastSquaresAgreement) -> None:
+        items = public.items
+        self._agreed, self._user = public, public.unit == "user"
+        self.counts = self.weights = np.zeros(items)
+        self.public = self.features = np.zeros((items, 0))
+        self._mean, self._offsets = 0.0, np.zeros(items)
+        self._members = float(public.problem.members or 1)
+        self._sums, self._precision = np.zeros(items * (2 if self._user else 1)), 0.0
+
+    def kind(self, step: str) -> str:
+        """Return what a step is about; of a later one, by what was released so far."""
+        name, _, later = step.partition(" ")
+        if name != "later":
+            return name
+        if not (self._agreed.factors is True or self._agreed.visible(self._members)):
+            return "offsets"
+        return "covariance" if later == "0" else "factors"
+
+    def asks(self, kind: str) -> dict[str, Any]:
+        """Return what a request holds, within the ranges that sensitivities are stated for."""
+        if kind == "mean":
+            return {}
+        mean = np.array([self._mean])
+        if kind == "offsets":
+            return {"mean": mean}
+        offsets = np.clip(self._offsets, -2.0 * HALF, 2.0 * HALF)
+        if kind == "covariance":
+            popular = self._popular
+            rates = self.weights[popular] / max(float(self.weights[popular].sum()), 1e-300)
+            return {
+                "mean": mean,
+                "offsets": offsets,
+                "rates": np.clip(rates, 0.0, 1.0),
+                "popular": popular,
+            }
+        most = LARGEST["features"]
+        return {"mean": mean, "offsets": offsets, "features": np.clip(self.features, -most, most)}
+
+    @property
+    def _popular(self) -> NDArray[np.int64]:
+        """The most popular items, by what was released (or is public) of their weights."""
+        order = np.argsort(-self.weights, kind="stable")
+        return order[: self._agreed.popular].astype(np.int64)
+
+    def take_mean(self, total: Floats, noise: float) -> None:
+        """Take in the mean, and for users their number."""
+        if self._user:
+            self._members = max(float(total[1]), 1.0)
+            mean = HALF * float(total[0] / self._members)
+        else:
+            mean = float(total[0]) / max(float(self.counts.sum()), 1.0)
+        self._mean = float(np.clip(mean, -HALF, HALF))
+
+    def take_offsets(self, total: Floats, noise: float) -> None:
+        """Shrink sums, averaged with those before by their noise."""
+        precision = 1.0 / max(noise, 1e-12)
+        before, own = self._precision, total[: len(self._sums)]
+        self._sums = (before * self._sums + precision * own) / (before + precision)
+        self._precision = before + precision
+        sums, noise = self._sums, noise and 1.0 / (before + precision)
+        weight_noise, within = 0.0, _RESIDUAL
+        if self._user:
+            sums, weights = sums.reshape(-1, 2).T
+            self.weights = np.maximum(weights / COUNT, 0.0)
+            weight_noise = noise / COUNT**2
+            within = self._within * _RESIDUAL / (_RESIDUAL + COUNT**2)
+        self._offsets = shrink(sums, self.weights, noise, within, weight_noise)
+
+    @property
+    def _within(self) -> float:
+        """The sampling variance per unit of weight of sums of messages of length one.
+
+        The squared lengths add up to the number of members, which was released.
+        """
+        return self._members / max(float(self.weights.sum()), 1.0)
+
+    def take_covariance(self, total: Floats, noise: float) -> None:
+        """Start features with the leading eigenvectors."""
+        popular, columns = self._popular, self._agreed.features
+        rank, packed = min(columns, len(popular)), packing(len(popular))
+        matrix = packed.unpack(total[: packed.size])
+        self.features = np.zeros((self._agreed.items, columns))
+        self.features[popular, :rank] = eigen_features(matrix, rank, math.sqrt(noise))
+
+    def take_factors(self, total: Floats, noise: float) -> None:
+        """Shrink the items' side of a round of least squares."""
+        items, columns = self._agreed.items, self._agreed.features
+        sums = total[: items * columns].reshape(-1, columns)
+        rows = shrink(sums, self.weights, noise, self._within / self._agreed.rank)
+        self.features = scaled_columns(rows, self._agreed.popular)
+
+    def shared(self) -> dict[str, Floats]:
+        """Return mean, item offsets and item features, public ones first."""
+        sizes = self.public.shape[1], self.features.shape[1]
+        item = self._agreed.item
+        return {
+            "mean": np.array([self._mean]),
+            f"{item} offset": self._offsets,
+            item: np.column_stack([self.public, self.features]),
+            "kinds": np.repeat([1.0, 2.0], sizes),
+        }
+
+
+class SiteMembers(Members, SiteFactors):
+    """A site's members, who predict from the released features and their own cells."""
+
+    agreement: LeastSquaresAgreement
+
+    def __init__(
+        self,
+        agreement: LeastSquaresAgreement,
+        name: str,
+        relation: Relation,
+        gate: Gate,
+    ) -> None:
+        protected = agreement.problem.protected
+        super().__init__(agreement, name, by_member(relation.listed(), protected), gate)
+        self._member_mode = relation.entities.index(protected)
+        self._rows: Floats = np.zeros((self.cells.members, 1))
+        self._features: Floats = np.ones((agreement.items, 1))
+        self._base: Floats = np.zeros(agreement.items)
+
+    def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
+        """Regress every member's own cells on the released features."""
+        item, cells, items = self.agreement.item, self.cells, self.agreement.items
+        if (
+            shared[f"{item} offset"].shape != (items,)
+            or shared[item].shape != (items, len(shared["kinds"]))
+            or not all(np.isfinite(array).all() for array in shared.values())
+        ):
+            raise ParameterError(f"what was learned is not about the {items} members of {item!r}")
+        self._base = float(shared["mean"][0]) + shared[f"{item} offset"]
+        features, kinds = shared[item], shared["kinds"].astype(np.int64)
+        self._features = np.column_stack([np.ones(len(features)), features])
+        rest = cells._replace(values=cells.values - self._base[cells.items])
+        _, groups = np.unique(np.concatenate([[0], kinds]), return_inverse=True)
+        penalties = choose_penalties(rest, self._features, groups)
+        self._rows = ridge_rows(rest, self._features, penalties)
+
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return the expected values of cells, within the bounds."""
+        member, item = cells[:, self._member_mode], cells[:, 1 - self._member_mode]
+        items = self.agreement.items
+        if len(cells) and not (
+            0 <= member.min() <= member.max() < len(self._rows)
+            and 0 <= item.min() <= item.max() < items
+        ):
+            raise ParameterError(
+                f"cells must lie within {len(self._rows)} members and {items} items"
+            )
+        raw = self._base[item] + (self._rows[member] * self._features[item]).sum(axis=1)
+        middle, step = self.agreement.scale
+        return np.asarray(middle + step * np.clip(raw, -HALF, HALF))

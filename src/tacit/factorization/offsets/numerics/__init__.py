@@ -1,0 +1,1 @@
+"""Ridge regressions, bounded contributions, and shrinkage."""

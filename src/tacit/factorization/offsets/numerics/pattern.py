@@ -1,0 +1,80 @@
+"""Item features from which cells are observed, where that is public.
+
+Who rated what says much about taste before any rating is seen. With P the 0/1 pattern, n_i and
+m_j its row and column sums, the right singular vectors of N = n_i^(−½)·P·m_j^(−½) are features of
+items. The first is known, √m_j with singular value 1 (popularity), and is projected out; the
+others come from a subspace iteration on NᵀN, of which every site adds its own part: nothing of
+the size of items² or members × items is ever formed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.factorization.offsets.numerics.ridge import ByMember
+
+    Floats = NDArray[np.float64]
+
+__all__ = [
+    "features_of_pattern",
+    "pattern_basis",
+    "pattern_counts",
+    "pattern_features",
+    "pattern_product",
+]
+
+OVERSAMPLING = 8
+_ITERATIONS = 6  # of the subspace, for one holder of the whole pattern
+
+
+def pattern_counts(cells: ByMember, items: int) -> Floats:
+    """Return how many cells each item has."""
+    return np.bincount(cells.items, minlength=items).astype(np.float64)
+
+
+def pattern_product(cells: ByMember, counts: Floats, block: Floats) -> Floats:
+    """Return this site's part of NᵀN·block; ``counts`` are those of all sites."""
+    scale = 1.0 / np.sqrt(np.maximum(counts, 1.0))
+    shape = (cells.members, len(counts))
+    ones = csr_matrix((np.ones(len(cells.items)), cells.items, cells.starts), shape=shape)
+    sizes = np.maximum(np.diff(cells.starts), 1)[:, None]
+    return np.asarray(scale[:, None] * (ones.T @ ((ones @ (scale[:, None] * block)) / sizes)))
+
+
+def pattern_basis(counts: Floats, product: Floats) -> Floats:
+    """Return an orthonormal basis of a product, without the direction of popularity."""
+    popular = np.sqrt(counts) / max(float(np.sqrt(counts.sum())), 1e-300)
+    rest = product - np.outer(popular, popular @ product)
+    return np.asarray(np.linalg.qr(rest)[0])
+
+
+def pattern_features(basis: Floats, product: Floats, rank: int) -> Floats:
+    """Return ``rank`` features of every item from a basis and its product with NᵀN.
+
+    Columns are singular vectors, scaled by their singular value relative to the first and by
+    √items: a typical item of the first feature has size one.
+    """
+    values, vectors = np.linalg.eigh(basis.T @ product)
+    order = np.argsort(-values)[:rank]
+    sizes = np.sqrt(np.maximum(values[order], 0.0))
+    scale = np.sqrt(len(basis)) * sizes / max(float(sizes[0]), 1e-300)
+    return np.asarray(basis @ vectors[:, order] * scale)
+
+
+def features_of_pattern(
+    cells: ByMember, items: int, rank: int, rng: np.random.Generator
+) -> Floats:
+    """Return (items, rank) features where one party knows the whole pattern."""
+    counts = pattern_counts(cells, items)
+    start = rng.standard_normal((items, min(rank + OVERSAMPLING, items)))
+    basis = pattern_basis(counts, start)
+    for _ in range(_ITERATIONS):
+        basis = pattern_basis(counts, pattern_product(cells, counts, basis))
+    product = pattern_product(cells, counts, basis)
+    return pattern_features(basis, product, min(rank, basis.shape[1]))

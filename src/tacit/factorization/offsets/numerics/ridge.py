@@ -1,0 +1,288 @@
+"""Regressions of one member at a time: what a user's own cells say, given released item features.
+
+Cells are sorted by member (`ByMember`). A member's row w solves the ridge regression of its values
+on the features f_j of its items, with a penalty per feature:
+
+    w = (Σ f_j·f_jᵀ + diag(λ))⁻¹·Σ f_j·x_j,
+
+a function of that member's own cells and of the features alone. Penalties are chosen by leaving
+one cell out at a time, which needs no further solve: the error is (x_j − f_jᵀw)/(1 − h_j) with
+h_j = f_jᵀ(…)⁻¹f_j.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit._core.kernels import compiled
+from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
+from tacit._core.threads import over_range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.data.relations import Relation
+
+    Floats = NDArray[np.float64]
+
+__all__ = [
+    "NEVER",
+    "ByMember",
+    "averaged_rows",
+    "by_member",
+    "choose_penalties",
+    "leave_one_out",
+    "residuals",
+    "ridge_rows",
+]
+
+NEVER = 1e12  # a penalty that leaves a feature out
+_LOOK = 2_000  # members that penalties are chosen on
+
+
+class ByMember(NamedTuple):
+    """The cells of a matrix, sorted by member: ``starts[i]:starts[i + 1]`` are those of i."""
+
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+    values: Floats
+
+    @property
+    def members(self) -> int:
+        """How many members there are, those without cells included."""
+        return len(self.starts) - 1
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The member of every cell."""
+        return np.repeat(np.arange(self.members), np.diff(self.starts))
+
+    def sums(self, values: Floats) -> Floats:
+        """Return the sum of one number per cell over each member's cells."""
+        return np.bincount(self.owners, values, self.members).astype(np.float64)
+
+    def of(self, members: NDArray[np.int64]) -> ByMember:
+        """Return the cells of some members, numbered anew from 0."""
+        sizes = np.diff(self.starts)[members]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.arange(starts[-1]) + np.repeat(self.starts[members] - starts[:-1], sizes)
+        return ByMember(starts, self.items[places], self.values[places])
+
+
+def by_member(relation: Relation, entity: str) -> ByMember:
+    """Return the listed cells of a two-mode relation, sorted by the members of an entity."""
+    mode = relation.entities.index(entity)
+    member, item = relation.indices[:, mode], relation.indices[:, 1 - mode]
+    order = np.lexsort((item, member))
+    starts = np.searchsorted(member[order], np.arange(relation.shape[mode] + 1))
+    return ByMember(starts.astype(np.int64), item[order].astype(np.int32), relation.values[order])
+
+
+def _ridge_rows(
+    first: int,
+    last: int,
+    starts: Any,
+    items: Any,
+    values: Any,
+    features: Any,
+    penalties: Any,
+    out: Any,
+) -> None:
+    width = out.shape[1]
+    for i in range(first, last):
+        gram = np.zeros((width, width))
+        right = np.zeros(width)
+        for k in range(starts[i], starts[i + 1]):
+            row = features[items[k]]
+            for a in range(width):
+                right[a] += row[a] * values[k]
+                for b in range(a + 1):
+                    gram[a, b] += row[a] * row[b]
+        for a in range(width):
+            gram[a, a] += penalties[a]
+        factor = np.empty((width, width))
+        work = np.empty(width)
+        if cholesky(gram, factor):
+            solve_lower(factor, right, work)
+            solve_lower_transposed(factor, work, out[i])
+        else:
+            out[i] = 0.0
+
+
+def ridge_rows(cells: ByMember, features: Floats, penalties: Floats) -> Floats:
+    """Return every member's regression row, (members, features)."""
+    out = np.zeros((cells.members, features.shape[1]))
+    over_range(
+        compiled(_ridge_rows),
+        cells.members,
+        cells.starts,
+        cells.items,
+        cells.values,
+        np.ascontiguousarray(features),
+        np.asarray(penalties, np.float64),
+        out,
+    )
+    return out
+
+
+def _residuals(
+    first: int, last: int, starts: Any, items: Any, values: Any, features: Any, rows: Any, out: Any
+) -> None:
+    for i in range(first, last):
+        for k in range(starts[i], starts[i + 1]):
+            fit = 0.0
+            for a in range(rows.shape[1]):
+                fit += rows[i, a] * features[items[k], a]
+            out[k] = values[k] - fit
+
+
+def residuals(cells: ByMember, features: Floats, rows: Floats) -> Floats:
+    """Return what members' rows leave of every value; nothing larger than that is formed."""
+    out = np.empty(len(cells.values))
+    over_range(
+        compiled(_residuals, reassociate=True),
+        cells.members,
+        cells.starts,
+        cells.items,
+        cells.values,
+        np.ascontiguousarray(features),
+        np.ascontiguousarray(rows),
+        out,
+    )
+    return out
+
+
+def _leave_one_out(
+    first: int,
+    last: int,
+    starts: Any,
+    items: Any,
+    values: Any,
+    members: Any,
+    features: Any,
+    penalties: Any,
+    out: Any,
+) -> None:
+    width = features.shape[1]
+    for m in range(first, last):
+        i = members[m]
+        gram = np.zeros((width, width))
+        right = np.zeros(width)
+        for k in range(starts[i], starts[i + 1]):
+            row = features[items[k]]
+            for a in range(width):
+                right[a] += row[a] * values[k]
+                for b in range(a + 1):
+                    gram[a, b] += row[a] * row[b]
+        shifted = np.empty((width, width))
+        factor = np.empty((width, width))
+        solved = np.empty(width)
+        work = np.empty(width)
+        for p in range(penalties.shape[0]):
+            shifted[:] = gram
+            for a in range(width):
+                shifted[a, a] += penalties[p, a]
+            if not cholesky(shifted, factor):
+                out[m, p] = np.inf
+                continue
+            solve_lower(factor, right, solved)
+            total = 0.0
+            for k in range(starts[i], starts[i + 1]):
+                solve_lower(factor, features[items[k]], work)
+                fit = 0.0
+                leverage = 0.0
+                for a in range(width):
+                    fit += work[a] * solved[a]
+                    leverage += work[a] * work[a]
+                error = (values[k] - fit) / (1.0 - min(leverage, 0.99))
+                total += error * error
+            out[m, p] = total
+
+
+def leave_one_out(
+    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+) -> Floats:
+    """Return the squared error of leaving out each cell in turn, one sum per penalty vector.
+
+    Parameters
+    ----------
+    cells, features
+        As in `ridge_rows`.
+    members
+        Whose cells are left out.
+    penalties
+        (choices, features).
+    """
+    return np.asarray(_errors_of_each(cells, members, features, penalties).sum(axis=0))
+
+
+def _errors_of_each(
+    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+) -> Floats:
+    """Return those errors per member, (members, choices)."""
+    out = np.zeros((len(members), len(penalties)))
+    over_range(
+        compiled(_leave_one_out),
+        len(members),
+        cells.starts,
+        cells.items,
+        cells.values,
+        members,
+        np.ascontiguousarray(features),
+        np.ascontiguousarray(penalties),
+        out,
+    )
+    return out
+
+
+def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: float) -> Floats:
+    """Return every member's row, averaged over penalties by how each did on its own cells.
+
+    Nothing is pooled: member i weighs penalty p by exp(−e_ip/(2·spread)), with e_ip its own
+    leave-one-out error, as if residuals were normal of that variance.
+
+    Parameters
+    ----------
+    cells, features
+        As in `ridge_rows`.
+    penalties
+        (choices, features).
+    spread
+        The variance of a value that is expected to remain.
+    """
+    if len(penalties) == 1:
+        return ridge_rows(cells, features, penalties[0])
+    errors = _errors_of_each(cells, np.arange(cells.members), features, penalties)
+    errors -= errors.min(axis=1, keepdims=True)
+    shares = np.exp(-errors / (2.0 * spread))
+    shares /= shares.sum(axis=1, keepdims=True)
+    rows = np.zeros((cells.members, features.shape[1]))
+    for k, choice in enumerate(penalties):
+        rows += shares[:, k, None] * ridge_rows(cells, features, choice)
+    return rows
+
+
+def choose_penalties(cells: ByMember, features: Floats, groups: NDArray[np.int64]) -> Floats:
+    """Return a penalty per feature, one value per group of features, by leaving cells out.
+
+    Group 0 is the member's offset and always counts; another group may be left out altogether,
+    so that features that do not help do no harm. The values are searched one group at a time.
+    """
+    filled = np.flatnonzero(np.diff(cells.starts) > 1)
+    if len(filled) > _LOOK:  # evenly spaced: no draw, and the same choice every time
+        filled = filled[np.linspace(0, len(filled) - 1, _LOOK).astype(np.int64)]
+    count = int(groups.max()) + 1
+    best = np.full(count, NEVER)
+    best[0] = 4.0
+    if not len(filled):
+        return best[groups]
+    penalty_grids = [np.array([1.0, 2.0, 4.0, 8.0, 16.0])]
+    penalty_grids += [np.append(4.0 * 2.0 ** np.arange(8), NEVER)] * (count - 1)
+    for group in (*range(1, count), *range(count)):
+        choices = np.tile(best, (len(penalty_grids[group]), 1))
+        choices[:, group] = penalty_grids[group]
+        errors = leave_one_out(cells, filled, features, choices[:, groups])
+        best = choices[int(np.argmin(errors))]
+    return np.asarray(best[groups])

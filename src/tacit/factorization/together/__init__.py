@@ -1,0 +1,1 @@
+"""Coupled factorization over sites."""

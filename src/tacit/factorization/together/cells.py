@@ -1,0 +1,47 @@
+"""From a table of names to cells of a relation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["named_cells"]
+
+
+def named_cells(relation: Relation, table: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Return the cells that a table names, one row each.
+
+    Parameters
+    ----------
+    relation
+        Whose members are meant.
+    table
+        Entity → the names of members, as many as there are cells.
+    """
+    cells = []
+    for entity, size in zip(relation.entities, relation.shape, strict=True):
+        if entity not in table:
+            raise ParameterError(f"the table of cells needs a column {entity!r}")
+        number = {_key(name): k for k, name in enumerate(relation.labels.get(entity, range(size)))}
+        named = [_key(name) for name in np.asarray(table[entity]).tolist()]
+        unknown = [name for name in named if name not in number]
+        if unknown:
+            raise ParameterError(f"{entity} {unknown[0]!r} is not known here")
+        cells.append([number[name] for name in named])
+    return np.array(cells, np.int64).T
+
+
+def _key(name: Any) -> str:
+    """Return one text for a label, whether it was read as a number or as text."""
+    try:
+        return f"{float(name):g}" if float(name) != int(float(name)) else str(int(float(name)))
+    except (TypeError, ValueError, OverflowError):
+        return str(name)

@@ -1,0 +1,446 @@
+"""`PrivateFactorization`: one holder or several sites learn factors together, privately."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
+from tacit._core.rng import generator
+from tacit.data.relations import Relation
+from tacit.errors import NotCertified, ParameterError
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.facts import Facts
+from tacit.estimators.fit import Outcome
+from tacit.estimators.gate import Gate
+from tacit.estimators.release import Release
+from tacit.estimators.site import Site
+from tacit.factorization.language.binding import as_relations
+from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
+from tacit.factorization.together.cells import named_cells
+from tacit.factorization.together.methods import METHODS, choose_method, method_of, settings_of
+from tacit.factorization.together.problem import Problem, check_agreement, state_problem
+from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
+from tacit.factorization.together.stated import Stated
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrivateFactorization"]
+
+
+_FEW_MEMBERS, _FEW_ITEMS = 4, 6  # of a holder that is only imagined
+
+
+class PrivateFactorization(PrivateEstimator):
+    """Factorize matrices and tensors that share entities, over sites that do not share data.
+
+    What is public is stated first, every site pays for the whole fit before anything is drawn,
+    and whatever leaves a site has passed its gate. One holder with privacy is one site.
+
+    Parameters
+    ----------
+    model
+        The forms in the model language, ``{"visits": "user:k place:k", …}`` or one string, or a
+        `CoupledModel` (then the next three are taken from it).
+    rank, divergence, dispersion
+        As in `CoupledModel`.
+    bounds
+        The public range (low, high) of the values, for all relations or one each. What lies
+        outside is clipped, silently.
+    method
+        ``"auto"``, a name from `tacit.factorization.together.methods.METHODS`, or one of its
+        classes with settings of its own.
+    protected
+        The entity whose members are protected; the first one of the first form unless given.
+    shared
+        The factors that sites learn together; all but the protected entity's unless given.
+    accountant
+        Whose ε must meet the request (``"pld"``, ``"rdp"``, ``"zcdp"``, ``"advanced"``).
+    privacy
+        The guarantee that every site asks for; None runs the same rounds without noise.
+    ledger
+        The budget of a single holder; sites have their own.
+    on_failure
+        ``"stop"`` at a site's first failure, or ``"exclude"`` it.
+    checkpoint
+        A folder that records every round; a run that died goes on from there.
+    progress
+        Whether a progress bar is shown.
+    random_state
+        A seed of inference and noise, for tests and tables; a certificate then says so.
+
+    Attributes
+    ----------
+    shared_factors_
+        What was learned together, by name.
+    parts_
+        Site → its side, which predicts there.
+    method_, agreement_, labels_
+        What ``"auto"`` took, what was agreed on, and the public names of members by entity.
+    certificates_, certificate_, record_, failures_
+        The certificate of each site and the weakest of them, and what happened in the rounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> ratings = [np.clip(rng.normal(3, 1, (50, 8)).round(), 1, 5) for _ in range(2)]
+    >>> asked = Privacy(2.0, 1e-5, unit="user", trust="site")
+    >>> model = PrivateFactorization("user:k item:k", rank=2, bounds=(1, 5), privacy=asked)
+    >>> model = model.set_params(method="sgld")
+    >>> model = model.fit([Site("north", ratings[0]), Site("south", ratings[1])])
+    >>> model.shared_factors_["item"].shape, model.predict("south", [[0, 3]]).shape
+    ((8, 2), (1,))
+    """
+
+    _purpose = "coupled factorization"
+    _stated_facts = ("entities", "members", "options")
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "privacy": AnyOf(InstanceOf(Privacy), None),
+        "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(FactorizationMethod)),
+        "protected": AnyOf(InstanceOf(str), None),
+        "accountant": OneOf("pld", "rdp", "zcdp", "advanced"),
+        "ledger": AnyOf(InstanceOf(Ledger), None),
+        "on_failure": OneOf("stop", "exclude"),
+        "progress": OneOf(True, False),
+        "random_state": AnyOf(Integer(0), None),
+    }
+
+    shared_factors_: dict[str, NDArray[np.float64]]
+    parts_: dict[str, SiteFactors]
+    labels_: dict[str, tuple[Any, ...]]
+
+    def __init__(
+        self,
+        model: Any = "row:k column:k",
+        *,
+        rank: Any = 5,
+        divergence: Any = "euclidean",
+        dispersion: Any = 1.0,
+        bounds: Any = None,
+        method: str | FactorizationMethod = "auto",
+        protected: str | None = None,
+        shared: Sequence[str] | None = None,
+        accountant: str = "pld",
+        privacy: Privacy | None = None,
+        ledger: Ledger | None = None,
+        on_failure: str = "stop",
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.model = model
+        self.rank = rank
+        self.divergence = divergence
+        self.dispersion = dispersion
+        self.bounds = bounds
+        self.method = method
+        self.protected = protected
+        self.shared = shared
+        self.accountant = accountant
+        self.privacy = privacy
+        self.ledger = ledger
+        self.on_failure = on_failure
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.random_state = random_state
+
+    def coupled_model(self) -> CoupledModel:
+        """Return the model that the parameters describe."""
+        if isinstance(self.model, CoupledModel):
+            return self.model
+        return CoupledModel(self.model, self.rank, self.divergence, self.dispersion)
+
+    # -- what is public --------------------------------------------------------------------
+
+    def _facts(self, data: Any) -> dict[str, Relation]:
+        """Return a site's relations without their cells: entities, sizes and labels."""
+        return {name: _empty(found) for name, found in self._relations(data).items()}
+
+    def _relations(self, data: Any) -> dict[str, Relation]:
+        model = self.coupled_model()
+        found = as_relations(model, data)
+        unknown = [relation for relation in found if relation not in model.forms]
+        if unknown:
+            raise ParameterError(f"the model has no relation {unknown[0]!r}")
+        return found
+
+    def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
+        return self._agree_on(facts, {})
+
+    def _agree_on(self, facts: Sequence[Any], public: Mapping[str, Relation]) -> Agreement:
+        if any(found is None for found in facts):
+            raise ParameterError("pass the sites: the price depends on their public sizes")
+        model = self.coupled_model()
+        if isinstance(facts[0], Stated):
+            facts = facts[0].facts(model, self._protected(model), len(facts))
+        problem = state_problem(
+            model,
+            facts,
+            bounds=self.bounds,
+            privacy=self.privacy,
+            protected=self.protected,
+            shared=self.shared,
+            public=public,
+            accountant=self.accountant,
+        )
+        return self._method(problem).agree(problem)
+
+    def _method(self, problem: Problem) -> FactorizationMethod:
+        if isinstance(self.method, FactorizationMethod):
+            return self.method
+        return choose_method(problem) if self.method == "auto" else method_of(self.method)
+
+    def _protected(self, model: CoupledModel) -> str:
+        return self.protected or next(iter(model.forms.values()))[0][0]
+
+    def _imagined(self) -> Stated:
+        model = self.coupled_model()
+        named = {entity: latents for tokens in model.forms.values() for entity, latents in tokens}
+        protected = self._protected(model)
+        public = [e for e, latents in named.items() if len(latents) == 1 and e != protected]
+        return Stated(dict.fromkeys(public, _FEW_ITEMS), _FEW_MEMBERS)
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Stated]:
+        """Return the parameters and facts of a file or a proposal.
+
+        Parameters
+        ----------
+        settings
+            Parameters; and ``entities`` (entity → its members' names, or how many), ``members``
+            (of the protected entity, where public), ``options`` of a ``method`` that is named.
+        """
+        found = dict(settings)
+        facts = Stated(found.pop("entities", {}), int(found.pop("members", 0)))
+        options = found.pop("options", {})
+        if options and found.get("method", "auto") not in METHODS:
+            raise ParameterError(f"options go with a method, one of {sorted(METHODS)}")
+        if options:
+            found["method"] = method_of(found["method"], options)
+        return found, facts
+
+    def _tables(self, tables: Mapping[str, Any], facts: Any) -> dict[str, Relation]:
+        """Return a site's tables as relations, one row per cell.
+
+        Parameters
+        ----------
+        tables, facts
+            As in `PrivateEstimator`; the one table of a model with one relation may have any name.
+        """
+        model = self.coupled_model()
+        assert isinstance(facts, Stated)
+        if len(tables) == len(model.forms) == 1:
+            tables = dict(zip(model.forms, tables.values(), strict=True))
+        return facts.read(tables, model, self._protected(model))
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def fit(
+        self, data: Any, y: None = None, *, public: Mapping[str, Relation] | None = None
+    ) -> Self:
+        """Learn the shared factors together.
+
+        Parameters
+        ----------
+        data
+            A list of `Site`, each with relation name → `Relation` (or an array whose modes are in
+            the order of the form, NaN for missing; for a single relation, just that); or such
+            data of one holder.
+        y
+            Ignored.
+        public
+            Relations that are no secret, which the coordinator holds.
+        """
+        self._check_parameters()
+        sites = self._as_sites(data)
+        self._keep(self._run(sites, self._agreed(sites, public)))
+        return self
+
+    def _agreed(
+        self, sites: Sequence[Site], public: Mapping[str, Relation] | None = None
+    ) -> Agreement:
+        """Return the agreement with sites that are in this process."""
+        facts = []
+        for site in sites:
+            try:
+                facts.append(self._facts(site.data))
+            except ParameterError as error:
+                where = "" if site.name == "the data" else f"site {site.name!r}: "
+                raise ParameterError(f"{where}{error}") from None
+        return self._agree_on(facts, public or {})
+
+    def _read(self, data: Any, agreement: Agreement) -> dict[str, Relation]:
+        relations = self._relations(data)
+        check_agreement(problem_of(agreement), relations)
+        return relations
+
+    def _conclude(self, outcome: Outcome) -> None:
+        self.agreement_ = outcome.agreement
+        problem = problem_of(outcome.agreement)
+        self.method_, self.labels_ = self._method(problem), dict(problem.labels)
+        self.shared_ = outcome.agreement.shared(outcome.result)
+        self.shared_factors_ = self.shared_
+        self.parts_ = {}
+        for name in outcome.record.sites:  # they finish on their own, with the shared factors
+            side = outcome.holders.get(name)
+            if isinstance(side, SiteFactors):
+                side.finish(self.shared_)
+                self.parts_[name] = side
+
+    # -- using it --------------------------------------------------------------------------
+
+    def adopt(
+        self,
+        sites: Sequence[Site] | Site,
+        shared: Mapping[str, NDArray[np.float64]] | None = None,
+    ) -> Self:
+        """Take in factors that were released earlier, to predict at sites, and return this.
+
+        Nothing is released and nothing is charged: a site's members are fitted at the site, from
+        its own cells and what is public by now. Members and cells may be new.
+
+        Parameters
+        ----------
+        sites
+            Who predicts.
+        shared
+            The arrays of a release (``read_release(folder).arrays``); those of this fit or
+            release unless given.
+        """
+        self._check_parameters()
+        found = getattr(self, "shared_", None) if shared is None else shared
+        if found is None:
+            raise NotCertified("there is nothing to adopt: call fit, from_release, or pass shared")
+        holders = [sites] if isinstance(sites, Site) else list(sites)
+        agreement = self._agreed(holders)
+        problem = problem_of(agreement)
+        for entity, size in problem.sizes.items():
+            offset = found.get(f"{entity} offset")
+            if offset is not None and np.shape(offset) != (size,):
+                raise ParameterError(
+                    f"what was released is not about the {size} members of {entity!r}: pass the "
+                    "labels of the fit"
+                )
+        self.agreement_, self.parts_ = agreement, {}
+        for site in holders:
+            data, gate = self._read(site.data, agreement), Gate(None, Noise("grid"))
+            side = agreement.holder(site.name, data, gate, self.random_state)
+            assert isinstance(side, SiteFactors)
+            side.adopt(found)
+            self.parts_[site.name] = side
+        return self
+
+    def predict(self, site: str, cells: Any, relation: str | None = None) -> NDArray[np.float64]:
+        """Return the expected values of cells of a site's relation.
+
+        Parameters
+        ----------
+        site
+            Where: predictions are the site's own, and are no release.
+        cells
+            (cells, modes) indices.
+        relation
+            Which one, where there are several.
+        """
+        if not getattr(self, "parts_", None):
+            raise NotCertified("there is no site to predict at: call fit, or adopt")
+        if site not in self.parts_:
+            raise ParameterError(f"there is no site {site!r}: the fit has {list(self.parts_)}")
+        held = list(self.coupled_model().forms)
+        if relation is None and len(held) > 1:
+            raise ParameterError(f"pass relation=…, one of {held}")
+        index = np.asarray(cells)
+        if index.ndim != 2 or (index.size and not (index == np.floor(index)).all()):
+            raise ParameterError("cells must be a table of whole numbers, one row per cell")
+        return self.parts_[site].predict(relation or held[0], index.astype(np.int32))
+
+    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> NDArray[np.float64]:
+        """Return one prediction for every row of a table, at a site.
+
+        Parameters
+        ----------
+        table
+            Entity → names of members.
+        data
+            The site's own relations.
+        """
+        if data is None:
+            raise ParameterError("a factorization predicts at a site: pass --config and --site")
+        self.adopt(Site("here", data))
+        ((name, relation),) = self._relations(data).items()
+        return self.predict("here", named_cells(relation, table), name)
+
+    @classmethod
+    def _simulate(cls, facts: Facts, seed: int) -> float:
+        """Return the held-out error of simulated ratings, relative to members' own means."""
+        ratings, train, cells, values = planned_ratings(facts, seed)
+        model = cls(
+            "user:k item:k",
+            rank=facts.rank,
+            bounds=(1, 5),
+            divergence="euclidean",
+            privacy=facts.request("user", "site"),
+            random_state=seed,
+        )
+        rng = generator(seed, "tuning 0")
+        (found,) = held_out_errors([model], ratings, "user", sites=facts.sites, share=0.2, rng=rng)
+        return found / own_mean_error(train, cells, values)
+
+    # -- releases --------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        problem = problem_of(self.agreement_)
+        model, method = problem.model, settings_of(self.method_)
+        return {
+            "model": {n: " ".join(f"{f}:{k}" for f, k in t) for n, t in model.forms.items()},
+            "rank": dict(model.ranks),
+            "divergence": dict(model.powers),
+            "dispersion": dict(model.dispersions),
+            "method": repr(self.method_),
+            "options": None if method is None else list(method),
+            "bounds": {n: list(pair) for n, pair in problem.bounds.items()},
+            "protected": problem.protected,
+            "shared": list(problem.shared),
+            "accountant": problem.accountant,
+            # the public lists of members, which every site was given
+            "labels": {e: [str(name) for name in names] for e, names in problem.labels.items()},
+        }
+
+    def _adopt(self, release: Release) -> None:
+        found = release.manifest["settings"]
+        parameters = {
+            n: found[n]
+            for n in ("rank", "divergence", "dispersion", "protected", "shared", "accountant")
+        }
+        name, options = found["options"] or ("auto", {})
+        PrivateFactorization.__init__(
+            self,
+            found["model"],
+            bounds={n: tuple(pair) for n, pair in found["bounds"].items()},
+            method=method_of(name, options) if found["options"] else name,
+            privacy=None,
+            **parameters,
+        )
+        self.labels_ = {entity: tuple(names) for entity, names in found["labels"].items()}
+        self.shared_factors_ = self.shared_
+
+
+def problem_of(agreement: Any) -> Problem:
+    """Return the problem that an agreement of this family is about."""
+    problem: Problem = agreement.problem
+    return problem
+
+
+def _empty(found: Relation) -> Relation:
+    nothing = np.empty((0, len(found.entities)), np.int32)
+    return Relation(found.entities, found.shape, nothing, np.empty(0), labels=found.labels)

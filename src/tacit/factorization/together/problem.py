@@ -1,0 +1,256 @@
+"""`Problem`: what is public about a factorization over sites, whatever the method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError, UnboundedData
+from tacit.factorization.language.binding import as_relations, restricted
+from tacit.factorization.language.structure import BoundModel, CoupledModel
+from tacit.privacy.events import ADD_REMOVE
+from tacit.privacy.guarantee import Privacy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[np.float64]]
+
+__all__ = [
+    "Problem",
+    "check_agreement",
+    "members_in",
+    "site_relations",
+    "state_problem",
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is public about a factorization over sites.
+
+    Attributes
+    ----------
+    model
+        The forms, ranks, divergences and dispersions.
+    protected
+        The entity whose members a guarantee is for (users, patients); its factor is private.
+    shared
+        The factors that all sites learn together.
+    sizes
+        Entity → members, of all entities but the protected one, whose members belong to sites.
+    bounds
+        Relation → the public range of its values.
+    privacy
+        What every site asks for; None runs the same computation without noise.
+    sites
+        How many sites take part.
+    members
+        How many members of the protected entity all sites have; public for entries only, else
+        None.
+    accountant
+        Whose ε must meet the request.
+    labels
+        Entity → names of its members, where given.
+    public
+        Relations that are no secret, by name; sites hold the others.
+    """
+
+    model: CoupledModel
+    protected: str
+    shared: tuple[str, ...]
+    sizes: Mapping[str, int]
+    bounds: Mapping[str, tuple[float, float]]
+    privacy: Privacy | None
+    sites: int = 1
+    members: int | None = None
+    accountant: str = "pld"
+    labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    public: Mapping[str, Relation] = field(default_factory=dict)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise is added at all."""
+        return self.privacy is not None and bool(np.isfinite(self.privacy.epsilon))
+
+    @property
+    def unit(self) -> str:
+        """The unit of the guarantee; of the clipping where nothing is asked for."""
+        return "user" if self.privacy is None else self.privacy.unit
+
+    @property
+    def neighbours(self) -> str:
+        """The neighbour relation."""
+        return ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether there is one matrix whose other factor is shared."""
+        tokens = next(iter(self.model.forms.values()))
+        plain = len(tokens) == 2 and tokens[0][1] == tokens[1][1]
+        return plain and len(self.model.forms) == 1 and len(self.shared) == 1
+
+    def columns(self, factor: str) -> int:
+        """Return how many columns a factor has."""
+        for tokens in self.model.forms.values():
+            for name, latents in tokens:
+                if name == factor:
+                    return math.prod(self.model.ranks[k] for k in latents)
+        raise ParameterError(f"the model has no factor {factor!r}")
+
+    def modes(self, relation: str) -> list[str]:
+        """Return the entities of a relation in the order of its form; the others are cores."""
+        names = [factor for factor, _ in self.model.forms[relation]]
+        return [name for name in names if name == self.protected or name in self.sizes]
+
+    def bound(self, relations: Mapping[str, Relation]) -> BoundModel:
+        """Return the model with a site's sizes, restricted to the relations that it holds."""
+        whole = set(relations) == set(self.model.forms)
+        model = self.model if whole else restricted(self.model, relations)
+        return model.bind(relations)
+
+
+def state_problem(
+    model: CoupledModel,
+    data: Sequence[Mapping[str, Relation]],
+    *,
+    bounds: Any,
+    privacy: Privacy | None,
+    protected: str | None = None,
+    shared: Sequence[str] | None = None,
+    public: Mapping[str, Relation] | None = None,
+    accountant: str = "pld",
+) -> Problem:
+    """Return what is public about the sites' data, checked; no value is read.
+
+    Parameters
+    ----------
+    model
+        The model of all relations, public ones included.
+    data
+        Each site's relations; only entities, sizes and labels are looked at.
+    bounds
+        (low, high) for all relations, or relation → (low, high).
+    privacy, accountant
+        As in `Problem`.
+    protected
+        The protected entity; the first one named in the first relation's form unless given.
+    shared
+        The factors to share; unless given, those of every other entity, and cores.
+    public
+        The relations that are public; they need no bounds.
+    """
+    public = public or {}
+    first = next(name for name in model.forms if name not in public)
+    protected = protected or model.forms[first][0][0]
+    names = {factor for tokens in model.forms.values() for factor, _ in tokens}
+    if protected not in names:
+        raise ParameterError(f"protected names {protected!r}, which is no entity of the model")
+    sizes: dict[str, int] = {}
+    labels: dict[str, tuple[Any, ...]] = {}
+    for relations in data:
+        for name, found in relations.items():
+            for entity, size in zip(found.entities, found.shape, strict=True):
+                if entity == protected:
+                    continue
+                if sizes.setdefault(entity, size) != size:
+                    raise ParameterError(
+                        f"sites disagree about {entity!r}: {sizes[entity]} and {size} members in "
+                        f"{name!r}. Pass the public list of members as labels to every relation"
+                    )
+                known = found.labels.get(entity)
+                if known is not None and labels.setdefault(entity, known) != known:
+                    raise ParameterError(
+                        f"sites list the members of {entity!r} differently: pass the same labels"
+                    )
+    named = [factor for tokens in model.forms.values() for factor, _ in tokens]
+    everything = tuple(name for name in dict.fromkeys(named) if name != protected)
+    chosen = everything if shared is None else tuple(shared)
+    unknown = [name for name in chosen if name not in everything]
+    if unknown:
+        raise ParameterError(
+            f"shared names {unknown[0]!r}: choose from {list(everything)}, all factors but that "
+            f"of the protected entity {protected!r}"
+        )
+    members = None
+    if privacy is not None and privacy.unit == "entry":  # who is observed is public then
+        members = sum(members_in(relations, protected) for relations in data)
+    return Problem(
+        model,
+        protected,
+        chosen,
+        sizes,
+        _bounds(bounds, model, public),
+        privacy,
+        len(data),
+        members,
+        accountant,
+        labels,
+        public,
+    )
+
+
+def _bounds(
+    bounds: Any, model: CoupledModel, public: Collection[str]
+) -> dict[str, tuple[float, float]]:
+    """Return the public range of every private relation."""
+    found = {}
+    for name in model.forms:
+        if name in public:
+            continue
+        pair = bounds.get(name) if isinstance(bounds, Mapping) else bounds
+        if pair is None:
+            raise UnboundedData(
+                "bounds must be given: pass bounds=(low, high), the range a value may take, or "
+                f"{{{name!r}: (low, high), …}}"
+            )
+        try:
+            low, high = (float(part) for part in pair)
+        except (TypeError, ValueError):
+            low, high = 0.0, 0.0
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise ParameterError(f"bounds of {name!r} must be (low, high), low < high: {pair!r}")
+        found[name] = (low, high)
+    return found
+
+
+def members_in(relations: Mapping[str, Relation], entity: str) -> int:
+    """Return how many members of an entity the relations of one site have."""
+    held = [found for found in relations.values() if entity in found.entities]
+    return max((found.shape[found.entities.index(entity)] for found in held), default=0)
+
+
+def site_relations(model: CoupledModel, name: str, data: Any) -> dict[str, Relation]:
+    """Return a site's data as relations of the model."""
+    try:
+        found = as_relations(model, data)
+    except ParameterError as error:
+        raise ParameterError(f"site {name!r}: {error}") from None
+    unknown = [relation for relation in found if relation not in model.forms]
+    if unknown:
+        raise ParameterError(f"site {name!r}: the model has no relation {unknown[0]!r}")
+    return found
+
+
+def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None:
+    """Raise where a site's relations disagree with what all sides take for public."""
+    for relation, found in relations.items():
+        for entity, size in zip(found.entities, found.shape, strict=True):
+            if entity == problem.protected:
+                continue
+            if problem.sizes.get(entity) != size:
+                raise ParameterError(
+                    f"{relation!r} has {size} members of {entity!r}, and all sides agreed on "
+                    f"{problem.sizes.get(entity)}"
+                )
+            known = problem.labels.get(entity)
+            if known is not None and found.labels.get(entity, known) != known:
+                raise ParameterError(
+                    f"the members of {entity!r} are listed differently from what all sides "
+                    "agreed on"
+                )

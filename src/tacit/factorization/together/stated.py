@@ -1,0 +1,97 @@
+"""`Stated`: what a proposal or a file states about the data of all sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.errors import ParameterError
+from tacit.factorization.language.structure import CoupledModel
+
+__all__ = ["Stated"]
+
+
+class Stated(NamedTuple):
+    """Public facts, as a proposal or a file has them.
+
+    Attributes
+    ----------
+    entities
+        Entity → how many members it has, or their names; of all but the protected one.
+    members
+        How many members of the protected entity all sites have, where that is public.
+    """
+
+    entities: Mapping[str, Any]
+    members: int = 0
+
+    @property
+    def labels(self) -> dict[str, tuple[Any, ...]]:
+        """Entity → names of its members, where they are listed."""
+        return {e: tuple(n) for e, n in self.entities.items() if not isinstance(n, int)}
+
+    def modes(self, model: CoupledModel, relation: str, protected: str) -> list[str]:
+        """Return the entities of a relation: what is protected or has public members."""
+        return [n for n in model.names(relation) if n == protected or n in self.entities]
+
+    def facts(self, model: CoupledModel, protected: str, sites: int) -> list[dict[str, Relation]]:
+        """Return relations without cells for every site, of which sizes and labels are known.
+
+        Parameters
+        ----------
+        model, protected
+            What is factorized, and whose members are protected.
+        sites
+            How many there are; the first one stands for the members of all of them.
+        """
+        if protected in self.entities:
+            raise ParameterError(f"the members of {protected!r} are protected: do not list them")
+        sizes = {e: n if isinstance(n, int) else len(n) for e, n in self.entities.items()}
+        found = []
+        for k in range(sites):
+            relations = {}
+            for name in model.forms:
+                modes = self.modes(model, name, protected)
+                shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
+                labels = {e: names for e, names in self.labels.items() if e in modes}
+                nothing = np.empty((0, len(modes)), np.int32)
+                relations[name] = Relation(
+                    tuple(modes), shape, nothing, np.empty(0), labels=labels
+                )
+            found.append(relations)
+        return found
+
+    def read(
+        self, tables: Mapping[str, Any], model: CoupledModel, protected: str
+    ) -> dict[str, Relation]:
+        """Return a site's tables as relations, one row per cell."""
+        relations = {}
+        for name, found in tables.items():
+            if name not in model.forms:
+                raise ParameterError(f"the model has no relation {name!r}")
+            modes = self.modes(model, name, protected)
+            for entity in set(model.names(name)) - set(modes):
+                if entity in found["columns"] or entity in found["table"]:
+                    raise ParameterError(
+                        f"the members of {entity!r} must be stated, and are never read from the "
+                        f"data: pass entities = {{{entity} = …}}, a public list or its length"
+                    )
+            columns = {e: found["columns"].get(e, e) for e in modes}
+            listed = {
+                e: range(n) if isinstance(n, int) else n
+                for e, n in self.entities.items()
+                if e in modes
+            }
+            read = Relation.from_frame(found["table"], columns, found.get("value"), labels=listed)
+            named = {*self.labels, protected}
+            relations[name] = Relation.from_cells(
+                read.entities,
+                read.indices,
+                read.values,
+                shape=read.shape,
+                labels={e: names for e, names in read.labels.items() if e in named},
+            )
+        return relations

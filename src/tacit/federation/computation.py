@@ -1,0 +1,146 @@
+"""`Computation`: any estimator whose coordinator and sites are in different places.
+
+Both sides build it from the same `Proposal`, so they agree on everything public or do not start.
+There is one class for all families: what may be asked and what that costs follows from the
+agreement, what is read and what is made of it from the estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import ParameterError, TacitError
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.coordinator import Asking
+from tacit.estimators.families import estimator_of
+from tacit.estimators.fit import Outcome, SiteSide, coordinator, take_part
+from tacit.estimators.site import Site
+from tacit.federation.proposal import Proposal
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import DpEvent
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.rounds.sides import Coordinator, RunRecord
+
+__all__ = ["Computation"]
+
+_EXCHANGES = 4  # of messages for one secure sum
+
+
+class Computation:
+    """One proposed computation, as both sides see it.
+
+    Parameters
+    ----------
+    proposal
+        What is proposed; raises where it makes no sense. No data is read.
+    plugins
+        Families besides tacit's own that this party's file enables.
+    """
+
+    def __init__(self, proposal: Proposal, plugins: Sequence[str] = ()) -> None:
+        self.proposal = proposal
+        privacy, shares = proposal.guarantee(), proposal.threshold
+        trust = "site" if privacy is None else privacy.trust
+        if trust != "site" and (trust == "aggregator") != (shares is not None):
+            raise ParameterError(
+                "trust = 'aggregator' goes with a threshold for secure aggregation, and only it"
+            )
+        whole = trust == "site"  # a sum of what is private already: nobody's noise is a share
+        kind = estimator_of(proposal.computation, plugins)
+        try:
+            self.model, self._facts = kind._proposed(proposal.settings, privacy, proposal.seed)
+            parts = 1 if whole else shares or 1
+            self.agreement = self.model._agree([self._facts] * len(proposal.sites), parts)
+        except TacitError:
+            raise
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ParameterError(f"the settings cannot be used: {error}") from None
+        if self.agreement.conditional:
+            raise ParameterError("what is built from data never runs in a federation")
+        if whole and shares is not None and not _sums(self.agreement):
+            raise ParameterError(
+                f"{proposal.computation!r} needs every site's own release: it has no secure sum"
+            )
+
+    @property
+    def inference_only(self) -> tuple[str, ...]:
+        """Settings that no release depends on."""
+        return self.model._inference_only
+
+    @property
+    def in_clear(self) -> str | None:
+        """What leaves a site as it is, being public."""
+        return "; ".join(self.agreement.opened) or None
+
+    @property
+    def rounds(self) -> int:
+        """How often a site is asked at most."""
+        whole, opened = self.agreement.rounds, self.agreement.open_rounds
+        return whole if self.proposal.threshold is None else opened + (whole - opened) * _EXCHANGES
+
+    @property
+    def digest(self) -> str:
+        """What two sides compare before anything is read."""
+        return self.agreement.digest
+
+    def event(self) -> DpEvent:
+        """Return everything that one site releases."""
+        return self.agreement.event
+
+    def coordinator(self) -> Asking:
+        """Return the coordinator's side."""
+        return coordinator(self.agreement, self.proposal.seed)
+
+    def site(
+        self,
+        name: str,
+        tables: Mapping[str, Any],
+        ledger: Ledger | None,
+        folder: Path | None = None,
+    ) -> SiteSide:
+        """Return a site's side; the whole agreement is reserved by then.
+
+        Parameters
+        ----------
+        name
+            The site.
+        tables
+            Name → a table of named columns, with ``"columns"`` saying what they are.
+        ledger
+            Who pays.
+        folder
+            Where what a restart needs is kept.
+        """
+        data = self.model._read(self.model._tables(tables, self._facts), self.agreement)
+        site = Site(name, None, ledger)
+        return take_part(
+            self.agreement, site, data, self.model._place(), self.proposal.run, folder
+        )
+
+    def shared(self, coordinator: Coordinator) -> dict[str, Any]:
+        """Return what every site gets in the end."""
+        assert isinstance(coordinator, Asking)
+        return self.agreement.shared(coordinator.result)
+
+    def conclude(
+        self, coordinator: Coordinator, record: RunRecord, certificates: Mapping[str, Certificate]
+    ) -> PrivateEstimator:
+        """Return the fitted estimator."""
+        assert isinstance(coordinator, Asking)
+        self.model._keep(Outcome(self.agreement, coordinator.result, record, certificates))
+        return self.model
+
+    def outcome(self) -> dict[str, Any]:
+        """Return what was learned, as named arrays."""
+        return dict(self.model.shared_)
+
+
+def _sums(agreement: Agreement) -> bool:
+    """Whether a coordinator needs nothing but sums of fixed lengths."""
+    private = [step for step in agreement.steps if step.open is None]
+    specs = [spec for step in private for spec in step.leaving.values()]
+    fixed = all(isinstance(n, int) for spec in specs for n in spec.shape)
+    return fixed and all(step.merge == "sum" for step in agreement.steps)

@@ -1,0 +1,1 @@
+"""Secure aggregation: whoever adds up learns the sum, and nothing else."""

@@ -1,1 +1,0 @@
-"""Inference: changes of state over iterations. Pure mathematics, no privacy noise."""

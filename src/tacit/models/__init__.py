@@ -1,1 +1,0 @@
-"""Models: what the data would look like, given factors. Pure mathematics, no noise."""

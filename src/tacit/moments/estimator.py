@@ -1,0 +1,130 @@
+"""`MomentEstimator`: how topic models and mixtures are learned from noisy moments.
+
+What is released and why it is private stands in `tacit.moments.agreement`, who computes what in
+`tacit.moments.sides`, and how components follow from moments in
+`tacit.moments.numerics.whitening` and `tacit.moments.numerics.power`. This class joins them; its
+two children say what a document or a sample is.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit.errors import NotCertified, ParameterError
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.fit import Outcome
+from tacit.moments.numerics.power import power_method
+from tacit.moments.numerics.whitening import Whitening, whiten
+from tacit.moments.sides import Spectrum
+from tacit.moments.signal import check_signal
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["COMMON", "MomentEstimator"]
+
+COMMON: Mapping[str, Constraint] = {
+    "share": Real(0, 1, open_low=True, open_high=True),
+    "restarts": AnyOf(Integer(1), None),
+    "iterations": Integer(1),
+    "privacy": AnyOf(InstanceOf(Privacy), None),
+    "on_failure": OneOf("stop", "exclude"),
+    "ledger": AnyOf(InstanceOf(Ledger), None),
+    "random_state": AnyOf(Integer(0), None),
+}
+
+
+class MomentEstimator(PrivateEstimator, ABC):
+    """The common part of `SingleTopicModel` and `GaussianMixture`; see there."""
+
+    share: float
+    restarts: int | None
+    iterations: int
+    privacy: Privacy | None
+    _unit: ClassVar[str]
+
+    # -- what a child says -----------------------------------------------------------------
+
+    @abstractmethod
+    def _stated_size(self) -> int | None:
+        """Return D where the parameters state it."""
+
+    @abstractmethod
+    def _learn(self, found: Spectrum, white: Whitening) -> None:
+        """Turn released moments into attributes: post-processing only."""
+
+    @abstractmethod
+    def _log_joint(self, data: Any) -> NDArray[np.float64]:
+        """Return log p(unit, component), up to what all components share."""
+
+    # -- what every family says ------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        privacy = self.privacy
+        if privacy is None or math.isinf(privacy.epsilon):
+            return
+        if privacy.unit != self._unit:
+            raise ParameterError(
+                f"privacy.unit must be {self._unit!r} for {self._purpose}, got {privacy.unit!r}"
+            )
+        if privacy.trust not in ("central", "site", "aggregator"):
+            raise ParameterError(
+                f"privacy.trust must be 'central', 'site' or 'aggregator', got {privacy.trust!r}"
+            )
+        if privacy.trust == "aggregator" and self._given("on_failure") == "exclude":
+            raise ParameterError(
+                "on_failure must be 'stop' with trust='aggregator': the share of the noise of a "
+                "site that is lost would be missing from the sum"
+            )
+
+    def _size(self, facts: Sequence[int | None]) -> int:
+        """Return D: the stated one, or that of the sites, which must agree."""
+        sizes = sorted({size for size in (self._stated_size(), *facts) if size is not None})
+        if not sizes:
+            raise NotCertified("the size is not stated: the price is known at fit only")
+        if len(sizes) > 1:
+            raise ParameterError(f"the sites have different sizes: {sizes}")
+        return sizes[0]
+
+    def _conclude(self, outcome: Outcome) -> None:
+        found: Spectrum = outcome.result
+        sites = len(found.sites)
+        self.noise_edge_ = found.public.edge(sites)
+        white = whiten(found.values, found.basis, self.noise_edge_)
+        check_signal(white, found.public.noise_sd(sites), self.privacy)
+        self.eigenvalues_ = white.values
+        self._learn(found, white)
+
+    def _decompose(
+        self, third: NDArray[np.float64], white: Whitening, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return components (rows) and N·w of a third moment in the basis, heaviest first."""
+        found = power_method(
+            white.tensor(third),
+            third.shape[0],
+            rng,
+            restarts=self.restarts,
+            iterations=self.iterations,
+        )
+        return white.heaviest_first(found.values, found.vectors)
+
+    # -- using the result ------------------------------------------------------------------
+
+    def predict_proba(self, data: Any) -> NDArray[np.float64]:
+        """Return the probability of every component for every document or sample."""
+        joint = self._log_joint(data)
+        joint = np.exp(joint - joint.max(axis=1, keepdims=True))
+        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+    def predict(self, data: Any) -> NDArray[np.intp]:
+        """Return the most probable component of every document or sample."""
+        return np.asarray(self._log_joint(data).argmax(axis=1))

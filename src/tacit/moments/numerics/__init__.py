@@ -1,0 +1,1 @@
+"""Sums of moments, whitening, and the power method."""

@@ -1,0 +1,87 @@
+"""Second and third moments of a mixture of spherical Gaussians (Hsu & Kakade 2013).
+
+With means a_k, weights w_k and a common variance v per coordinate, E[x⊗x] = Σ w_k a_k⊗a_k + v·I,
+and E[x⊗x⊗x] = Σ w_k a_k⊗a_k⊗a_k + v·(three placements of E[x]⊗I). The covariance of x has v as its
+eigenvalue in the D − K + 1 directions in which the means do not differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.moments.numerics.sums import CONSTANT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SphericalMoments", "spherical_moments", "turned_within"]
+
+
+@dataclass(frozen=True)
+class SphericalMoments:
+    """What the summed second moment of (½, z) says about a mixture.
+
+    Attributes
+    ----------
+    count, total
+        How many samples, and their sum.
+    variance
+        The common variance of a coordinate.
+    values, basis
+        The leading eigenvalues and eigenvectors of Σ z⊗z − count·variance·I.
+    """
+
+    count: float
+    total: NDArray[np.float64]
+    variance: float
+    values: NDArray[np.float64]
+    basis: NDArray[np.float64]
+
+    def corrected(self, third: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the third moment in the basis without the Gaussians' own part."""
+        mean = self.basis.T @ self.total
+        placed = mean[:, None, None] * np.eye(len(mean))
+        whole = placed + placed.transpose(1, 0, 2) + placed.transpose(1, 2, 0)
+        return np.asarray(third - self.variance * whole)
+
+
+def spherical_moments(matrix: Any, rank: int, basis: Any = None) -> SphericalMoments:
+    """Read the moments of K = ``rank`` spherical Gaussians off a (noisy) second moment.
+
+    The variance is the mean of the D − K + 1 smallest eigenvalues of the covariance: noise on a
+    single one would be far larger.
+
+    Parameters
+    ----------
+    matrix
+        The summed second moment of (½, z).
+    rank
+        K.
+    basis
+        Orthonormal columns in whose span eigenvectors are sought; everywhere unless given.
+    """
+    matrix = np.asarray(matrix, np.float64)
+    count = max(float(matrix[0, 0]) / CONSTANT**2, 1.0)
+    total, square = matrix[0, 1:] / CONSTANT, matrix[1:, 1:]
+    covariance = square / count - np.outer(total, total) / count**2
+    small = np.linalg.eigvalsh(covariance)[: len(total) - rank + 1]
+    variance = max(float(small.mean()), 0.0)
+    u = np.eye(len(total)) if basis is None else np.asarray(basis, np.float64)
+    vectors, values = turned_within(u.T @ square @ u - count * variance * np.eye(u.shape[1]), u)
+    return SphericalMoments(
+        count, total, variance, values[:rank], np.ascontiguousarray(vectors[:, :rank])
+    )
+
+
+def turned_within(inside: Any, basis: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the basis, turned so that a matrix given in it is diagonal, and its eigenvalues.
+
+    >>> turned_within(np.diag([1.0, 3.0]), np.eye(2))[1].tolist()
+    [3.0, 1.0]
+    """
+    inside = np.asarray(inside, np.float64)
+    values, turn = np.linalg.eigh((inside + inside.T) / 2.0)
+    return np.asarray(basis @ turn[:, ::-1]), values[::-1]

@@ -1,0 +1,446 @@
+"""Second and third moments of documents and of samples, as exact sums on a lattice.
+
+**Documents** (single-topic model; Anandkumar et al. 2014, section 3.1). A document with counts c
+and length L ≥ 3 contributes the average over all its ordered pairs and triples of *different
+positions*:
+
+    M₂(d) = (c⊗c − diag c) / L(L − 1)
+    M₃(d) = (c⊗c⊗c − Σ_i c_i [e_i⊗e_i⊗c + e_i⊗c⊗e_i + c⊗e_i⊗e_i] + 2·Σ_i c_i e_i⊗e_i⊗e_i)
+            / L(L − 1)(L − 2)
+
+Both are symmetric, have no negative entry and add up to one whatever L is, so every document has
+total weight one. A document with fewer than three words has no triple and contributes nothing.
+With topics a_k of weight w_k the expectations are Σ w_k a_k⊗a_k and Σ w_k a_k⊗a_k⊗a_k.
+
+**Samples** (spherical Gaussians). A sample becomes z = (x − centre)/radius, scaled down to norm
+one, and contributes (½, z)⊗(½, z) and z⊗z⊗z; the constant carries the count and the sum.
+
+**Sums without error.** What one document or sample contributes is rounded to a lattice by itself,
+in a way that depends on nothing else, and added as int64: the sums do not depend on the order of
+documents, on pieces or on threads, and one document moves them by its own contribution and
+nothing else. How rounding keeps the norms is said at each function.
+
+**The third moment is never formed.** `third` takes a D × K matrix U with orthonormal columns and
+sums M₃(d)(U, U, U), K-vectors from start to end. It returns the entries with a ≤ b ≤ c; times
+`entry_weights` they are coordinates along an orthonormal basis of the symmetric tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.kernels import compiled
+from tacit._core.threads import over_range, threads
+from tacit.data.documents import Documents
+from tacit.errors import ParameterError
+from tacit.moments.numerics.bases import orthonormal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "CONSTANT",
+    "FINE",
+    "SHRINK",
+    "DocumentMoments",
+    "SampleMoments",
+    "entry_weights",
+    "triples",
+]
+
+CONSTANT = 0.5  # in front of a sample
+FINE = 36  # third moments and documents: whole numbers of 2^-36; 2^26 of them fit into an int64
+_MOST = 1 << 26
+_CUBE = 28  # cubes of the basis: whole numbers of 2^-28
+_COARSE = 15  # samples: coordinates are whole numbers of 2^-15, so BLAS adds products exactly
+_PIECE = 1 << 13
+_CELLS = 1 << 21  # cubes of the basis that are held at a time
+_ROOM = 1.0 - 2.0**-40
+
+
+# Third moments are scaled by this. What rounding and floating point do to one contribution, in
+# Frobenius norm, is at most 2⁻¹⁷ for K ≤ 200: whole numbers of 2⁻³⁶ in K³ entries (K^1.5·2⁻³⁷ <
+# 2⁻²⁵), the factors of a document's words to 2⁻³⁶ (2⁻²⁰ for 2¹⁷ words), cubes of the basis to 2⁻²⁸
+# (K^1.5·2⁻²⁹ < 2⁻¹⁷·⁵, times factors that add up to one at most), errors of some 10⁻¹² from
+# floating point, and 2⁻²⁹ from a basis that is as nearly orthonormal as `orthonormal` demands. So
+# a bound 1, √2 or 2 on exact contributions or on their differences holds for computed ones too.
+SHRINK = 1.0 - 2.0**-15
+
+
+class DocumentMoments:
+    """The exact moment sums of a holder's documents.
+
+    Parameters
+    ----------
+    documents
+        The documents.
+
+    Examples
+    --------
+    >>> moments = DocumentMoments(Documents.read([[0, 0, 1]], vocabulary=2))
+    >>> np.ldexp(moments.rows(0, 2), moments.exponent).round(6).tolist()
+    [[0.333333, 0.333333], [0.333333, 0.0]]
+    """
+
+    exponent = -FINE
+
+    def __init__(self, documents: Documents) -> None:
+        _check_number(len(documents), "documents")
+        self.documents = documents
+        self.units = len(documents)
+        self.size = documents.vocabulary
+        lengths = documents.lengths.astype(np.float64)
+        usable = lengths >= 3.0
+        pairs = np.where(usable, lengths * (lengths - 1.0), 1.0)
+        # room for the rounding of a quotient and a product, so that floor never exceeds
+        self._pair = np.where(usable, 2.0**FINE * _ROOM / pairs, 0.0)
+        self._triple = np.where(usable, 1.0 / (pairs * np.maximum(lengths - 2.0, 1.0)), 0.0)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the second moment."""
+        return self.size, self.size
+
+    @cached_property
+    def _by_word(self) -> tuple[Any, Any, Any]:
+        """The transposed table: for each word its documents and counts."""
+        from scipy.sparse import csr_array
+
+        bags = self.documents
+        table = csr_array((bags.counts, bags.words, bags.starts), shape=(len(bags), self.size))
+        turned = table.tocsc()
+        return turned.indptr, turned.indices, turned.data
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return rows ``start:stop`` and columns ``start:`` of Σ M₂(d), in steps of 2^exponent.
+
+        Entries are rounded *down*. They are not negative, so no norm grows, and neither does the
+        norm of a difference beyond √2: ‖A − B‖² ≤ ‖A‖² + ‖B‖² where no entry is negative.
+        """
+        out = np.zeros((stop - start, self.size - start), np.int64)
+        bags = self.documents
+        over_range(
+            compiled(_pair_rows),
+            stop - start,
+            start,
+            *self._by_word,
+            bags.starts,
+            bags.words,
+            bags.counts,
+            self._pair,
+            out,
+        )
+        return out
+
+    def third(self, basis: Any) -> NDArray[Any]:
+        """Return Σ M₃(d)(U, U, U) for a ≤ b ≤ c as whole numbers of 2^exponent, times `SHRINK`.
+
+        With y = Uᵀc and P = Σ c_i u_i⊗u_i the tensor of a document is y⊗y⊗y minus the three
+        placements of P⊗y, which is summed document by document, plus 2·Σ c_i u_i⊗u_i⊗u_i. For
+        the last part the factor of every word is rounded document by document, and so is the
+        cube of every word's row of U; their products then add up exactly, word by word.
+
+        Parameters
+        ----------
+        basis
+            U, words × K with orthonormal columns.
+        """
+        basis = _checked_basis(basis, self.size)
+        rank = basis.shape[1]
+        bags, pieces = self.documents, 2 * threads()
+        edges = np.linspace(0, len(bags), pieces + 1).astype(np.int64)
+        sums = np.zeros((pieces, rank * (rank + 1) // 2, rank), np.int64)
+        over_range(
+            compiled(_triple_sums),
+            pieces,
+            edges,
+            bags.starts,
+            bags.words,
+            bags.counts,
+            self._triple,
+            basis,
+            2.0**FINE * SHRINK,
+            sums,
+        )
+        factors = np.zeros(self.size, np.int64)
+        compiled(_word_factors)(
+            bags.starts, bags.words, bags.counts, self._triple * (2.0 * 2.0**FINE), factors
+        )
+        a, b, c = triples(rank).T
+        pair = a * rank - a * (a - 1) // 2 + b - a
+        total = np.zeros(len(a), object)
+        piece = max(1, min(1 << 16, _CELLS // len(a)))
+        for start in range(0, self.size, piece):
+            part = basis[start : start + piece]
+            cubes = part[:, a] * part[:, b] * part[:, c] * SHRINK
+            steps = np.floor(cubes * 2.0**_CUBE + 0.5).astype(np.int64)
+            total = total + _exact_dot(factors[start : start + piece], steps)
+        return np.asarray(_round_shift(total, _CUBE) + sums.sum(axis=0)[pair, c])
+
+    def whole_third(self) -> NDArray[np.int64]:
+        """Return Σ M₃(d) itself for a ≤ b ≤ c, for small vocabularies: D³/6 numbers.
+
+        Entries are rounded down, as in `rows`, so that no norm grows.
+        """
+        out = np.zeros((self.size,) * 3, np.int64)
+        bags = self.documents
+        compiled(_whole_triples)(
+            bags.starts, bags.words, bags.counts, self._triple * (2.0**FINE * _ROOM), out
+        )
+        a, b, c = triples(self.size).T
+        return np.asarray(out[a, b, c])
+
+
+class SampleMoments:
+    """The exact moment sums of a holder's samples.
+
+    Parameters
+    ----------
+    samples
+        Array of samples × features; what is not finite counts as the centre.
+    radius
+        The public radius; samples farther from the centre are scaled down to it.
+    centre
+        The public centre.
+    """
+
+    exponent = -2 * _COARSE
+
+    def __init__(self, samples: Any, radius: float, centre: Any = 0.0) -> None:
+        self.samples = np.asarray(samples)
+        self.units, self.features = self.samples.shape
+        _check_number(self.units, "samples")
+        self.size = self.features + 1
+        self._radius = radius
+        self._centre = np.broadcast_to(np.asarray(centre, np.float64), (self.features,))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the second moment, the constant's row and column first."""
+        return self.size, self.size
+
+    def _pieces(self) -> Any:
+        """Yield samples on the lattice: whole numbers of 2^-15 with norm at most one."""
+        limit = _ROOM - 2.0**-_COARSE * math.sqrt(self.features) / 2.0
+        for start in range(0, len(self.samples), _PIECE):
+            piece = np.array(self.samples[start : start + _PIECE], np.float64)
+            with np.errstate(over="ignore", invalid="ignore"):
+                piece = (piece - self._centre) / self._radius
+            piece[~np.isfinite(piece).all(axis=1)] = 0.0
+            compiled(_onto_ball)(piece, limit, 2.0**_COARSE)
+            yield piece
+
+    @cached_property
+    def _second(self) -> NDArray[np.int64]:
+        total = np.zeros(self.shape, np.int64)
+        for piece in self._pieces():
+            whole = np.column_stack([np.full(len(piece), CONSTANT * 2.0**_COARSE), piece])
+            total += (whole.T @ whole).astype(np.int64)  # sums of whole numbers below 2^44
+        return total
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return rows ``start:stop`` and columns ``start:`` of Σ (½, z)⊗(½, z)."""
+        return self._second[start:stop, start:]
+
+    def third(self, basis: Any) -> NDArray[Any]:
+        """Return Σ (Uᵀz)⊗³ for a ≤ b ≤ c as whole numbers of 2^-36, times `SHRINK`."""
+        basis = _checked_basis(basis, self.features)
+        rank = basis.shape[1]
+        sums = np.zeros((rank * (rank + 1) // 2, rank), np.int64)
+        for piece in self._pieces():
+            compiled(_cube_sums)(piece, basis * 2.0**-_COARSE, 2.0**FINE * SHRINK, sums)
+        a, b, c = triples(rank).T
+        return np.asarray(sums[a * rank - a * (a - 1) // 2 + b - a, c])
+
+
+@cache
+def triples(size: int) -> NDArray[np.intp]:
+    """Return all a ≤ b ≤ c in order."""
+    return np.array(list(itertools.combinations_with_replacement(range(size), 3)), np.intp)
+
+
+def entry_weights(size: int) -> NDArray[np.float64]:
+    """Return √(number of permutations) of every a ≤ b ≤ c."""
+    a, b, c = triples(size).T
+    same = (a == b).astype(int) + (b == c)
+    return np.asarray(np.sqrt(np.array([6.0, 3.0, 1.0])[same]))
+
+
+def _exact_dot(factors: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[Any]:
+    """Return factors · steps as Python integers: 2^16 factors below 2^62, steps below 2^29."""
+    bits = 17  # 2^17 · 2^29 · 2^16 words stay below 2^62
+    total = np.zeros(steps.shape[1], object)
+    for limb in range(4):
+        part = (factors >> (bits * limb)) & ((1 << bits) - 1)
+        total = total + ((part @ steps).astype(object) << (bits * limb))
+    return total
+
+
+def _round_shift(numbers: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Return numbers / 2^bits, rounded to the nearest: of a sum, so it moves by a step at most."""
+    return np.asarray((numbers + (1 << (bits - 1))) >> bits)
+
+
+def _check_number(units: int, what: str) -> None:
+    if units > _MOST:
+        raise ParameterError(f"more than {_MOST:,} {what}: make several sites of them")
+
+
+def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
+    """Return a basis that lengthens no vector; whoever sends another is refused."""
+    basis: NDArray[np.float64] = np.ascontiguousarray(given, np.float64)
+    if basis.ndim != 2 or basis.shape[0] != size or orthonormal(basis):
+        raise ParameterError(f"a basis must have {size} rows and orthonormal columns")
+    return basis
+
+
+# --- kernels -----------------------------------------------------------------------------------
+
+
+def _pair_rows(
+    first: int,
+    last: int,
+    start: int,
+    word_starts: Any,
+    word_documents: Any,
+    word_counts: Any,
+    starts: Any,
+    words: Any,
+    counts: Any,
+    factor: Any,
+    out: Any,
+) -> None:
+    """Add up rows of Σ M₂(d) word by word, so that no two threads write one row."""
+    for i in range(first, last):
+        word = start + i
+        for place in range(word_starts[word], word_starts[word + 1]):
+            d = word_documents[place]
+            count = float(word_counts[place])
+            for other in range(starts[d], starts[d + 1]):
+                column = words[other] - start
+                if column >= 0:
+                    times = float(counts[other])
+                    if column == i:
+                        times -= 1.0
+                    out[i, column] += np.int64(np.floor(count * times * factor[d]))
+
+
+def _triple_sums(
+    first: int,
+    last: int,
+    edges: Any,
+    starts: Any,
+    words: Any,
+    counts: Any,
+    factor: Any,
+    basis: Any,
+    unit: float,
+    out: Any,
+) -> None:
+    """Add up y⊗y⊗y minus the placements of P⊗y, each document rounded by itself.
+
+    Sums of a few documents are whole numbers below 2^53, which float64 adds without error.
+    """
+    rank = basis.shape[1]
+    for piece in range(first, last):
+        y = np.empty(rank)
+        square = np.empty((rank, rank))
+        total = np.zeros((out.shape[1], rank))
+        recent = 0
+        for d in range(edges[piece], edges[piece + 1]):
+            if factor[d] == 0.0:
+                continue
+            y[:] = 0.0
+            square[:] = 0.0
+            for place in range(starts[d], starts[d + 1]):
+                count = float(counts[place])
+                u = basis[words[place]]
+                for a in range(rank):
+                    y[a] += count * u[a]
+                    part = count * u[a]
+                    for b in range(rank):
+                        square[a, b] += part * u[b]
+            scale = factor[d] * unit
+            pair = 0
+            for a in range(rank):
+                for b in range(a, rank):
+                    both = (y[a] * y[b] - square[a, b]) * scale
+                    first, second = y[a] * scale, y[b] * scale
+                    for c in range(rank):
+                        value = both * y[c] - second * square[a, c] - first * square[b, c]
+                        total[pair, c] += np.floor(value + 0.5)
+                    pair += 1
+            recent += 1
+            if recent == 4096:  # values are below 2^40
+                for pair in range(total.shape[0]):
+                    for c in range(rank):
+                        out[piece, pair, c] += np.int64(total[pair, c])
+                        total[pair, c] = 0.0
+                recent = 0
+        for pair in range(total.shape[0]):
+            for c in range(rank):
+                out[piece, pair, c] += np.int64(total[pair, c])
+
+
+def _word_factors(starts: Any, words: Any, counts: Any, factor: Any, out: Any) -> None:
+    """Add up the factor of every word over documents, each rounded by itself."""
+    for d in range(starts.shape[0] - 1):
+        for place in range(starts[d], starts[d + 1]):
+            out[words[place]] += np.int64(np.floor(counts[place] * factor[d] + 0.5))
+
+
+def _whole_triples(starts: Any, words: Any, counts: Any, factor: Any, out: Any) -> None:
+    """Add up M₃(d) at a ≤ b ≤ c, rounded down."""
+    for d in range(starts.shape[0] - 1):
+        for i in range(starts[d], starts[d + 1]):
+            for j in range(i, starts[d + 1]):
+                for k in range(j, starts[d + 1]):
+                    first = float(counts[i])
+                    second = float(counts[j]) - (i == j)
+                    third = float(counts[k]) - (k == j) - (k == i)
+                    value = first * second * third * factor[d]
+                    if value > 0.0:
+                        out[words[i], words[j], words[k]] += np.int64(np.floor(value))
+
+
+def _onto_ball(rows: Any, limit: float, unit: float) -> None:
+    """Scale rows to norm ``limit`` at most and round them to whole numbers, in place."""
+    for i in range(rows.shape[0]):
+        largest = 0.0
+        for j in range(rows.shape[1]):
+            largest = max(largest, abs(rows[i, j]))
+        squares = 0.0
+        for j in range(rows.shape[1]):
+            part = rows[i, j] / largest if largest > 1.0 else rows[i, j]
+            squares += part * part
+        norm = np.sqrt(squares) * max(largest, 1.0)
+        scale = unit if norm <= limit else unit * limit / norm
+        for j in range(rows.shape[1]):
+            rows[i, j] = np.floor(rows[i, j] * scale + 0.5)
+
+
+def _cube_sums(rows: Any, basis: Any, unit: float, out: Any) -> None:
+    """Add up (Uᵀz)⊗³, each sample rounded by itself; no call has more than 2^13 samples."""
+    rank = basis.shape[1]
+    y = np.empty(rank)
+    total = np.zeros(out.shape)
+    for i in range(rows.shape[0]):
+        y[:] = 0.0
+        for j in range(rows.shape[1]):
+            for a in range(rank):
+                y[a] += rows[i, j] * basis[j, a]
+        pair = 0
+        for a in range(rank):
+            for b in range(a, rank):
+                both = y[a] * y[b] * unit
+                for c in range(rank):
+                    total[pair, c] += np.floor(both * y[c] + 0.5)
+                pair += 1
+    for pair in range(out.shape[0]):
+        for c in range(rank):
+            out[pair, c] += np.int64(total[pair, c])

@@ -1,0 +1,66 @@
+"""What has to be said about a spectral fit: topics that noise hides, a δ that protects nobody."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from tacit.errors import ParameterError
+from tacit.moments.numerics.whitening import Whitening
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.calibration import gaussian_sigma
+from tacit.privacy.events import GaussianDpEvent
+from tacit.privacy.guarantee import Privacy
+
+__all__ = ["check_delta", "check_signal"]
+
+
+def check_signal(white: Whitening, sd: float, privacy: Privacy | None) -> None:
+    """Raise where there are fewer components than asked for; warn where noise hides some.
+
+    Parameters
+    ----------
+    white
+        The whitening; of released moments where there is privacy.
+    sd
+        The standard deviation of the noise, 0 for none.
+    privacy
+        What was asked for.
+    """
+    if sd == 0.0:
+        rank = int((white.values > 1e-9 * max(float(white.values[0]), 1e-300)).sum())
+        if rank < len(white.values):
+            raise ParameterError(
+                f"{len(white.values)} components were asked for, but the second moment has "
+                f"rank {rank}: pass at most {rank}"
+            )
+        return
+    if not white.hidden:
+        return
+    assert privacy is not None
+    last = float(white.values[-1])
+    factor = min(white.edge / last, 100.0) if last > 0.0 else 100.0
+    factor = max(factor, 1.25)
+    sigma = gaussian_sigma(privacy.epsilon, privacy.delta) / factor
+    epsilon = epsilon_of(GaussianDpEvent(sigma), privacy.delta)
+    state = "below zero" if last <= 0.0 else f"{last:.3g}"
+    warnings.warn(
+        f"{white.hidden} of {len(white.values)} eigenvalues of the noisy second moment do not "
+        f"stand out of the noise (it reaches {white.edge:.3g}, the smallest is {state}): that "
+        f"many components are guesses. It would take at least {factor:.2g} times the data, or "
+        f"ε of at least {epsilon:.2g}, or fewer components",
+        UserWarning,
+        stacklevel=5,
+    )
+
+
+def check_delta(privacy: Privacy | None, count: float, unit: str) -> None:
+    """Warn where δ is above one in the (noisy) number of units."""
+    if privacy is None or math.isinf(privacy.epsilon) or privacy.delta * max(count, 1.0) <= 1.0:
+        return
+    warnings.warn(
+        f"delta = {privacy.delta:g} is above one in the number of {unit}s: a mechanism that "
+        "publishes one of them whole would pass; pass a smaller delta",
+        UserWarning,
+        stacklevel=6,
+    )

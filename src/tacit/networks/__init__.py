@@ -1,0 +1,25 @@
+"""Bayesian networks by private dropout: what is used of it needs the extra ``nn``."""
+
+from tacit._core.lazy import lazy_names
+
+ESTIMATORS = {
+    "network-classifier": "classifier:PrivateDropoutClassifier",
+    "network-regressor": "regressor:PrivateDropoutRegressor",
+}
+
+_PLACES = {
+    "Centred": "architectures",
+    "PrivateDropoutClassifier": "classifier",
+    "PrivateDropoutRegressor": "regressor",
+    "Progress": "loop",
+    "Scattering": "scattering",
+    "Trained": "loop",
+    "Training": "training",
+    "affordable_steps": "training",
+    "calibration_error": "uncertainty",
+    "convolutional": "architectures",
+    "entropy": "uncertainty",
+    "perceptron": "architectures",
+    "train": "loop",
+}
+__getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -1,0 +1,257 @@
+"""What the training of a network releases, and why that is private.
+
+Every step asks for the sum of clipped gradients at given weights θ. A site draws a fresh Poisson
+sample of its rows, computes every example's gradient of the loss at θ, clips it, adds up and
+releases the sum S with Gaussian noise. Everything else, how the weights move (`dynamics`),
+averages, posterior samples and dropout rates, is post-processing by whoever coordinates.
+
+**Sensitivity.** One example more or less changes S by its own clipped gradient, of joint norm at
+most √Σ clip² over the layers with clips of their own (PRIVACY B6: one joint Gaussian). So each
+step is one event, a Poisson-sampled Gaussian, whatever the network; a run is their composition,
+reserved as a whole. This holds *for every θ that is accepted*, those of a hostile coordinator
+included: a gradient is rounded to a lattice and clipped one example at a time, after it was
+computed (`tacit.networks.exact_gradients`, `tacit.networks.sampled_gradients`), and one with a
+number that is not finite counts as nothing. Weights, activations and gradients are of float32,
+norms of float64: squares of the smallest float32, 1.4e-45, and of the largest, 3.4e38, lie within
+its range, so no norm overflows, and none is too small because a square vanished. That is why
+modules of float64, whose squares can do both, are refused.
+
+**Lost steps.** A step that was claimed by a process that died before its reply was kept is spent,
+and never drawn again: a site answers it with zeros and says that nothing was drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tacit._core.lazy import late
+from tacit._core.rng import generator
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Agreement, Coordinating, Neighbours, Start, Step
+from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.sampled import PoissonSampled
+from tacit.networks.architectures import Given, Perceptron
+from tacit.networks.backend import nn, torch
+from tacit.networks.dynamics import Dynamics
+from tacit.networks.layers import (
+    check_clips,
+    check_flat,
+    check_rows_independent,
+    check_supported,
+    is_linear_stack,
+    learning_layers,
+)
+from tacit.networks.losses import CrossEntropy, SquaredError, loss_text
+from tacit.networks.sampled_gradients import check_gradients
+from tacit.privacy.calibration import gaussian_event
+from tacit.privacy.events import ADD_REMOVE, DpEvent
+from tacit.privacy.guarantee import Privacy
+from tacit.rounds.messages import ArraySpec
+from tacit.rounds.sides import Participant
+
+if TYPE_CHECKING:
+    from tacit.estimators.gate import Gate
+
+__all__ = ["STEP", "Examples", "NetworkAgreement", "run_event"]
+
+STEP = "step"
+_MOST_ROWS = 1 << 17  # of a sample: 2^44 lattice steps each, so that int64 sums have room
+
+
+class Examples(NamedTuple):
+    """What a site holds: one row per example, and where torch computes there."""
+
+    inputs: Any
+    targets: Any
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class NetworkAgreement(Agreement):
+    """What is asked in every step, and what that costs.
+
+    Parameters
+    ----------
+    blueprint
+        The network, see `tacit.networks.architectures`; None where only the price is asked for,
+        which does not depend on it.
+    loss
+        (outputs, targets) → one loss per example, each of its own output alone.
+    dynamics
+        The numbers of the run.
+    privacy, sites
+        As in `Agreement`.
+    inputs, targets
+        What is public about them, in words.
+    examples_in_memory
+        As in `tacit.networks.training.Training`.
+    watch, reports
+        Called with the `Progress` so many times in a run, at the coordinator; returning True ends
+        the run early, which still costs what was reserved.
+
+    Examples
+    --------
+    >>> numbers = Dynamics(steps=7, sampling_rate=0.5, clips=(1.0,), rows=60.0)
+    >>> agreement = NetworkAgreement(Perceptron(4, 2), CrossEntropy(), numbers, None)
+    >>> [step.name for step in agreement.steps], agreement.rounds, agreement.size
+    (['step'], 7, 10)
+    """
+
+    family = "networks"
+    cites = ("abadi2016", "ermis2020")
+
+    blueprint: Perceptron | Given | None
+    loss: Callable[[Any, Any], Any]
+    dynamics: Dynamics
+    privacy: Privacy | None
+    sites: int = 1
+    inputs: str = "inputs and targets are what the caller made of each row alone"
+    targets: tuple[str, ...] = ()
+    examples_in_memory: int | None = None
+    watch: Callable[[Any], bool | None] | None = field(default=None, compare=False, repr=False)
+    reports: int = field(default=0, compare=False)
+
+    # -- the network -----------------------------------------------------------------------
+
+    def build(self, rng: Any = None) -> nn.Module:
+        """Return a network; what it would learn is anything unless a generator is given."""
+        if self.blueprint is None:
+            raise ParameterError("there is no network yet: pass the data, or how wide they are")
+        return self.blueprint.build(generator(0, "start") if rng is None else rng)
+
+    @cached_property
+    def size(self) -> int:
+        """How many weights are learned; any number where there is no network yet."""
+        return 1 if self.blueprint is None else self.blueprint.size
+
+    def check_network(self) -> None:
+        """Raise unless examples have gradients of their own; made-up inputs are no secret."""
+        assert self.blueprint is not None
+        module, shape = self.build(), self.blueprint.shape
+        dtype = getattr(torch, self.blueprint.dtype)
+        check_supported(module)
+        wrong = {str(p.dtype) for p in module.parameters() if p.dtype != torch.float32}
+        if wrong:
+            raise ParameterError(f"module must hold weights of float32, got {sorted(wrong)}")
+        check_clips(self.dynamics.clips, len(learning_layers(module)))
+        check_rows_independent(module, shape, dtype)
+        if is_linear_stack(module):
+            check_flat(module, shape, dtype)
+        else:
+            check_gradients(module, shape, dtype)
+
+    def check_examples(self, data: Examples) -> Examples:
+        """Raise to the holder what cannot be learned from."""
+        if len(data.inputs) != len(data.targets):
+            raise ParameterError(
+                f"targets must have {len(data.inputs)} rows, got {len(data.targets)}"
+            )
+        if self.dynamics.sampling_rate * len(data.inputs) > _MOST_ROWS:
+            raise ParameterError(
+                f"a sample may hold about {_MOST_ROWS} rows: pass a smaller sampling_rate"
+            )
+        return data
+
+    # -- what is charged -------------------------------------------------------------------
+
+    @cached_property
+    def mechanism(self) -> PoissonSampled:
+        """The release of one step; its price does not depend on the size of the network."""
+        numbers = self.dynamics
+        inner = Gaussian.within(numbers.noise_multiplier, numbers.norm, (self.size,))
+        return PoissonSampled(inner, numbers.sampling_rate, ADD_REMOVE)
+
+    def _steps(self) -> tuple[Step, ...]:
+        exponent = self.mechanism.mechanism.grid.exponent
+        return (
+            Step(
+                STEP,
+                self.mechanism,
+                asks={"weights": ArraySpec((self.size,), "float32")},
+                replies={
+                    "sum": ArraySpec((self.size,), exponent=exponent),
+                    "drawn": ArraySpec((1,), "int64", 0, 1),
+                },
+                times=self.dynamics.steps,
+            ),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest that two sides compare before anything is read."""
+        network = "" if self.blueprint is None else self.blueprint.text
+        whole = "\n".join([super().digest, network, loss_text(self.loss), repr(self.dynamics)])
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Every public input."""
+        numbers = self.dynamics
+        clips = ", ".join(f"{clip:g}" for clip in numbers.clips)
+        return (
+            self.inputs,
+            f"about {numbers.rows:g} rows, a public number",
+            f"every example's gradient is clipped to {clips} and sampled with probability "
+            f"{numbers.sampling_rate:g} in each of {numbers.steps} steps; which rows were sampled "
+            "stays secret",
+            "torch computes an example's gradient to the last bit as it would beside other "
+            "examples in a batch of the same size",
+            "the network, its start and all settings were chosen without looking at the data",
+            *self.targets,
+            *(("the sites hold different rows",) if self.sites > 1 else ()),
+        )
+
+    # -- the two sides ---------------------------------------------------------------------
+
+    def holder(self, name: str, data: Examples, gate: Gate, seed: int | None) -> Participant:
+        """Return a site with its examples."""
+        made: Participant = late(f"{__package__}.sides").Learner(self, name, data, gate)
+        return made
+
+    def coordinate(self, start: Start) -> Coordinating:
+        """Move the weights by what was released, step by step."""
+        made: Coordinating = late(f"{__package__}.loop").walk(self, start)
+        return made
+
+    def shared(self, result: Any) -> dict[str, Any]:
+        """Return the weights: the last ones, their average and the posterior samples."""
+        return {"final": result.final, "average": result.average, "samples": result.samples}
+
+    def worst_case(self) -> Neighbours:
+        """One example more, all of whose inputs are one: its gradient exceeds clips below that."""
+        if self.blueprint is None or not hasattr(self.loss, "made_up"):
+            raise ParameterError("there is no worst case for this loss: pass data and neighbour")
+        rows = torch.zeros((4, *self.blueprint.shape), dtype=getattr(torch, self.blueprint.dtype))
+        rows[-1] = 1
+        targets = self.loss.made_up(4)
+        return Neighbours(Examples(rows, targets), Examples(rows[:-1], targets[:-1]))
+
+    @classmethod
+    def examples(cls) -> Iterator[NetworkAgreement]:
+        """Both losses; linear, deep and convolutional networks; joint clips and one a layer."""
+        row = Privacy(2.0, 1e-5)
+        site = Privacy(2.0, 1e-5, trust="site")
+        filters = nn.Sequential(
+            nn.Conv2d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 2, bias=False)
+        )
+        normed = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 2))
+        rng = generator(0, "examples")
+        for p in (*filters.parameters(), *normed.parameters()):
+            p.data = torch.from_numpy(rng.standard_normal(tuple(p.shape), "float32"))
+        joint = Dynamics(3, 0.5, (0.5,), rows=10.0, noise_multiplier=4.0)
+        layers = Dynamics(3, 1.0, (0.01, 0.02), rows=10.0, noise_multiplier=4.0)
+        yield cls(Perceptron(2, 2), CrossEntropy(), joint, row)
+        yield cls(Perceptron(2, 1, (3,)), SquaredError(0.5), layers, site, 2)
+        yield cls(Given(filters, (1, 3, 3)), CrossEntropy(), layers, row)
+        yield cls(Given(normed, (3,)), CrossEntropy(), joint, row)
+        yield cls(Perceptron(2, 2), CrossEntropy(), Dynamics(2, 1.0, (0.5,), 10.0), None)
+
+
+def run_event(multiplier: float, rate: float, steps: int, norm: float) -> DpEvent:
+    """Return the steps of a run; the size of the network plays no part (`Gaussian.within`)."""
+    inner = Gaussian.within(multiplier, norm, (1,))
+    return gaussian_event(inner.noise_multiplier, rate=rate, steps=steps)

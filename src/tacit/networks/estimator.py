@@ -1,0 +1,416 @@
+"""The common base of the private networks: public inputs, fitting, predictions, release."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.progress import progress_bar
+from tacit._core.rng import generator
+from tacit.data.columns import column_array, numeric_columns
+from tacit.errors import MissingExtra, ParameterError, UnboundedData
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.fit import Outcome, Place
+from tacit.estimators.release import Release
+from tacit.estimators.site import Site
+from tacit.networks.agreement import Examples, NetworkAgreement
+from tacit.networks.architectures import ACTIVATIONS, Given, Perceptron
+from tacit.networks.backend import nn, torch
+from tacit.networks.dropout import LayerDropout, layer_dropout
+from tacit.networks.dynamics import Dynamics
+from tacit.networks.layers import check_rows_independent, made_up
+from tacit.networks.loop import Progress, Trained
+from tacit.networks.rows import NORMALIZE, PIECE, seen_rows
+from tacit.networks.training import Training
+from tacit.networks.weights import flat_weights, learned, with_weights, write_weights
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrivateNetwork"]
+
+_REPORTS = 10
+_HIDDEN, _ACTIVATION = (500,), "tanh"
+
+
+class Facts(NamedTuple):
+    """What is public about a holder's rows, and which columns of a table they are."""
+
+    shape: tuple[int, ...]
+    rows: int = 0  # read only where there is no guarantee
+    columns: tuple[str, ...] = ()
+    target: str = ""
+
+
+class PrivateNetwork(PrivateEstimator):
+    """Base of `PrivateDropoutClassifier` and `PrivateDropoutRegressor`."""
+
+    _purpose = "private network"
+    _stated_facts = ("inputs", "target")
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "hidden": AnyOf(InstanceOf(tuple, list), None),
+        "activation": AnyOf(OneOf(*ACTIVATIONS), None),
+        "module": AnyOf(InstanceOf(nn.Module), None),
+        "features": AnyOf(InstanceOf(nn.Module), None),
+        "normalize": OneOf("auto", *NORMALIZE),
+        "rows": AnyOf(Real(1), None),
+        "training": AnyOf(InstanceOf(Training), None),
+        "dropout": InstanceOf(bool),
+        "privacy": AnyOf(InstanceOf(Privacy), None),
+        "ledger": AnyOf(InstanceOf(Ledger), None),
+        "checkpoint": AnyOf(InstanceOf(str, os.PathLike), None),
+        "device": OneOf("auto", "cpu", "cuda", "mps"),
+        "progress": InstanceOf(bool),
+        "random_state": AnyOf(Integer(0), None),
+    }
+    _inference_only = ("dropout",)
+
+    # set by the subclasses' __init__
+    hidden: Sequence[int] | None
+    activation: str | None
+    module: nn.Module | None
+    features: nn.Module | None
+    bounds: Any
+    normalize: str
+    rows: float | None
+    training: Training | None
+    dropout: bool
+    privacy: Privacy | None
+    device: str
+    progress: bool
+    random_state: int | None
+
+    # -- what a subclass says ----------------------------------------------------------------
+
+    @abstractmethod
+    def _outputs(self) -> int:
+        """Return how many outputs the network has."""
+
+    @abstractmethod
+    def _targets(self, y: Any) -> Any:
+        """Return targets as a tensor; what is out of range is replaced silently."""
+
+    @abstractmethod
+    def _loss(self) -> Any:
+        """Return the loss."""
+
+    @abstractmethod
+    def _target_notes(self) -> tuple[str, ...]:
+        """Return what is public about the targets, in words."""
+
+    def _output_scale(self) -> float:
+        """Return how far an output has to move to matter; see `Training.decided`."""
+        return 1.0
+
+    # -- what is public -----------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_row_privacy("a network trained on rows")
+        if self.bounds is None:
+            raise UnboundedData(
+                "bounds must be given: pass bounds=(low, high), the public range of every input, "
+                "or one pair for each"
+            )
+        if self.rows is None and self.privacy is not None:
+            raise UnboundedData(
+                "rows must be given: pass rows=…, a public, approximate number of rows; it is not "
+                "read from the data"
+            )
+        if self.module is not None:
+            for name in ("hidden", "activation"):
+                if getattr(self, name) is not None:
+                    raise ParameterError(f"{name} is not read where a module is given")
+        if self.normalize != "auto" and not (self.module is None and self.features is None):
+            raise ParameterError(
+                "normalize is for perceptrons: it is not read where a module or features are given"
+            )
+        self._training.decided(self.rows or 1000.0, self.privacy, scale=self._output_scale())
+
+    @property
+    def _training(self) -> Training:
+        return self.training or Training()
+
+    def _facts(self, data: Any) -> Facts:
+        shape = np.shape(self._pair(data)[0])
+        if len(shape) < 2:
+            raise ParameterError(f"X must have one row per example, got shape {shape}")
+        return Facts(tuple(shape[1:]), shape[0])
+
+    def _pair(self, data: Any) -> tuple[Any, Any]:
+        if not (isinstance(data, tuple | list) and len(data) == 2):
+            raise ParameterError("data must be (X, y): rows, and one target for each")
+        return data[0], data[1]
+
+    def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> NetworkAgreement:
+        known = [fact for fact in facts if fact is not None]
+        shapes = {fact.shape for fact in known}
+        if len(shapes) > 1:
+            raise ParameterError(f"all sites must have rows of one shape, got {sorted(shapes)}")
+        one = np.isscalar(self.bounds[0])
+        return self._training.agree(
+            self._blueprint(shapes.pop()) if shapes else None,
+            self._loss(),
+            float(self.rows or sum(fact.rows for fact in known) or 1000.0),
+            self.privacy,
+            scale=self._output_scale(),
+            sites=len(facts),
+            inputs=f"inputs lie in {self.bounds if one else 'their bounds'}",
+            targets=self._target_notes(),
+            reports=_REPORTS,
+        )
+
+    def _blueprint(self, shape: tuple[int, ...]) -> Perceptron | Given:
+        """Return the network for rows of a shape."""
+        if self.features is not None:
+            with torch.no_grad():
+                shape = tuple(self.features(made_up(shape, torch.float32, 1)).shape[1:])
+        return self._network(shape)
+
+    def _network(self, shape: tuple[int, ...]) -> Perceptron | Given:
+        """Return the network for what it sees: the caller's, or a perceptron."""
+        if self.module is not None:
+            return Given(self.module, shape)
+        hidden = _HIDDEN if self.hidden is None else tuple(self.hidden)
+        return Perceptron(
+            math.prod(shape), self._outputs(), hidden, self.activation or _ACTIVATION
+        )
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read(self, data: Any, agreement: Agreement) -> Examples:
+        assert isinstance(agreement, NetworkAgreement)
+        X, y = self._pair(data)
+        inputs, targets = self._inputs(X), self._targets(y)
+        if len(inputs) != len(targets):
+            raise ParameterError(f"y must have one value for each of {len(inputs)} rows")
+        if not len(inputs):
+            raise ParameterError("X must have at least one row")
+        if self.features is not None:
+            check_rows_independent(self.features, np.shape(X)[1:])
+        agreement.check_network()
+        device = self.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        return agreement.check_examples(Examples(inputs, targets, device))
+
+    def _inputs(self, X: Any) -> Any:
+        """Return rows as the network sees them."""
+        normalize = self.normalize if self.module is None else None
+        return seen_rows(X, self.bounds, features=self.features, normalize=normalize)
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
+        """Return the parameters of a file or a proposal, and which columns are read.
+
+        Parameters
+        ----------
+        settings
+            As they come from TOML or JSON: ``inputs`` names the columns that are read, in order,
+            and ``target`` that of the targets; ``training`` is a table.
+        """
+        found = dict(settings)
+        for name in ("module", "features", "device"):
+            if name in found:
+                raise ParameterError(f"a file or a proposal does not set {name!r}")
+        columns, target = found.pop("inputs", None), found.pop("target", None)
+        if not isinstance(columns, list) or not isinstance(target, str):
+            raise ParameterError("a network needs inputs = [column, …] and a target column")
+        for name in ("hidden", "bounds", "classes", "y_bounds"):
+            if isinstance(found.get(name), list):
+                found[name] = tuple(
+                    tuple(part) if isinstance(part, list) else part for part in found[name]
+                )
+        if isinstance(found.get("training"), Mapping):
+            given = dict(found["training"])
+            if isinstance(given.get("clip"), list):
+                given["clip"] = tuple(given["clip"])
+            found["training"] = Training(**given)
+        return found, Facts((len(columns),), 0, tuple(columns), target)
+
+    def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Any:
+        """Return (X, y) from the columns of a site's table."""
+        table = super()._tables(tables, facts)
+        columns = numeric_columns(table, list(facts.columns))
+        rows = np.column_stack([columns[name] for name in facts.columns])
+        return rows, column_array(table[facts.target])
+
+    # -- fitting ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X
+            Rows, (examples, …), or a list of `Site` whose data are (X, y).
+        y
+            One label or response per row, where ``X`` is rows.
+        """
+        return super().fit(X if y is None else (X, y))
+
+    def _place(self) -> Place:
+        return dataclasses.replace(super()._place(), progress=False)  # the bar is this one's own
+
+    def _run(self, sites: Sequence[Site], agreement: Agreement) -> Outcome:
+        assert isinstance(agreement, NetworkAgreement)
+        with progress_bar(self.progress, agreement.rounds, self._purpose) as advance:
+            done = 0
+
+            def watch(progress: Progress) -> None:
+                nonlocal done
+                advance(progress.step - done, f"ε = {progress.epsilon:.3g} so far")
+                done = progress.step
+
+            return super()._run(sites, dataclasses.replace(agreement, watch=watch))
+
+    def _conclude(self, outcome: Outcome) -> None:
+        agreement = outcome.agreement
+        assert isinstance(agreement, NetworkAgreement) and agreement.blueprint is not None
+        self.result_: Trained = outcome.result
+        self.training_: Dynamics = agreement.dynamics
+        self.history_ = list(self.result_.history)
+        self._width, self.module_ = agreement.blueprint.shape, agreement.build()
+        write_weights(learned(self.module_), self.result_.average)
+        self.shared_ = {"samples": self.result_.samples, "final": self.result_.final} | {
+            f"weights/{name}": p.detach().numpy() for name, p in self.module_.named_parameters()
+        }
+
+    # -- predictions ----------------------------------------------------------------------------
+
+    def _predictions(self, X: Any) -> NDArray[np.float64]:
+        """Return outputs (draws, rows, outputs): of posterior samples, or of the average.
+
+        With ``dropout`` every sample is perturbed by the equivalent dropout of its step.
+        """
+        self._needs_fit()
+        inputs = self._inputs(X)
+        if self.training_.method == "dp-sgd":
+            draws = self.result_.average[None]
+        else:
+            draws = self.result_.samples
+        if self.dropout:
+            rng = generator(self.random_state, "dropout")
+            spread = self._dropout_sd()
+            draws = draws + spread * rng.standard_normal(draws.shape, dtype=np.float32)
+        found = []
+        for flat in draws:
+            with with_weights(self.module_, flat) as network, torch.no_grad():
+                network.eval()
+                parts = [
+                    network(inputs[start : start + PIECE])
+                    for start in range(0, len(inputs), PIECE)
+                ]
+                found.append(torch.cat(parts).numpy().astype(np.float64))
+        return np.array(found)
+
+    def _dropout_sd(self) -> float:
+        """Return the noise of a step in the middle of the part that is averaged."""
+        numbers = self.training_
+        middle = int((1.0 + numbers.burn_in) / 2.0 * numbers.steps)
+        return math.hypot(numbers.privacy_sd(middle), numbers.langevin_sd(middle))
+
+    def layer_dropout(self) -> tuple[LayerDropout, ...]:
+        """Return the equivalent dropout α of every layer at the averaged weights."""
+        self._needs_fit()
+        return layer_dropout(self.module_, self._dropout_sd())
+
+    def to_arviz(self) -> Any:
+        """Return the posterior samples of every array of weights as ArviZ ``InferenceData``."""
+        self._needs_fit()
+        try:
+            import arviz
+        except ImportError:
+            raise MissingExtra("to_arviz", "diagnostics") from None
+        values, start = {}, 0
+        for name, p in self.module_.named_parameters():
+            if p.requires_grad:
+                part = self.result_.samples[:, start : start + p.numel()]
+                values[name] = part.reshape(1, len(part), *p.shape)
+                start += p.numel()
+        return arviz.from_dict(posterior=values)
+
+    def _needs_fit(self) -> None:
+        if not hasattr(self, "module_"):
+            raise ParameterError("this network is not fitted yet: call fit first")
+
+    # -- releases -------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        numbers = dataclasses.asdict(self.training_)
+        return {
+            "hidden": None if self.hidden is None else list(self.hidden),
+            "activation": self.activation,
+            "bounds": np.asarray(self.bounds, np.float64).tolist(),
+            "normalize": self.normalize,
+            "rows": self.training_.rows,
+            "dropout": self.dropout,
+            "shape": list(self._width),
+            "given": [n for n in ("module", "features") if getattr(self, n) is not None],
+            "steps": [self.result_.steps, self.result_.lost],
+            "training": numbers | {"clips": list(self.training_.clips)},
+        }
+
+    def _adopt(self, release: Release) -> None:
+        settings = dict(release.manifest["settings"])
+        bounds = settings["bounds"]
+        settings["bounds"] = tuple(tuple(b) if isinstance(b, list) else b for b in bounds)
+        self._width = tuple(settings.pop("shape"))
+        self._needed: list[str] = settings.pop("given")
+        steps, lost = settings.pop("steps")
+        numbers = settings.pop("training")
+        self.training_ = Dynamics(**{**numbers, "clips": tuple(numbers["clips"])})
+        type(self).__init__(self, **settings)
+        final = release.arrays["final"]
+        self.result_ = Trained(final, final, release.arrays["samples"], steps, lost)
+        self.history_ = []
+
+    @classmethod
+    def from_release(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        module: nn.Module | None = None,
+        features: nn.Module | None = None,
+    ) -> Self:
+        """Read a release back, every byte and certificate of it verified.
+
+        Parameters
+        ----------
+        folder
+            Where `release` wrote it.
+        module, features
+            Those of the network that was released, where it had some: a release holds numbers,
+            and no code.
+        """
+        model = super().from_release(folder)
+        for name, value in {"module": module, "features": features}.items():
+            if (name in model._needed) != (value is not None):
+                words = "was trained with one" if value is None else "had none"
+                raise ParameterError(f"{name} must be as it was: the released network {words}")
+            setattr(model, name, value)
+        model._take_up()
+        return model
+
+    def _take_up(self) -> None:
+        """Put the weights of a release into a network, by their names."""
+        self.module_ = self._network(self._width).build(generator(0, "start"))
+        own = dict(self.module_.named_parameters())
+        weights = {name: self.shared_.get(f"weights/{name}") for name in own}
+        if any(a is None or a.shape != tuple(own[name].shape) for name, a in weights.items()):
+            raise ParameterError("module must have the weights of the network that was released")
+        with torch.no_grad():
+            for name, p in own.items():
+                p.copy_(torch.from_numpy(np.array(weights[name])))
+        average = flat_weights(learned(self.module_)).numpy()
+        self.result_ = dataclasses.replace(self.result_, average=average)

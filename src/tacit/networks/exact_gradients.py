@@ -1,0 +1,226 @@
+"""Exact sums of clipped per-example gradients of stacks of linear layers.
+
+Layer l of an example i has the input a and the gradient b of the loss with respect to its output,
+so the gradient of its weights and bias is the outer product b·(a, 1)ᵀ, whose norm is ‖b‖·‖(a, 1)‖:
+norms need no per-example gradient ("ghost clipping"), and the sum over a batch is one matrix
+product. Per-example gradients, n × (size of the network) numbers, never exist.
+
+**On a lattice.** PRIVACY A5 asks that contributions are rounded before they are summed, because
+floating-point sums have a larger sensitivity than real ones. As in `tacit.regression.outer`, not
+the outer product but its two vectors are rounded, and everything after that is exact:
+
+    â = (a, 1)/‖(a, 1)‖  rounded to multiples of 2⁻²²,
+    b̂ = w·‖(a, 1)‖·b     rounded to multiples of h = 2^(e − 22), where 2^(e−1) ≤ clip ≤ 2^e.
+
+In steps these are whole numbers of at most 2²² (rounding up a full 2^e stays there), a product is
+one of at most 2⁴⁴, and a float64 product of up to 2⁹ rows has partial sums of at most 2⁵³: exact,
+in whatever order and with whatever fused operations. Pieces are added up as int64.
+
+**The norm.** Rounding moves a number by at most half a step: ‖â‖ ≤ 1 + α with
+α = 2⁻²³·√(inputs + 1), and ‖b̂‖ ≤ ‖w·‖(a, 1)‖·b‖ + β with β = ½·h·√outputs. A group of layers that
+is clipped together then has, by the triangle inequality over its layers,
+
+    ‖(b̂·âᵀ)_l‖ ≤ (1 + max α)·(limit·(1 + 2⁻³⁰) + √Σ β²) ≤ clip
+
+for limit = clip/((1 + max α)(1 + 2⁻³⁰)²) − √Σ β². The factors 1 + 2⁻³⁰ cover the float64 errors of
+norms, factors and products (d parts in 2⁵² for norms of d < 2²⁰ numbers). The groups' clips add up
+as √Σ clip²: one joint Gaussian (B6). An example with a number that is not finite counts as
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.kernels import round_directions
+from tacit.errors import ParameterError
+from tacit.mechanisms.grid import Grid, GridSum
+from tacit.networks.backend import nn, torch
+from tacit.networks.layers import check_clips, padded
+from tacit.networks.traced_gradients import trace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LinearSums"]
+
+_BITS = 22
+_PIECE = 1 << 9  # rows whose products of at most 2^44 a float64 adds up exactly
+_ROOM = (1.0 + 2.0**-30) ** 2
+
+
+class LinearSums:
+    """Sums of clipped gradients of a stack of linear layers.
+
+    Parameters
+    ----------
+    module
+        The network; see `tacit.networks.layers.is_linear_stack`.
+    loss
+        (outputs, targets) → one loss per example.
+    clips
+        The norm of every layer's gradient, or one norm of the whole gradient.
+    grid
+        The grid of the mechanism that releases the sum.
+    examples_in_memory
+        How many examples are computed at once; the last batch is padded to it.
+
+    Examples
+    --------
+    >>> network = nn.Linear(2, 1)
+    >>> sums = LinearSums(network, lambda out, y: (out[:, 0] - y).square(), [1.0], Grid(-20), 2)
+    >>> sums.add(torch.ones(3, 2), torch.zeros(3))
+    >>> bool(np.linalg.norm(sums.result().value()) <= 3.0)
+    True
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Callable[[Any, Any], Any],
+        clips: Sequence[float],
+        grid: Grid,
+        examples_in_memory: int,
+    ) -> None:
+        self._module, self._loss, self._grid = module, loss, grid
+        self._examples_in_memory = examples_in_memory
+        self._layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+        check_clips(clips, len(self._layers))
+        joint = len(clips) == 1
+        self._groups = (
+            [list(range(len(self._layers)))] if joint else [[k] for k in range(len(self._layers))]
+        )
+        self._exponent = math.frexp(max(clips))[1] - _BITS  # of h
+        self._limits = [self._limit(g, c) for g, c in zip(self._groups, clips, strict=True)]
+        self._order = [
+            (layer, name)
+            for layer in self._layers
+            for name, _ in layer.named_parameters(recurse=False)
+        ]
+        self._wanted = [id(p) for p in module.parameters()]
+        self._rooms: dict[int, Any] = {}
+        self.reset()
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
+    def _limit(self, group: list[int], clip: float) -> float:
+        """Return the norm to which a group's gradient is scaled before it is rounded."""
+        inputs = max(self._layers[k].in_features for k in group)
+        outputs = sum(self._layers[k].out_features for k in group)
+        alpha = 0.5 * 2.0**-_BITS * math.sqrt(inputs + 1)
+        beta = 0.5 * math.ldexp(1.0, self._exponent) * math.sqrt(outputs)
+        limit = clip / ((1.0 + alpha) * _ROOM) - beta
+        if limit < 0.5 * clip:
+            raise ParameterError(f"a clip of {clip:g} is too small beside the others")
+        return limit
+
+    def reset(self) -> None:
+        """Start a new sum."""
+        self._total: list[NDArray[np.int64]] = []
+
+    def add(self, inputs: Any, targets: Any) -> None:
+        """Add the clipped gradients of some examples."""
+        size = self._examples_in_memory
+        for start in range(0, len(inputs), size):
+            part = slice(start, start + size)
+            parts = self._products(inputs[part], targets[part])
+            if self._total:
+                for total, new in zip(self._total, parts, strict=True):
+                    total += new
+            else:
+                self._total = parts
+
+    def _products(self, inputs: Any, targets: Any) -> list[Any]:
+        """Return every layer's exact sum of outer products, in steps of 2⁻²²·h."""
+        count = len(inputs)
+        batch = padded(inputs, targets, self._examples_in_memory)
+        seen, gradients = trace(self._module, self._layers, self._loss, *batch, flat=True)
+        seen, gradients = [a[:count] for a in seen], [b[:count] for b in gradients]
+        rights, lengths = zip(*(self._direction(k, a) for k, a in enumerate(seen)), strict=True)
+        lefts = [b.to(torch.float64, copy=True) for b in gradients]
+        norms = [
+            length * torch.linalg.vector_norm(b, dim=1)
+            for length, b in zip(lengths, lefts, strict=True)
+        ]
+        unit = math.ldexp(1.0, -self._exponent)
+        products: list[Any] = [None] * len(self._layers)
+        for group, limit in zip(self._groups, self._limits, strict=True):
+            norm = torch.stack([norms[k] for k in group]).square().sum(0).sqrt()
+            weight = torch.clamp(limit / norm, max=1.0)  # no gradient at all: a factor of one
+            for k in group:
+                good = torch.isfinite(norm) & torch.isfinite(lengths[k])
+                left = _rounded(lefts[k], weight * lengths[k] * unit, good)
+                products[k] = _product(left, rights[k])
+        parts = []
+        for layer, product in zip(self._layers, products, strict=True):
+            biased = layer.bias is not None
+            parts += [product[:, :-1], product[:, -1]] if biased else [product]
+        return [part.cpu().numpy() for part in self._sorted(parts)]
+
+    def _direction(self, k: int, rows: Any) -> tuple[Any, Any]:
+        """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²², and their norms.
+
+        A row of norm zero, or with a number that is not finite, has no direction: zero.
+        """
+        biased = self._layers[k].bias is not None
+        if rows.device.type == "cpu":
+            room = self._room(k, rows.shape[1] + biased)[: len(rows)]
+            lengths = np.empty(len(rows))
+            round_directions(rows.numpy(), biased, 2.0**_BITS, room.numpy(), lengths)
+            return room, torch.from_numpy(lengths)
+        wide = rows.to(torch.float64, copy=True)
+        if biased:
+            wide = torch.cat([wide, torch.ones_like(wide[:, :1])], dim=1)
+        lengths = torch.linalg.vector_norm(wide, dim=1)
+        good = torch.isfinite(lengths) & (lengths > 0.0)
+        return _rounded(wide, 2.0**_BITS / lengths, good), lengths
+
+    def _room(self, k: int, width: int) -> Any:
+        """Return room for a layer's directions, which is used again for every batch."""
+        if k not in self._rooms:
+            self._rooms[k] = torch.empty((self._examples_in_memory, width), dtype=torch.float64)
+        return self._rooms[k]
+
+    def _sorted(self, products: list[Any]) -> list[Any]:
+        """Return products in the order of the module's parameters."""
+        by_id = {
+            id(getattr(layer, name)): product
+            for (layer, name), product in zip(self._order, products, strict=True)
+        }
+        return [by_id[key] for key in self._wanted]
+
+    def result(self) -> GridSum:
+        """Return the sum on the mechanism's grid, rounded by floor(x/g + ½), and start anew."""
+        grid = self._grid
+        if self._total:
+            flat = np.concatenate([total.reshape(-1) for total in self._total])
+        else:
+            flat = np.zeros(sum(p.numel() for p in self._module.parameters()), np.int64)
+        self.reset()
+        shift = self._exponent - _BITS - grid.exponent
+        if shift > 0:
+            return GridSum(flat << shift, grid)
+        if shift < 0:
+            flat = (flat + (np.int64(1) << np.int64(-shift - 1))) >> np.int64(-shift)
+        return GridSum(flat, grid)
+
+
+def _product(left: Any, right: Any) -> Any:
+    """Return the sum of outer products of whole numbers, exactly, as int64."""
+    total = None
+    for start in range(0, len(left), _PIECE):
+        part = slice(start, start + _PIECE)
+        new = (left[part].T @ right[part]).to(torch.int64)
+        total = new if total is None else total.add_(new)
+    return total
+
+
+def _rounded(rows: Any, factors: Any, good: Any) -> Any:
+    """Return rows times factors as whole numbers, in place; rows that are not good are zero."""
+    rows.mul_(factors[:, None]).round_()
+    return rows if bool(good.all()) else torch.where(good[:, None], rows, 0.0)

@@ -1,0 +1,50 @@
+"""The weights of a network as one flat vector, in the order of the module's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tacit.networks.backend import nn, torch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["as_tensor", "flat_weights", "learned", "with_weights", "write_weights"]
+
+
+def learned(module: nn.Module) -> list[Any]:
+    """Return the parameters that are learned."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def as_tensor(array: NDArray[Any]) -> Any:
+    """Return an array as a tensor; one that came in a message is copied."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def flat_weights(parameters: Sequence[Any]) -> Any:
+    """Return parameters as one flat vector of its own."""
+    return torch.cat([p.detach().reshape(-1) for p in parameters]).clone()
+
+
+def write_weights(parameters: Sequence[Any], flat: NDArray[Any]) -> None:
+    """Write a flat vector back into parameters."""
+    vector, start = as_tensor(flat), 0
+    with torch.no_grad():
+        for p in parameters:
+            p.copy_(vector[start : start + p.numel()].view_as(p))
+            start += p.numel()
+
+
+@contextmanager
+def with_weights(module: nn.Module, flat: NDArray[Any]) -> Iterator[nn.Module]:
+    """Give a module other weights for a while."""
+    parameters = learned(module)
+    before = flat_weights(parameters)
+    write_weights(parameters, flat)
+    try:
+        yield module
+    finally:
+        write_weights(parameters, before.numpy())

@@ -1,0 +1,439 @@
+"""What is released of a statistic, by which mechanism, and why that is private.
+
+| statistic | who adds noise | mechanism | merged as | sensitivity, one person replaced |
+|---|---|---|---|---|
+| additive, k numbers | curator | Gaussian | sum of shares s/n | ‖w‖₂/n, w the widths of s |
+| additive, k numbers | curator | Laplace | sum of shares s/n | Σw_k/n |
+| order statistic | curator | smooth Laplace | values | `tacit.mechanisms.smooth_quantile` |
+| additive, one number | each person | Gaussian, Laplace | stack | w: one of n numbers moves |
+| 0/1 | each person | randomized response | stack | – |
+
+**Proof.** The number n of people is public, and a neighbour replaces one person. In a mean one
+term changes, and every coordinate k of s lies in an interval of width w_k that is public: the
+mean moves by at most w_k/n in each, so by ‖w‖₂/n and Σw_k/n. In a vector of n answers one
+coordinate changes, by at most w. Values are clipped to the interval first, whatever the data and
+the caller's function give; that function sees one person at a time. Each person's share
+(s − low)/n is rounded to the mechanism's grid before shares are added as whole numbers, so no sum
+of doubles is ever released; what rounding adds to the sensitivity is the mechanism's own business
+(`tacit.mechanisms.grid`). Nothing is asked but the one statistic: a request holds no array.
+
+**Adaptively** (thesis 6.5) n_1 people come first and n_2 after them. A neighbour is replaced where
+it stands, so it changes one of both parts. Every part's release is (ε, δ)-private for its own
+people whatever was released of the other, also when the statistic is chosen from that, so both
+together are (ε, δ)-private: a person's data enter one of the releases, and what happens before and
+after is a mixture over, or post-processing of, it. The choice is a request like any other: of each
+candidate that may be asked for, the mechanism is stated, and costs no more than (ε, δ). A
+coordinator that asks for another one than the best learns less, not more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit._core.lazy import late
+from tacit._core.rng import generator
+from tacit.estimators.agreement import (
+    Agreement,
+    Ask,
+    Coordinating,
+    Kind,
+    Neighbours,
+    Start,
+    Step,
+)
+from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.laplace import Laplace
+from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.posterior.mechanism import least_noise
+from tacit.posterior.numerics.infer import ParameterPosterior
+from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
+from tacit.posterior.numerics.populations.laws import Bernoulli, Exponential
+from tacit.posterior.numerics.statistics import (
+    Custom,
+    OrderStatistic,
+    Power,
+    Statistic,
+    as_statistic,
+)
+from tacit.posterior.ranking import Comparison, Ranking
+from tacit.privacy.calibration import SOURCE_SHARE
+from tacit.privacy.events import REPLACE, ApproximateDpEvent
+from tacit.privacy.guarantee import Privacy
+from tacit.rounds.messages import ArraySpec, Size
+from tacit.rounds.sides import Participant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.estimators.gate import Gate
+
+__all__ = ["PosteriorAgreement", "Selected", "SelectorAgreement"]
+
+_LEAST = 1e-9  # noise where there is none, as a share of the sensitivity: likelihoods need some
+
+
+@dataclass(frozen=True)
+class PosteriorAgreement(Agreement):
+    """One statistic of n people, released once with the least noise that meets a request.
+
+    Parameters
+    ----------
+    statistic, bounds, size
+        What, with which public bounds of the data, of how many people.
+    privacy
+        The request, under replace-one; ``trust="local"`` lets each person answer alone. None
+        adds no noise.
+    how
+        One of `tacit.posterior.mechanism.MECHANISMS`.
+    noise
+        The kind of noise source.
+    sites
+        One: a statistic has one holder.
+
+    Examples
+    --------
+    >>> privacy = Privacy(1.0, 1e-6, neighbours="replace-one")
+    >>> agreement = PosteriorAgreement(as_statistic("mean"), (0.0, 1.0), 100, privacy)
+    >>> [step.name for step in agreement.steps], agreement.planned.noise.kind
+    (['statistic'], 'laplace')
+    """
+
+    family = "posterior"
+
+    statistic: Statistic
+    bounds: tuple[float, float]
+    size: int
+    privacy: Privacy | None
+    how: str = "auto"
+    noise: str = "exact"
+    sites: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.statistic, Custom):
+            self.statistic.check_range(self.bounds)
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """Smooth sensitivity has a source of its own."""
+        smooth = isinstance(self.statistic, OrderStatistic)
+        return ("alparslan2022", *(("nissim2007",) if smooth else ()))
+
+    # -- which mechanism -------------------------------------------------------------------
+
+    @property
+    def local(self) -> bool:
+        """Whether each person answers alone."""
+        return self.privacy is not None and self.privacy.trust == "local"
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The least noise for which releasing the statistic meets the request."""
+        return least_noise(
+            self.statistic, self.bounds, self.size, self.privacy, self.how, self.noise
+        )
+
+    @property
+    def width(self) -> int:
+        """How many numbers leave."""
+        return self.size if self.local else self.statistic.dimension(self.bounds)
+
+    @property
+    def merge(self) -> str:
+        """How people's contributions become one value."""
+        if isinstance(self.statistic, OrderStatistic):
+            return "values"
+        return "stack" if self.local else "sum"
+
+    @cached_property
+    def planned(self) -> NoisyStatistic:
+        """What inference is told, before there are numbers."""
+        mechanism = self.mechanism
+        if isinstance(mechanism, SmoothQuantile):
+            law = NoiseLaw("smooth", mechanism.epsilon, mechanism.beta)
+        elif isinstance(mechanism, RandomizedResponse):
+            law = NoiseLaw("response", 1.0 - mechanism.lie / 2.0)
+        else:
+            assert isinstance(mechanism, Gaussian | Laplace)
+            kind = "gaussian" if isinstance(mechanism, Gaussian) else "laplace"
+            law = NoiseLaw(kind, mechanism.scale or _LEAST * mechanism.sensitivity)
+        return NoisyStatistic.planned(self.statistic, self.bounds, self.size, law, self.local)
+
+    @property
+    def low(self) -> Any:
+        """What shares are counted from, added back after the release."""
+        if isinstance(self.statistic, OrderStatistic) or self.local:
+            return 0.0
+        return self.statistic.range(self.bounds)[0]
+
+    def told(self, values: NDArray[Any]) -> NoisyStatistic:
+        """Return what was released, given the numbers that left."""
+        return self.planned.replace(values.astype(np.float64) + self.low)
+
+    # -- what is charged and said ----------------------------------------------------------
+
+    @property
+    def replies(self) -> dict[str, ArraySpec]:
+        """What leaves: 0/1 answers, or numbers."""
+        if isinstance(self.mechanism, RandomizedResponse):
+            return {"values": ArraySpec((self.width,), "int64", 0, 1)}
+        return {"values": ArraySpec((self.width,))}
+
+    @property
+    def reach(self) -> float | str:
+        """How near to the bound a neighbour comes; a caller's function may not come near it."""
+        if isinstance(self.statistic, Power | OrderStatistic):
+            return 1.0
+        return "whether a person moves the statistic by the declared range is the function's"
+
+    def _steps(self) -> tuple[Step, ...]:
+        return (
+            Step(
+                "statistic",
+                self.mechanism,
+                replies=self.replies,
+                merge=self.merge,
+                reach=self.reach,
+            ),
+        )
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """The public ranges of data and statistic."""
+        low, high = self.bounds
+        notes: tuple[str, ...] = (f"values in [{low:g}, {high:g}]",)
+        if isinstance(self.mechanism, RandomizedResponse):
+            notes += ("answers are 0 or 1; what is not counts as the nearer of both",)
+        if not isinstance(self.statistic, Power | OrderStatistic):
+            pairs = zip(*self.statistic.range(self.bounds), strict=True)
+            spans = ", ".join(f"[{a:g}, {b:g}]" for a, b in pairs)
+            name = self.statistic.name
+            notes += (f"{name} in {spans}", f"{name} remembers nothing from one person to another")
+        return notes
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The public inputs."""
+        return (*self.ranges, f"the number of people, {self.size}, is public")
+
+    # -- the two sides ---------------------------------------------------------------------
+
+    def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
+        """Return the holder of one number for each person."""
+        made: Participant = late(f"{__package__}.sides").People(self, name, [data], gate)
+        return made
+
+    def coordinate(self, start: Start) -> Coordinating:
+        """Ask once."""
+        found = yield Ask("statistic")
+        return self.told(found.total["values"])
+
+    def shared(self, result: NoisyStatistic) -> dict[str, Any]:
+        """The noisy numbers."""
+        return {"values": result.values}
+
+    def worst_case(self) -> Neighbours:
+        """One person at that end of the range which moves the statistic most."""
+        statistic = self.statistic
+        scalar = statistic.of if isinstance(statistic, OrderStatistic) else statistic
+        ends = np.linspace(*self.bounds, 3)
+        if isinstance(scalar, Power):
+            ends = scalar.ends(self.bounds)
+        values = scalar.values(ends, self.bounds)[:, 0]
+        least, most = ends[values.argmin()], ends[values.argmax()]
+        data = np.full(self.size, least)
+        if isinstance(statistic, OrderStatistic):  # whom it falls on is decided by one
+            data[statistic.rank(self.size) :] = most
+        other = data.copy()
+        other[0] = most
+        return Neighbours(data, other)
+
+    @classmethod
+    def examples(cls) -> Iterator[PosteriorAgreement]:
+        """Every mechanism, both units, built-in and other functions."""
+        central = Privacy(1.0, 1e-5, unit="row", neighbours=REPLACE)
+        local = replace(central, trust="local")
+        wide = (-2.0, 3.0)
+        yield cls(as_statistic("mean"), wide, 5, central, "laplace", "grid")
+        yield cls(as_statistic("|x|^2"), wide, 5, replace(central, unit="user"), "gaussian")
+        yield cls(as_statistic("median |x|"), wide, 5, central)
+        yield cls(as_statistic("maximum"), wide, 5, central, "smooth", "grid")
+        yield cls(as_statistic("mean"), wide, 5, local, "laplace", "grid")
+        yield cls(as_statistic("x^3"), wide, 5, replace(local, unit="user"), "gaussian", "grid")
+        yield cls(as_statistic("mean"), (0.0, 1.0), 5, local, "randomized-response")
+        yield cls(_POWERS, wide, 5, central, "laplace", "grid")
+        yield cls(as_statistic("mean"), wide, 5, None, noise="grid")
+
+
+def _powers(x: Any) -> Any:
+    return np.stack([x, x * x], axis=-1)
+
+
+_POWERS = Custom(_powers, ((-2.0, 10.0), (0.0, 100.0)), "x and x^2")
+
+
+class Selected(NamedTuple):
+    """What choosing adaptively gave.
+
+    Attributes
+    ----------
+    releases
+        Of the first people, and of the rest.
+    ranking
+        Of the candidates, given the first release.
+    posterior
+        Given both.
+    """
+
+    releases: tuple[NoisyStatistic, NoisyStatistic]
+    ranking: Ranking
+    posterior: ParameterPosterior
+
+
+@dataclass(frozen=True)
+class SelectorAgreement(Agreement):
+    """A statistic of the first people, then the best of the candidates of all others.
+
+    Parameters
+    ----------
+    first, rest
+        What the first people release, and what the others may be asked for.
+    model
+        Under which candidates are compared; it decides what is asked for, and nothing else.
+    privacy
+        What both parts are asked to give.
+    sites
+        One: both parts have one holder.
+    """
+
+    family = "posterior"
+
+    first: PosteriorAgreement
+    rest: tuple[PosteriorAgreement, ...]
+    model: Comparison
+    privacy: Privacy | None
+    sites: int = 1
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """What any of both parts builds on."""
+        return tuple(dict.fromkeys(key for part in (self.first, *self.rest) for key in part.cites))
+
+    @property
+    def cost(self) -> ApproximateDpEvent | None:
+        """What a person is charged: one (ε, δ), less what is left for the noise source."""
+        privacy = self.privacy
+        if privacy is None or math.isinf(privacy.epsilon):
+            return None
+        return ApproximateDpEvent(privacy.epsilon, privacy.delta * (1.0 - SOURCE_SHARE))
+
+    @cached_property
+    def kinds(self) -> dict[str, Kind]:
+        """What the rest may be asked for; one candidate is named by its place."""
+        return {
+            f"{number} {part.statistic.name}": Kind(
+                {}, reach=part.reach, mechanism=part.mechanism, merge=part.merge
+            )
+            for number, part in enumerate(self.rest)
+        }
+
+    def _steps(self) -> tuple[Step, ...]:
+        replies = self.rest[0].replies["values"]
+        numbers = Size("numbers", max(part.width for part in self.rest))
+        first = Step(
+            "first",
+            self.first.mechanism,
+            replies=self.first.replies,
+            part="first",
+            merge=self.first.merge,
+            cost=self.cost,
+            reach=self.first.reach,
+        )
+        rest = Step(
+            "rest",
+            self.rest[0].mechanism,
+            replies={"values": replace(replies, shape=(numbers,))},
+            kinds=self.kinds,
+            part="rest",
+            cost=self.cost,
+            reach="the worst neighbour is among the first people",
+        )
+        return first, rest
+
+    @property
+    def size(self) -> int:
+        """The number of people."""
+        return self.first.size + self.rest[0].size
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The public inputs; a part's own number of people follows from the two stated."""
+        ranges = (note for part in (self.first, *self.rest) for note in part.ranges)
+        return (
+            f"the first {self.first.size} people and the others are disjoint; the order says "
+            "nothing",
+            f"the number of people, {self.size}, is public",
+            *dict.fromkeys(ranges),
+        )
+
+    # -- the two sides ---------------------------------------------------------------------
+
+    def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
+        """Return the holder of one number for each person, in an order that says nothing."""
+        parts = {"first": data[: self.first.size], "rest": data[self.first.size :]}
+        made: Participant = late(f"{__package__}.sides").Chunks(self, name, [parts], gate)
+        return made
+
+    def rank(self, thetas: NDArray[np.float64], seed: int | None) -> Ranking:
+        """Return the candidates for the rest, the most informative at θ first."""
+        assert self.privacy is not None
+        return self.model.rank([part.planned for part in self.rest], thetas, self.privacy, seed)
+
+    def coordinate(self, start: Start) -> Coordinating:
+        """Ask the first people, choose by what they told, ask the rest, infer from both."""
+        rng = generator(start.seed, "adaptive")
+        found = yield Ask("first")
+        early = self.first.told(found.total["values"])
+        before = self.model.infer([early], rng)
+        ranking = self.rank(self.model.drawn(before, rng), start.seed)
+        best = [part.statistic for part in self.rest].index(ranking.best.statistic)
+        found = yield Ask("rest", list(self.kinds)[best])
+        late = self.rest[best].told(found.total["values"])
+        return Selected((early, late), ranking, self.model.infer([early, late], rng))
+
+    def shared(self, result: Selected) -> dict[str, Any]:
+        """The noisy numbers of both parts."""
+        early, late = result.releases
+        return {"first": early.values, "rest": late.values}
+
+    def worst_case(self) -> Neighbours:
+        """The worst case of the first people's statistic; nobody else moves."""
+        data, other = self.first.worst_case()
+        rest = self.rest[0].worst_case().data
+        return Neighbours(*(np.concatenate([part, rest]) for part in (data, other)))
+
+    @classmethod
+    def examples(cls) -> Iterator[SelectorAgreement]:
+        """Sums, order statistics, vectors and local answers to choose from."""
+        central = Privacy(2.0, 1e-5, unit="row", neighbours=REPLACE)
+        local = replace(central, unit="user", trust="local", delta=0.0)
+        wide, bits = (0.0, 10.0), (0.0, 1.0)
+        waits = Comparison(Exponential(), None, wide, (3.0,), 1, 40, 4)
+        shares = Comparison(Bernoulli(), None, bits, (0.3,), 1, 40, 4)
+        for model, privacy, candidates, how in (
+            (waits, central, ("|x|^2", "mean", "median", _POWERS), "auto"),
+            (waits, local, ("mean",), "laplace"),
+            (shares, local, ("mean",), "randomized-response"),
+        ):
+            first, *rest = (
+                PosteriorAgreement(as_statistic(one), model.bounds, 30, privacy, how, "grid")
+                for one in ("mean", *candidates)
+            )
+            yield cls(first, tuple(rest), model, privacy)

@@ -1,0 +1,110 @@
+"""Which mechanism releases a statistic with the least noise.
+
+Sensitivities, and why each release is private, stand in `tacit.posterior.agreement`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tacit.errors import ParameterError
+from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.laplace import Laplace
+from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
+from tacit.privacy.calibration import SOURCE_SHARE
+from tacit.privacy.events import REPLACE
+from tacit.privacy.guarantee import Privacy
+
+__all__ = ["MECHANISMS", "least_noise"]
+
+MECHANISMS = ("auto", "gaussian", "laplace", "smooth", "randomized-response")
+
+
+def least_noise(
+    statistic: Statistic,
+    bounds: tuple[float, float],
+    size: int,
+    privacy: Privacy | None,
+    how: str = "auto",
+    source: str = "exact",
+) -> Mechanism:
+    """Return the least noise for which releasing a statistic of n people meets a request.
+
+    Parameters
+    ----------
+    statistic, bounds, size
+        What, with which public bounds of the data, of how many people.
+    privacy
+        The request, under replace-one; ``trust="local"`` lets each person answer alone. None
+        adds no noise.
+    how
+        One of `MECHANISMS`; ``"auto"`` takes the one with the least variance of those that apply.
+    source
+        The kind of noise source.
+
+    Examples
+    --------
+    >>> from tacit.posterior.numerics.statistics import Power
+    >>> found = least_noise(Power(), (0.0, 1.0), 100, Privacy(2.0, neighbours="replace-one"))
+    >>> round(found.scale, 6)
+    0.005
+    """
+    local = privacy is not None and privacy.trust == "local"
+    if isinstance(statistic, OrderStatistic):
+        return _smooth(statistic, bounds, size, privacy, how, source)
+    if how == "smooth":
+        raise ParameterError(f"{statistic.name} is no order statistic: pass mechanism='auto'")
+    if local and statistic.dimension(bounds) != 1:
+        raise ParameterError("each person answers with one number: choose a scalar statistic")
+    if how == "randomized-response":
+        return _response(statistic, bounds, privacy)
+    people = 1 if local else size
+    shape = (size,) if local else (statistic.dimension(bounds),)
+    delta1, delta2 = (statistic.sensitivity(bounds, people, norm) for norm in (1, 2))
+    epsilon, delta = (math.inf, 0.0) if privacy is None else (privacy.epsilon, privacy.delta)
+    more: dict[str, Any] = {"neighbours": REPLACE, "source": source}
+    options: list[Gaussian | Laplace] = []
+    if how in ("auto", "laplace"):
+        options.append(Laplace.for_privacy(epsilon, delta1, shape, **more))
+    if how == "gaussian" and not delta > 0.0 and math.isfinite(epsilon):
+        raise ParameterError("Gaussian noise needs delta > 0: pass Privacy(epsilon, delta)")
+    if how in ("auto", "gaussian") and (delta > 0.0 or math.isinf(epsilon)):
+        options.append(Gaussian.for_privacy(epsilon, delta, delta2, shape, **more))
+    return min(options, key=lambda option: option.variance())
+
+
+def _smooth(
+    statistic: OrderStatistic,
+    bounds: tuple[float, float],
+    size: int,
+    privacy: Privacy | None,
+    how: str,
+    source: str,
+) -> SmoothQuantile:
+    name = statistic.name
+    if how not in ("auto", "smooth"):
+        raise ParameterError(f"{name} is released with smooth sensitivity: pass mechanism='auto'")
+    if privacy is None or not (privacy.delta > 0.0 and privacy.epsilon <= 10.0):
+        raise ParameterError(
+            f"{name} needs epsilon of at most 10 and delta > 0 (smooth sensitivity)"
+        )
+    if privacy.trust == "local":
+        raise ParameterError(f"{name} needs all data: no person can answer alone")
+    delta = privacy.delta * (1.0 - SOURCE_SHARE)
+    span = statistic.range(bounds)
+    return SmoothQuantile(privacy.epsilon, delta, span, size, statistic.quantile, source)
+
+
+def _response(
+    statistic: Additive, bounds: tuple[float, float], privacy: Privacy | None
+) -> RandomizedResponse:
+    if privacy is None or privacy.trust != "local":
+        raise ParameterError("randomized response is local: pass Privacy(…, trust='local')")
+    low, high = statistic.range(bounds)
+    if (float(low[0]), float(high[0])) != (0.0, 1.0):
+        raise ParameterError("randomized response takes 0/1 answers: pass bounds=(0, 1)")
+    return RandomizedResponse(privacy.epsilon)

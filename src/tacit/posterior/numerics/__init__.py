@@ -1,0 +1,1 @@
+"""Populations, priors, statistics, and posteriors given noisy ones."""

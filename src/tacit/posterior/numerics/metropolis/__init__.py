@@ -1,0 +1,1 @@
+"""Metropolis–Hastings on parameters: the kernel, and its compiled loops."""

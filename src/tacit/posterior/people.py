@@ -1,0 +1,124 @@
+"""Estimators over one holder with one number for each person: what both of them have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit._core.check import as_bounds
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.base import PrivateEstimator
+from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.posterior.numerics.populations.laws import Population
+from tacit.posterior.numerics.priors import ScalarPrior
+from tacit.posterior.numerics.statistics import as_statistic
+from tacit.posterior.plain import population_from_plain, prior_from_plain
+from tacit.privacy.events import REPLACE
+from tacit.privacy.guarantee import Privacy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PeopleEstimator", "as_people"]
+
+
+def as_people(data: Any, size: int | None = None) -> NDArray[np.float64]:
+    """Return one number for each person; shapes are public, values are not looked at."""
+    try:
+        x = np.asarray(data, np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError("data must hold one number for each person") from None
+    if x.ndim == 2 and x.shape[1] == 1:
+        x = x[:, 0]
+    if x.ndim != 1 or not len(x):
+        raise ParameterError(f"data must hold one number for each person, got shape {x.shape}")
+    if size is not None and len(x) != size:
+        raise ParameterError(f"data must hold the {size} people that size states, got {len(x)}")
+    return x
+
+
+class PeopleEstimator(PrivateEstimator):
+    """Base: a population, bounds of a person's number, and a public number of people."""
+
+    _people: ClassVar[int] = 20  # of an imagined holder
+
+    population: Population | None
+    bounds: tuple[float, float] | None
+    size: int | None
+    prior: ScalarPrior | Sequence[ScalarPrior] | None
+    mechanism: str
+    privacy: Privacy | None
+    noise: str
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        return as_bounds("bounds", self.bounds, "the public range of a person's number")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        assert self.population is not None
+        self.population.check_bounds(self._range)
+        privacy = self.privacy
+        if privacy is None:
+            return
+        if privacy.unit not in ("row", "user"):
+            raise ParameterError(f"privacy.unit must be 'row' or 'user', got {privacy.unit!r}")
+        if privacy.neighbours != REPLACE:
+            raise ParameterError(
+                "the number of people enters the model and is public: pass "
+                "Privacy(…, neighbours='replace-one')"
+            )
+        if privacy.trust not in ("central", "local"):
+            raise ParameterError(
+                f"privacy.trust must be 'central' or 'local', got {privacy.trust!r}"
+            )
+
+    def _facts(self, data: Any) -> int:
+        return len(as_people(data))
+
+    def _imagined(self) -> int:
+        return self.size or self._people
+
+    def _size(self, facts: Sequence[Any]) -> int:
+        """Return the public number of people of the one holder: as stated, else the data's."""
+        if len(facts) != 1:
+            raise ParameterError("one holder releases its statistics: pass one site")
+        size: int | None = facts[0] if self.size is None else self.size
+        if size is None:
+            raise ParameterError(
+                "size must be given to know the price: pass size=n, a public number"
+            )
+        return size
+
+    def _released(self, statistic: Any, size: int) -> PosteriorAgreement:
+        """Return what is public about releasing one statistic."""
+        return PosteriorAgreement(
+            as_statistic(statistic), self._range, size, self.privacy, self.mechanism, self.noise
+        )
+
+    def _read(self, data: Any, agreement: Agreement) -> NDArray[np.float64]:
+        assert isinstance(agreement, PosteriorAgreement | SelectorAgreement)
+        return as_people(data, agreement.size)
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
+        """Return the parameters of a file or a proposal: populations and priors by name."""
+        found = dict(settings)
+        if "bounds" in found:
+            found["bounds"] = tuple(found["bounds"])
+        found["population"] = population_from_plain(found.get("population"))
+        found["prior"] = prior_from_plain(found.get("prior"))
+        return found, None
+
+    def _tables(self, tables: Mapping[str, Any], facts: Any) -> NDArray[np.float64]:
+        """Return the column with a number of each person: the only one, or named ``value``."""
+        if len(tables) != 1:
+            raise ParameterError("one table is read: name it in the permission's tables")
+        (found,) = tables.values()
+        names = [found["value"]] if found["value"] else list(found["table"])
+        if len(names) != 1 or names[0] not in found["table"]:
+            raise ParameterError("value must name the column with one number for each person")
+        return as_people(found["table"][names[0]])

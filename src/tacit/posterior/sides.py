@@ -1,0 +1,102 @@
+"""A holder's side: what people contribute to a statistic, each from its own number."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import SiteFailure
+from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.shards import Holder
+from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.laplace import Laplace
+from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.posterior.numerics.statistics import OrderStatistic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Chunks", "People", "contribution"]
+
+
+def contribution(public: PosteriorAgreement, x: NDArray[np.float64]) -> Any:
+    """Return what people contribute: a sum of shares on the grid, or a value of each."""
+    statistic, mechanism = public.statistic, public.mechanism
+    if isinstance(statistic, OrderStatistic):
+        return statistic.of.of_each(x, public.bounds)[:, 0]
+    s = statistic.of_each(x, public.bounds)
+    if public.merge == "sum":
+        assert isinstance(mechanism, Gaussian | Laplace)
+        return mechanism.grid.sum((s - public.low) / public.size)
+    if public.planned.noise.kind == "response":
+        return (s[:, 0] >= 0.5).astype(np.int64)
+    return s[:, 0]
+
+
+class People(Holder):
+    """One number for each person."""
+
+    agreement: PosteriorAgreement
+
+    def contribute(
+        self,
+        step: Step,
+        asked: Asked,
+        kept: Mapping[str, Any],
+        shard: NDArray[np.float64],
+        picks: NDArray[np.int64],
+    ) -> Any:
+        """Return what the people of a shard contribute."""
+        return contribution(self.agreement, shard)
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
+        """Return the noisy numbers."""
+        return {"values": np.atleast_1d(released)}
+
+
+class Chunks(Holder):
+    """One number for each person, the first people apart from the rest."""
+
+    agreement: SelectorAgreement
+
+    def contribute(
+        self,
+        step: Step,
+        asked: Asked,
+        kept: Mapping[str, Any],
+        shard: Mapping[str, NDArray[np.float64]],
+        picks: NDArray[np.int64],
+    ) -> Any:
+        """Return what the people of one part contribute to what is asked of them."""
+        public, part = self.agreement, str(step.part)
+        if part == "first":
+            return contribution(public.first, shard[part])
+        chosen = public.rest[list(public.kinds).index(asked.kind)]
+        return contribution(chosen, shard[part])
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
+        """Return the noisy numbers."""
+        return {"values": np.atleast_1d(released)}
+
+    # -- restarts --------------------------------------------------------------------------
+
+    def _people(self) -> NDArray[np.uint8]:
+        """Return a digest of who stands where; it stays with the holder."""
+        digest = hashlib.sha256()
+        for shard in self.shards:
+            for part in ("first", "rest"):
+                digest.update(np.ascontiguousarray(shard[part]).tobytes())
+        return np.frombuffer(digest.digest(), np.uint8)
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return where this holder is, and a digest of its people in their order."""
+        return {**super().state(), "people": self._people()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on with the same people in the same order: a person must not be in both parts."""
+        if not np.array_equal(state["people"], self._people()):
+            raise SiteFailure("the data, or their order, are not those that this run began with")
+        super().restore(state)

@@ -1,0 +1,1 @@
+"""What events cost: accountants, and the exact formulas behind them."""

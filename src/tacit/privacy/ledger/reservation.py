@@ -1,0 +1,231 @@
+"""Reservations: the steps of a run that are paid for as a whole and drawn one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from tacit.errors import BudgetExceeded, LedgerError
+from tacit.privacy.events import (
+    DpEvent,
+    NoOpDpEvent,
+    SelfComposedDpEvent,
+    compose,
+    event_from_json,
+    leaves,
+    repeat,
+)
+from tacit.privacy.ledger.entry import LedgerEntry
+from tacit.privacy.ledger.store import Row, Store
+
+__all__ = ["Reservation", "StepClaim", "claimed_positions", "row_leaves"]
+
+
+def row_leaves(row: Row) -> dict[DpEvent, int]:
+    """Return the elementary events that a row pays for or claims."""
+    return leaves(event_from_json(json.loads(row.event)))
+
+
+class Payer(Protocol):
+    """The ledger that a reservation was made in."""
+
+    _store: Store
+
+    @property
+    def durable(self) -> bool:
+        """Whether charges survive this process."""
+
+    def _claim(
+        self, reservation: Reservation, wanted: Callable[[], tuple[str, DpEvent]]
+    ) -> Row: ...
+
+
+_NAMED = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class StepClaim:
+    """One step of a reservation, by its name and position; `claim` uses it up, once.
+
+    Attributes
+    ----------
+    reservation
+        Whose step it is.
+    step, position, times
+        Its name, the how-manieth time it is drawn (from 0), and how often it may be.
+    event
+        What one draw costs.
+    shared
+        Whether it is about a part of the units: disjoint parts are paid for once.
+    """
+
+    reservation: Reservation
+    step: str
+    position: int
+    times: int
+    event: DpEvent
+    shared: bool = False
+
+    def claim(self) -> None:
+        """Use it up; raise `BudgetExceeded` if it was before, or was never reserved."""
+        self.reservation.claim_step(self)
+
+
+class Reservation:
+    """The steps of one run that are paid for and not yet drawn.
+
+    A claim names its step and position: equal events of two steps are not interchangeable.
+
+    What is left is read from the ledger within the transaction of each claim, so that two
+    processes that resume one run never draw a step twice.
+    """
+
+    def __init__(
+        self,
+        ledger: Payer,
+        run: str,
+        purpose: str,
+        entry: LedgerEntry,
+        steps: Mapping[DpEvent, int],
+        block: int,
+    ) -> None:
+        self.ledger, self.run, self.purpose, self.entry = ledger, run, purpose, entry
+        self.seen = entry.counter  # the last row of this run that is accounted for here
+        self._left = dict(steps)
+        self._claimed: dict[DpEvent, int] = {}
+        self._block = block
+        self._named: dict[str, list[tuple[int, int]]] = {}  # positions that anybody claimed
+        self._mine: dict[str, set[int]] = {}  # of those, what this process has yet to draw
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+
+    def at(
+        self, step: str, position: int, times: int, event: DpEvent, shared: bool = False
+    ) -> StepClaim:
+        """Return one step, to be claimed; see `StepClaim`."""
+        return StepClaim(self, step, position, times, event, shared)
+
+    def claim_step(self, wanted: StepClaim) -> None:
+        """Use up one named step, claiming up to a block of its positions at once."""
+        self._check_process()
+        with self._lock:
+            mine = self._mine.setdefault(wanted.step, set())
+            if wanted.position not in mine:
+                row = self.ledger._claim(self, lambda: self._named_block(wanted))
+                self.note(row)
+                claimed = claimed_positions(row.purpose)
+                assert claimed is not None
+                mine.update(range(claimed[1], claimed[2]))
+            mine.remove(wanted.position)
+
+    def _named_block(self, wanted: StepClaim) -> tuple[str, DpEvent]:
+        """Return which positions are claimed and what they cost; refuse what was claimed."""
+        first = wanted.position
+        stop = min(first + self._block, wanted.times)
+        for start, end in self._named.get(wanted.step, []):
+            if start <= first < end:
+                stop = first
+            elif first < start:
+                stop = min(stop, start)
+        if stop <= first:
+            raise BudgetExceeded(
+                f"the step {wanted.step!r} of {self.purpose!r} was drawn before. Nothing was "
+                "released"
+            )
+        event = repeat(wanted.event, stop - first)
+        if any(self._left.get(leaf, 0) < n for leaf, n in leaves(event).items()):
+            if not wanted.shared:
+                raise BudgetExceeded(
+                    f"the reservation for {self.purpose!r} holds no step {wanted.step!r} at this "
+                    "price. Nothing was released"
+                )
+            event = NoOpDpEvent()  # another part of the units has paid
+        return f"{wanted.step}[{first}:{stop}]", event
+
+    def claimed(self, step: str) -> int:
+        """Return how many positions of a step were claimed, by anybody, ever."""
+        with self._lock:
+            self._catch_up()
+            return sum(stop - first for first, stop in self._named.get(step, []))
+
+    def _catch_up(self) -> None:
+        for row in self.ledger._store.run_rows(self.run, after=self.seen):
+            self.note(row)
+
+    def note(self, row: Row) -> None:
+        """Take note of a row that claims steps of this run, once."""
+        if row.counter <= self.seen:
+            return
+        self.subtract(row.counter, row_leaves(row))
+        if (claimed := claimed_positions(row.purpose)) is not None:
+            step, first, stop = claimed
+            self._named.setdefault(step, []).append((first, stop))
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise LedgerError("a reservation cannot be used in a forked process: reserve there")
+
+    def claim(self, event: DpEvent) -> None:
+        """Use up one step; raise `BudgetExceeded` if the schedule holds no such step."""
+        self._check_process()
+        wanted = leaves(event)
+        with self._lock:
+            if any(self._claimed.get(leaf, 0) < n for leaf, n in wanted.items()):
+                self._top_up(event, wanted)
+            for leaf, n in wanted.items():
+                self._claimed[leaf] -= n
+
+    def _top_up(self, event: DpEvent, wanted: Mapping[DpEvent, int]) -> None:
+        """Claim up to a block of the wanted steps, in one durable transaction."""
+
+        def block() -> tuple[str, DpEvent]:
+            steps = []
+            for leaf, n in wanted.items():
+                claimed, left = self._claimed.get(leaf, 0), self._left.get(leaf, 0)
+                if claimed + left < n:
+                    raise BudgetExceeded(
+                        f"the reservation for {self.purpose!r} holds no further step {event}. "
+                        "Nothing was released"
+                    )
+                if claimed < n:
+                    steps.append(SelfComposedDpEvent(leaf, min(left, n * self._block - claimed)))
+            return self.purpose, compose(steps)
+
+        row = self.ledger._claim(self, block)
+        steps = row_leaves(row)
+        self.subtract(row.counter, steps)
+        for leaf, n in steps.items():
+            self._claimed[leaf] = self._claimed.get(leaf, 0) + n
+
+    def subtract(self, counter: int, steps: Mapping[DpEvent, int]) -> None:
+        """Take note of a row that claims steps of this run."""
+        for leaf, n in steps.items():
+            self._left[leaf] = self._left.get(leaf, 0) - n
+        self.seen = counter
+
+    @property
+    def left(self) -> dict[DpEvent, int]:
+        """The steps that can still be drawn."""
+        with self._lock:
+            self._catch_up()
+            total = dict(self._left)
+        for leaf, n in self._claimed.items():
+            total[leaf] = total.get(leaf, 0) + n
+        return {leaf: n for leaf, n in total.items() if n}
+
+    def __deepcopy__(self, memo: object) -> Reservation:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a reservation cannot be pickled: its steps would be drawn twice")
+
+
+def claimed_positions(purpose: str) -> tuple[str, int, int] | None:
+    """Return the step and the positions that a claim names; None where it names none."""
+    found = _NAMED.fullmatch(purpose)
+    return None if found is None else (found[1], int(found[2]), int(found[3]))

@@ -1,0 +1,1 @@
+"""Methods as their papers state them, for reproduction only."""

@@ -1,0 +1,253 @@
+"""Recommending on the device: a user's own ratings, the public table of items, nothing sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.check import Integer, check
+from tacit.errors import ParameterError
+from tacit.estimators.release import read_release
+from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
+from tacit.factorization.offsets.weights import PrivacyWeights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Device", "Devices", "fold_in", "penalty_grid"]
+
+_OFFSET = 5.0  # ratings that a user's own offset has to outweigh
+_TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are trusted
+
+
+def penalty_grid(public: int, learned: int = 0) -> Floats:
+    """Return the penalties that a device averages over: one offset, then features.
+
+    Parameters
+    ----------
+    public, learned
+        How many features are of either kind; a device may do without either.
+    """
+    if not public + learned:
+        return np.full((1, 1), _OFFSET)
+    pairs = [(taste, taste) for taste in _TASTES]
+    if public and learned:
+        trusted = [taste for taste in _TASTES if taste < NEVER]
+        pairs += [(NEVER, taste) for taste in trusted] + [(taste, NEVER) for taste in trusted]
+    return np.array([[_OFFSET, *[one] * public, *[two] * learned] for one, two in pairs])
+
+
+def fold_in(shared: Mapping[str, Floats], cells: ByMember) -> Floats:
+    """Return the rows of users, each from its own ratings alone.
+
+    Parameters
+    ----------
+    shared
+        What was learned: ``base`` (items,), ``features`` (items, width), and what ratings are
+        folded in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is
+        expected to remain.
+    cells
+        Ratings, stretched already where the method stretches.
+    """
+    rest = cells._replace(values=cells.values - shared["base"][cells.items])
+    spread = float(shared["spread"][0])
+    return averaged_rows(rest, shared["features"], shared["penalties"], spread)
+
+
+def score(
+    shared: Mapping[str, Floats], rows: Floats, items: Any, bounds: Any, weights: Any = None
+) -> Floats:
+    """Return the expected ratings of items for the rows beside them."""
+    raw = shared["base"][items] + (rows * shared["features"][items]).sum(axis=1)
+    if weights is not None:
+        raw = raw / weights
+    return np.asarray(np.clip(raw, *bounds))
+
+
+class Device:
+    """One user: holds its own ratings and the public table of items, and sends nothing.
+
+    Parameters
+    ----------
+    shared
+        What everybody may see: `PrivateRecommender.shared_`, or the arrays of a release.
+    bounds
+        The range of a rating.
+    items, values
+        The user's own ratings.
+    weights
+        For a method that stretches: the user's W with every item.
+
+    Examples
+    --------
+    >>> shared = {"base": np.array([3.0, 4.0, 2.0]), "features": np.ones((3, 1)),
+    ...           "penalties": np.full((1, 1), 1.0), "spread": np.ones(1)}
+    >>> device = Device(shared, (1, 5), [0], [4.0])
+    >>> device.top(1)
+    [(1, 4.5)]
+    """
+
+    def __init__(
+        self,
+        shared: Mapping[str, Floats],
+        bounds: tuple[float, float],
+        items: Any = (),
+        values: Any = (),
+        *,
+        weights: Floats | None = None,
+    ) -> None:
+        self._shared, self._bounds, self._weights = shared, bounds, weights
+        self._ratings: dict[int, float] = {}
+        for item, value in zip(self._known(items), np.asarray(values, float), strict=True):
+            self._ratings[int(item)] = self._inside(value)
+        self._fold()
+
+    @classmethod
+    def from_release(
+        cls, folder: str | os.PathLike[str], items: Any = (), values: Any = ()
+    ) -> Device:
+        """Read what was released and start with some ratings of one's own."""
+        release = read_release(folder)
+        low, high = release.manifest["settings"]["bounds"]
+        return cls(release.arrays, (low, high), items, values)
+
+    def rate(self, item: int, value: float) -> None:
+        """Add or change a rating; the user's row follows."""
+        (number,) = self._known([item])
+        self._ratings[int(number)] = self._inside(value)
+        self._fold()
+
+    def predict(self, items: Any) -> Floats:
+        """Return the expected ratings of items."""
+        known = self._known(items)
+        weights = None if self._weights is None else self._weights[known]
+        rows = np.broadcast_to(self._row, (len(known), len(self._row)))
+        return score(self._shared, rows, known, self._bounds, weights)
+
+    def top(self, n: int = 10) -> list[tuple[int, float]]:
+        """Return the n items with the highest expected rating that are not yet rated."""
+        check("n", n, Integer(1))
+        others = np.setdiff1d(np.arange(len(self._shared["base"])), list(self._ratings))
+        scores = self.predict(others)
+        order = np.argsort(-scores, kind="stable")[:n]
+        return [(int(others[k]), float(scores[k])) for k in order]
+
+    def _fold(self) -> None:
+        items = np.array(sorted(self._ratings), np.int32)
+        values = np.array([self._ratings[int(item)] for item in items], np.float64)
+        if self._weights is not None:
+            values = values * self._weights[items]
+        cells = ByMember(np.array([0, len(items)], np.int64), items, values)
+        self._row = fold_in(self._shared, cells)[0]
+
+    def _known(self, items: Any) -> NDArray[np.int64]:
+        found = np.atleast_1d(np.asarray(items))
+        size = len(self._shared["base"])
+        if found.size and (
+            found.ndim != 1
+            or not np.issubdtype(found.dtype, np.integer)
+            or found.min() < 0
+            or found.max() >= size
+        ):
+            raise ParameterError(f"items must be numbers from 0 to {size - 1}, the items learned")
+        return found.astype(np.int64)
+
+    def _inside(self, value: float) -> float:
+        low, high = self._bounds
+        if not low <= value <= high:
+            raise ParameterError(f"a rating must lie in [{low:g}, {high:g}], got {value:g}")
+        return float(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Devices:
+    """The devices of all users of one process or site; none of it leaves.
+
+    Parameters
+    ----------
+    shared, bounds
+        As of a `Device`.
+    cells
+        The ratings, sorted by user.
+    rows
+        (users, width), a row each.
+    weights
+        β of the users and γ of the items.
+    stretched
+        Whether predictions are divided by W_ij.
+    """
+
+    shared: Mapping[str, Floats]
+    bounds: tuple[float, float]
+    cells: ByMember
+    rows: Floats
+    weights: PrivacyWeights
+    stretched: bool = False
+
+    @classmethod
+    def folded(
+        cls,
+        shared: Mapping[str, Floats],
+        bounds: tuple[float, float],
+        cells: ByMember,
+        weights: PrivacyWeights,
+    ) -> Devices:
+        """Fold every user's own ratings in."""
+        return cls(shared, bounds, cells, fold_in(shared, cells), weights)
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Devices]) -> Devices:
+        """Return the users of several sites, numbered one site after the other."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        ends = np.cumsum([0, *(len(part.cells.items) for part in parts)])
+        starts = [part.cells.starts[1:] + end for part, end in zip(parts, ends, strict=False)]
+        cells = ByMember(
+            np.concatenate([[0], *starts]).astype(np.int64),
+            np.concatenate([part.cells.items for part in parts]),
+            np.concatenate([part.cells.values for part in parts]),
+        )
+        users = np.concatenate([part.weights.users for part in parts])
+        rows = np.concatenate([part.rows for part in parts])
+        weights = PrivacyWeights(users, first.weights.items)
+        return cls(first.shared, first.bounds, cells, rows, weights, first.stretched)
+
+    def predict(self, cells: Any) -> Floats:
+        """Return the expected ratings of (user, item) pairs, (pairs, 2), by number."""
+        index = np.asarray(cells)
+        if index.ndim != 2 or index.shape[1] != 2 or not np.issubdtype(index.dtype, np.integer):
+            raise ParameterError("cells must be pairs (user, item) of whole numbers")
+        shape = (self.cells.members, len(self.shared["base"]))
+        if index.size and ((index < 0).any() or (index >= np.array(shape)).any()):
+            raise ParameterError(
+                f"cells must lie within {shape[0]} users and {shape[1]} items: an unknown item "
+                "has no base value, and a new user starts a Device"
+            )
+        users, items = index.T
+        weights = self.weights.of(users, items) if self.stretched else None
+        return score(self.shared, self.rows[users], items, self.bounds, weights)
+
+    def device(self, user: int) -> Device:
+        """Return one user's device: its own ratings and the public table of items."""
+        own = self.own(user)
+        weights = self.weights.of_user(user) if self.stretched else None
+        items, values = self.cells.items[own], self.cells.values[own]
+        return Device(self.shared, self.bounds, items, values, weights=weights)
+
+    def heaviest(self, user: int) -> float:
+        """Return the weight of a user's heaviest rating."""
+        rated = self.cells.items[self.own(user)]
+        return float(self.weights.of_user(user)[rated].max())
+
+    def own(self, user: int) -> slice:
+        """Return where a user's ratings stand."""
+        if not 0 <= user < self.cells.members:
+            raise ParameterError(f"user must be a number from 0 to {self.cells.members - 1}")
+        return slice(self.cells.starts[user], self.cells.starts[user + 1])

@@ -1,0 +1,361 @@
+"""`PrivateRecommender`: a recommender that never sees a rating."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
+from tacit.data.split import members_of
+from tacit.errors import ParameterError, UnboundedData
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.facts import Facts as PlannedFacts
+from tacit.estimators.fit import Outcome
+from tacit.estimators.release import Release
+from tacit.estimators.site import Site
+from tacit.factorization.offsets.weights import PrivacyWeights
+from tacit.factorization.simulation import own_mean_error, planned_ratings, rms
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.recommender.agreement import KINDS, METHODS
+from tacit.recommender.device import Device, Devices
+from tacit.recommender.method import Rated, RecommenderMethod, Task
+from tacit.recommender.ratings import Facts, Ratings, from_table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PrivateRecommender"]
+
+_HERE = "the raters"  # the name of all devices in one process
+
+
+class PrivateRecommender(PrivateEstimator):
+    """Recommend from explicit ratings that stay with their users.
+
+    Parameters
+    ----------
+    bounds
+        (low, high), the public range of a rating.
+    method
+        One of the names in `tacit.recommender.agreement.METHODS`, or one of their classes with
+        settings of its own.
+    privacy
+        The guarantee asked for; None learns without noise. Which unit and trust a method gives
+        is listed in the guide.
+    rank
+        Features per item.
+    ledger
+        Who pays. For local methods, what each person pays.
+    random_state
+        A seed, for tests and tables: the certificate then says "not for release".
+
+    Attributes
+    ----------
+    shared_
+        What everybody may see: the items' base values and features.
+    certificate_, certificates_
+        What was given; with weights, one ε per group of ratings.
+
+    Examples
+    --------
+    >>> from tacit.data.synthetic import simulated_ratings
+    >>> ratings = simulated_ratings(300, 40, per_user=15)
+    >>> request = Privacy(1.0, 1e-5, unit="entry", trust="aggregator")
+    >>> fitted = PrivateRecommender((1, 5), privacy=request, rank=3).fit(ratings)
+    >>> fitted.predict([[0, 3], [7, 1]]).shape
+    (2,)
+    >>> len(fitted.recommend(0, 5))
+    5
+    """
+
+    _purpose = "private recommender"
+    _stated_facts = ("items", "item_weights")
+    _methods: ClassVar[Mapping[str, Callable[[], RecommenderMethod]]] = METHODS
+    _kinds: ClassVar[Mapping[str, type[RecommenderMethod]]] = KINDS
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "method": AnyOf(OneOf(*METHODS), InstanceOf(RecommenderMethod)),
+        "privacy": AnyOf(InstanceOf(Privacy), None),
+        "rank": Integer(1, 1000),
+        "ledger": AnyOf(InstanceOf(Ledger), None),
+        "random_state": AnyOf(Integer(0), None),
+    }
+
+    def __init__(
+        self,
+        bounds: tuple[float, float] | None = None,
+        *,
+        method: str | RecommenderMethod = "heterogeneous",
+        privacy: Privacy | None = None,
+        rank: int = 10,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.bounds = bounds
+        self.method = method
+        self.privacy = privacy
+        self.rank = rank
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.bounds is None:
+            raise UnboundedData(
+                "bounds must be given: pass bounds=(low, high), the range a rating may take"
+            )
+        as_bounds("bounds", self.bounds, "the range a rating may take")
+
+    # -- what every family says ------------------------------------------------------------
+
+    def _method(self) -> RecommenderMethod:
+        return self._methods[self.method]() if isinstance(self.method, str) else self.method
+
+    def _range(self) -> tuple[float, float]:
+        assert self.bounds is not None
+        low, high = self.bounds
+        return float(low), float(high)
+
+    def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> Agreement:
+        return self._method().agree(self._task(facts, shares))
+
+    def _task(self, facts: Sequence[Facts | None], shares: int) -> Task:
+        """Return what is public about a fit."""
+        known = [one for one in facts if one is not None]
+        if len(known) < len(facts):
+            raise ParameterError("pass the ratings, or (users, items): the price depends on them")
+        sizes = {one.items for one in known}
+        if len(sizes) > 1:
+            raise ParameterError(f"the sites have different numbers of items: {sorted(sizes)}")
+        first = known[0]
+        gamma = first.item_weights
+        users = [one.users for one in known]
+        beta = [one.openness for one in known if one.openness is not None]
+        return Task(
+            None if None in users else sum(n for n in users if n is not None),
+            first.items,
+            self._range(),
+            self.rank,
+            self.privacy,
+            None if gamma is None else tuple(float(one) for one in gamma),
+            np.concatenate(beta) if len(beta) == len(known) else None,
+            len(facts),
+            shares,
+            first.devices,
+        )
+
+    def _facts(self, data: Ratings) -> Facts:
+        return data.facts
+
+    def _imagined(self) -> Facts:
+        shuffled = self.privacy is not None and self.privacy.trust == "shuffler"
+        return Ratings.of((64 if shuffled else 4, 6), devices=True).facts
+
+    @classmethod
+    def _simulate(cls, facts: PlannedFacts, seed: int) -> float:
+        """Return the held-out error of simulated ratings, relative to users' own means."""
+        _, train, cells, values = planned_ratings(facts, seed)
+        raters = np.unique(train.indices[:, 0])  # who lost all ratings has no device
+        number = np.full(facts.rows, -1)
+        number[raters] = np.arange(len(raters))
+        kept = number[cells[:, 0]] >= 0
+        cells, values = cells[kept].astype(np.int64), values[kept]
+        cells[:, 0] = number[cells[:, 0]]
+        train = members_of(train, "user", raters)
+        model = cls(
+            (1, 5),
+            rank=facts.rank,
+            random_state=seed,
+            privacy=facts.request("entry", "aggregator"),
+        )
+        found = model.fit(train).predict(cells)
+        return rms(found - values) / own_mean_error(train, cells, values)
+
+    def _read(self, data: Ratings, agreement: Agreement) -> Rated:
+        return data.read(self._range())
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
+        """Return the parameters and the facts that a file or a proposal states.
+
+        Parameters
+        ----------
+        settings
+            ``items`` is their list or their number, and ``item_weights`` are γ.
+        """
+        found = dict(settings)
+        items, weights = found.pop("items", None), found.pop("item_weights", None)
+        if not isinstance(items, int | list):
+            raise ParameterError("a recommender needs items, the list or the number of them")
+        labels = None if isinstance(items, int) else tuple(items)
+        size = items if isinstance(items, int) else len(items)
+        if weights is not None:
+            weights = PrivacyWeights(np.ones(1), weights).items
+            if len(weights) != size:
+                raise ParameterError(f"item_weights are for {len(weights)} items, not for {size}")
+        if isinstance(found.get("bounds"), list):
+            found["bounds"] = tuple(found["bounds"])
+        return found, Facts(None, size, weights, labels=labels)
+
+    def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
+        """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``.
+
+        Parameters
+        ----------
+        tables, facts
+            As in `PrivateEstimator._tables`.
+        """
+        if len(tables) != 1:
+            raise ParameterError("one table is read: name it in the permission's tables")
+        (found,) = tables.values()
+        return from_table(found, facts)
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def _as_sites(self, data: Any) -> list[Site]:
+        """Return the holders: sites, or all devices of one process."""
+        sites = super()._as_sites(data)
+        over_sites = isinstance(data, Site) or sites[0].data is not data
+        if not over_sites:
+            return [Site(_HERE, Ratings.of(data, devices=True), sites[0].ledger)]
+        return [Site(s.name, Ratings.of(s.data, devices=False), s.ledger) for s in sites]
+
+    def fit(self, data: Any, y: None = None, *, weights: PrivacyWeights | None = None) -> Self:
+        """Learn from ratings.
+
+        Parameters
+        ----------
+        data
+            A `Relation` of users and items, in this order, or a table with NaN for what is not
+            rated; or a list of `Site`, each with the ratings of users of its own. Users are then
+            numbered one site after the other.
+        y
+            Ignored.
+        weights
+            Each rating's part of ε, public; 1 for all unless given.
+        """
+        self._check_parameters()
+        sites = self._as_sites(data)
+        if weights is not None:
+            sites = self._weighted(sites, weights)
+        self._keep(self._run(sites, self._agreed(sites)))
+        return self
+
+    @staticmethod
+    def _weighted(sites: Sequence[Site], weights: PrivacyWeights) -> list[Site]:
+        """Return sites with the weights of their users, numbered one site after the other."""
+        sizes = [site.data.shape for site in sites]
+        users, items = sum(size[0] for size in sizes), sizes[0][1]
+        if (len(weights.users), len(weights.items)) != (users, items):
+            raise ParameterError(
+                f"weights are for {len(weights.users)} users and {len(weights.items)} items, the "
+                f"ratings for {users} and {items}"
+            )
+        ends = np.cumsum([0, *(size[0] for size in sizes)])
+        return [
+            Site(site.name, site.data.weighted(weights, int(a), int(b)), site.ledger)
+            for site, a, b in zip(sites, ends, ends[1:], strict=False)
+        ]
+
+    def _conclude(self, outcome: Outcome) -> None:
+        self._agreement: Any = outcome.agreement
+        self.shared_ = outcome.agreement.shared(outcome.result)
+        self._devices: Devices | None = None
+        parts = []
+        for name, holder in outcome.holders.items():
+            if name in outcome.record.sites:  # they finish on their own, with what was learned
+                holder.finish(self.shared_)
+                parts.append(holder.devices)
+        if parts:
+            self._devices = Devices.stacked(parts)
+
+    def _settings(self) -> dict[str, Any]:
+        method = self._method()
+        return {
+            "bounds": list(self._range()),
+            "rank": self.rank,
+            "method": repr(method),
+            "options": [type(method).__name__, asdict(method)],  # type: ignore[call-overload]
+        }
+
+    def _adopt(self, release: Release) -> None:
+        found = release.manifest["settings"]
+        (low, high), (kind, options) = found["bounds"], found["options"]
+        type(self).__init__(
+            self, (low, high), rank=found["rank"], method=self._kinds[kind](**options)
+        )
+        self._devices = None
+
+    # -- using it --------------------------------------------------------------------------
+
+    def certificate_of(self, user: int) -> Certificate:
+        """Return the certificate of one user: the ε of the user's heaviest rating.
+
+        Parameters
+        ----------
+        user
+            The number of the user.
+        """
+        heaviest = self._here().heaviest(user)
+        privacy, whole = self.privacy, self.certificate_
+        if privacy is None or not whole.is_private:
+            return whole
+        return Certificate.issue(
+            privacy,
+            self._agreement.scaled(heaviest),
+            assumptions=(*whole.assumptions, f"the heaviest rating has weight {heaviest:.4g}"),
+            claimed_epsilon=whole.claimed_epsilon,
+            claim=whole.claim,
+            holder=f"user {user}",
+        )
+
+    def predict(self, cells: Any) -> NDArray[np.float64]:
+        """Return the expected ratings of (user, item) pairs, each made on its user's device.
+
+        Parameters
+        ----------
+        cells
+            (pairs, 2).
+        """
+        return self._here().predict(cells)
+
+    def device(self, user: int | Mapping[int, float]) -> Device:
+        """Return a user's device: its own ratings and the public table of items.
+
+        Parameters
+        ----------
+        user
+            The number of a user of the fit; or of anybody else, item → own rating.
+        """
+        check_is_fitted(self, "shared_")
+        if isinstance(user, Mapping):
+            return Device(self.shared_, self._range(), list(user), list(user.values()))
+        return self._here().device(user)
+
+    def recommend(self, user: int | Mapping[int, float], n: int = 10) -> list[tuple[int, float]]:
+        """Return the items with the highest expected rating that a user has not rated yet.
+
+        Parameters
+        ----------
+        user
+            As in `device`.
+        n
+            How many.
+        """
+        return self.device(user).top(n)
+
+    def _here(self) -> Devices:
+        """Return the devices of the fit; raise where the ratings are elsewhere."""
+        check_is_fitted(self, "shared_")
+        if self._devices is None:
+            raise ParameterError(
+                "the ratings stayed at their sites: users predict there, or start a device with "
+                "their own ratings"
+            )
+        return self._devices

@@ -1,0 +1,1 @@
+"""Recommenders in which every person perturbs their own answers."""

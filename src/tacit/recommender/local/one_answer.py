@@ -1,0 +1,313 @@
+"""Gradient descent from answers that each user randomises: private GD and GD-DR.
+
+Source: Shin et al. (2018). In a round every user draws one coordinate of its own gradient, an
+m × d table, or q × d after a projection Φ that server and devices make from a public seed; clips
+it to [−1, 1] and sends it through a mechanism that is ε/k-private for *any* two values. The
+coordinate is drawn on the device without looking at the ratings, so a message is ε/k-private for
+all of the user's items and ratings, and exactly k messages are ε-private (the printed loop sends
+k + 1).
+
+The server averages, scales up by the number of coordinates, projects back with Φ⁺, and descends
+(`tacit.recommender.local.descent`).
+
+**Once instead of every time** (``participation="once"``): k rounds in which everybody answers with
+ε/k give an average of variance k²/(n·ε²) each; k rounds in which another n/k users answer with all
+of ε give k/(n·ε²). Every user still sends one message or k that are ε-private together.
+
+**Through a shuffler** (``trust="shuffler"``), another trust: messages, each with the coordinate
+that it is about, come in random order, and ε is what somebody learns who does not know who sent
+which. Every message is then ε₀-private by itself, with an ε₀ that is many times larger
+(`tacit.privacy.accounting.shuffled`): n persons are shuffled in every round, or n/k where each
+answers once. A server that chose who is asked about which coordinate would know who sent which:
+devices draw it themselves, and nothing in a request tells them what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Ask, Asked, Step
+from tacit.factorization.offsets.numerics.ridge import ByMember
+from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.hybrid import Hybrid
+from tacit.mechanisms.one_bit import OneBitMean
+from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.shuffled import Shuffled
+from tacit.privacy.calibration import shuffled_local_epsilon
+from tacit.privacy.events import REPLACE
+from tacit.privacy.guarantee import Privacy
+from tacit.recommender.local.descent import (
+    LocalAgreement,
+    LocalMethod,
+    LocalRaters,
+    user_errors,
+)
+from tacit.recommender.local.projection import Projection, projected_gradients
+from tacit.recommender.method import Rated, Task
+from tacit.rounds.messages import ArraySpec
+from tacit.rounds.sides import Collected
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tacit.estimators.gate import Gate
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["LocalGradient", "OneAnswerAgreement"]
+
+_ANSWERS: dict[str, Callable[[float], Mechanism]] = {
+    "one-bit": OneBitMean,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+}
+_WORD = 1 << 32  # a public seed travels as two numbers below this
+
+
+@dataclass(frozen=True)
+class LocalGradient(LocalMethod):
+    """Private GD (``dimensions=None``) and GD-DR.
+
+    Parameters
+    ----------
+    rounds
+        k.
+    dimensions
+        q, the rows of the projection; None works on all m items.
+    answer
+        ``"one-bit"``, as published; ``"piecewise"``, whose variance is smaller from ε = 0.61
+        a message on for values near 0, as most are (the worst cases compare so from 1.29 on); or
+        ``"hybrid"``, the least in the worst case (Wang et al. 2019).
+    participation
+        ``"every"`` round with ε/k, as published, or ``"once"`` with ε.
+    own_offset
+        Whether devices also fit an offset of their own; costs nothing. As published: no.
+    step_size
+        γ₁; about one over the share of cells that are rated, as far as that is known.
+    """
+
+    rounds: int = 10
+    dimensions: int | None = None
+    answer: str = "one-bit"
+    participation: str = "every"
+    own_offset: bool = False
+    step_size: float = 10.0
+
+    unit: ClassVar[str] = "user"
+    trusts: ClassVar[tuple[str, ...]] = ("local", "shuffler")
+
+    def __post_init__(self) -> None:
+        check("rounds", self.rounds, Integer(1))
+        check("dimensions", self.dimensions, AnyOf(Integer(1), None))
+        check("answer", self.answer, OneOf(*_ANSWERS))
+        check("participation", self.participation, OneOf("every", "once"))
+        check("own_offset", self.own_offset, OneOf(True, False))
+        check("step_size", self.step_size, Real(0, open_low=True))
+
+    def check(self, task: Task) -> None:
+        """Refuse projections that enlarge, and rounds that nobody answers."""
+        super().check(task)
+        if self.dimensions is not None and self.dimensions > task.items:
+            raise ParameterError(f"dimensions must be at most the {task.items} items")
+        if self.participation == "once" and self.rounds > task.people:
+            raise ParameterError(f"{task.users} users are too few for {self.rounds} rounds")
+        privacy = task.privacy
+        if privacy and task.noisy and privacy.trust == "shuffler" and privacy.delta == 0.0:
+            raise ParameterError("a shuffler gives (ε, δ): pass Privacy(…, delta=1e-6)")
+
+    @property
+    def times(self) -> int:
+        """How many messages a person sends."""
+        return self.rounds if self.participation == "every" else 1
+
+    def agree(self, task: Task) -> OneAnswerAgreement:
+        """Return what is public about a fit."""
+        self.check(task)
+        return OneAnswerAgreement(self, task, task.privacy)
+
+
+class _Drawn(NamedTuple):
+    """What does not depend on ratings: the projection's seed, and who answers in which round."""
+
+    seed: int
+    cohorts: list[NDArray[np.int64]] | None
+
+
+@dataclass(frozen=True)
+class OneAnswerAgreement(LocalAgreement):
+    """What users send in private GD and GD-DR: one randomised number each and its place."""
+
+    settings: LocalGradient
+
+    @property
+    def height(self) -> int:
+        """The rows of a user's gradient."""
+        return self.task.items if self.settings.dimensions is None else self.settings.dimensions
+
+    @cached_property
+    def mechanism(self) -> Mechanism | None:
+        """What one message goes through; None where no noise is asked for."""
+        task, settings = self.task, self.settings
+        if not task.noisy or task.privacy is None:
+            return None
+        epsilon, delta = task.privacy.epsilon, task.privacy.delta
+        answer = _ANSWERS[settings.answer]
+        if task.privacy.trust != "shuffler":
+            return answer(epsilon / settings.times)
+        crowd = task.people * settings.times // settings.rounds
+        local = shuffled_local_epsilon(epsilon, delta, crowd, settings.times)
+        return Shuffled(answer(local), crowd)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Say who answers when, and who is trusted."""
+        notes = [
+            *self.task.notes,
+            "the number of users is public; each message is randomised on its device",
+        ]
+        if self.settings.participation == "once":
+            notes.append("every user answers in one round, drawn without looking at ratings")
+        return (*notes, *(self.mechanism.assumptions if self.mechanism else ()))
+
+    def _messages(self) -> tuple[Step, ...]:
+        rounds, users = self.settings.rounds, self.task.people
+        if self.settings.participation == "every":
+            return (self._step("answers", users, rounds, None),)
+        sizes = [len(part) for part in np.array_split(np.zeros(users), rounds)]
+        return tuple(
+            self._step(f"answers {k}", size, 1, f"cohort {k}") for k, size in enumerate(sizes)
+        )
+
+    def _step(self, name: str, users: int, times: int, part: str | None) -> Step:
+        asks = dict(self.asks_v)
+        if self.settings.dimensions is not None:
+            asks["projection"] = ArraySpec((2,), "int64", 0, _WORD - 1)
+        places = self.height * self.task.rank - 1
+        if isinstance(self.mechanism, Shuffled):
+            replies = {"answers": ArraySpec((users, 2))}
+        else:
+            replies = {
+                "answers": ArraySpec((users,)),
+                "places": ArraySpec((users,), "int64", 0, places),
+            }
+        reach = 1.0 if part is None else "a person answers in one round only"
+        return Step(
+            name, self.mechanism, asks, replies, times, part=part, merge="stack", reach=reach
+        )
+
+    def draw_public(self, rng: np.random.Generator) -> _Drawn:
+        """Draw the seed of the projection, and the cohorts."""
+        settings = self.settings
+        seed = 0 if settings.dimensions is None else int(rng.integers(2**63))
+        cohorts = None
+        if settings.participation == "once":
+            cohorts = np.array_split(rng.permutation(self.task.people), settings.rounds)
+        return _Drawn(seed, cohorts)
+
+    def projection(self, seed: int) -> Projection | None:
+        """Return Φ; None where there is none."""
+        rows = self.settings.dimensions
+        return None if rows is None else Projection(rows, self.task.items, seed)
+
+    def gradient(self, number: int, v: Floats, drawn: _Drawn) -> Generator[Ask, Collected, Floats]:
+        """Average the answers of a round, and project back."""
+        projection = self.projection(drawn.seed)
+        more: dict[str, Any] = {} if projection is None else {"projection": _words(drawn.seed)}
+        name = "answers" if self.settings.participation == "every" else f"answers {number}"
+        found = yield Ask(name, v=v, **more)
+        answers = found.total["answers"]
+        if answers.ndim == 2:
+            answers, places = answers.T
+            places = places.astype(np.int64)
+        else:
+            places = found.total["places"]
+        return self.averaged(answers, places, projection)
+
+    def averaged(
+        self, answers: Floats, places: NDArray[np.int64], projection: Projection | None
+    ) -> Floats:
+        """Return the estimate of the average gradient from one answer of each user."""
+        size = self.height * self.task.rank
+        total = np.bincount(places, answers, size).astype(np.float64)
+        average = total.reshape(self.height, self.task.rank) * (size / len(answers))
+        return average if projection is None else projection.back(average)
+
+    def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> AnsweringRaters:
+        """Return all devices."""
+        return AnsweringRaters(self, name, data, gate, seed)
+
+    @classmethod
+    def examples(cls) -> Iterator[OneAnswerAgreement]:
+        """Every kind of answer, once and every time, projected, through a shuffler."""
+        for trust, people, options in (
+            ("local", 5, {}),
+            ("local", 5, {"answer": "piecewise", "dimensions": 2}),
+            ("local", 5, {"answer": "hybrid", "participation": "once"}),
+            ("shuffler", 600, {}),
+            ("shuffler", 600, {"dimensions": 2, "participation": "once"}),
+        ):
+            delta = 1e-5 if trust == "shuffler" else 0.0
+            privacy = Privacy(4.0, delta, unit="user", neighbours=REPLACE, trust=trust)
+            task = Task(people, 3, (1.0, 5.0), 2, privacy)
+            yield LocalGradient(2, **options).agree(task)
+
+
+class AnsweringRaters(LocalRaters):
+    """All devices of private GD and GD-DR."""
+
+    agreement: OneAnswerAgreement
+
+    def messages(self, step: Step, asked: Asked, cells: ByMember) -> Floats:
+        """Return one coordinate of each user's gradient; beside it, for a shuffler, which."""
+        public, task = self.agreement, self.agreement.task
+        if step.part is not None:  # a cohort pays for itself
+            number = int(step.name.split()[1])
+            cells = cells.of(np.sort(self._drawn.cohorts[number]))
+        seed = asked.arrays.get("projection")
+        projection = public.projection(0 if seed is None else _seed(seed))
+        u, errors = user_errors(task, cells, asked.arrays["v"])
+        # drawn without looking at ratings
+        rows = self._rng.integers(0, public.height, cells.members)
+        columns = self._rng.integers(0, task.rank, cells.members)
+        sizes = u[np.arange(cells.members), columns]
+        if projection is None:
+            answers = -2.0 * sizes * _errors_at(cells, errors, rows, task.items)
+        else:
+            answers = projected_gradients(
+                cells.starts, cells.items, errors, rows, sizes, projection
+            )
+        answers = np.clip(answers, -1.0, 1.0)
+        self._places = rows * task.rank + columns
+        if isinstance(step.mechanism, Shuffled):
+            return np.column_stack([answers, self._places])
+        return answers
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
+        """Return the answers, and what each is about."""
+        if step.open is not None:
+            return {"gradient": released}
+        places = {"places": self._places} if "places" in step.leaving else {}
+        return {"answers": released, **places}
+
+
+def _words(seed: int) -> NDArray[np.int64]:
+    return np.array(divmod(seed, _WORD), np.int64)
+
+
+def _seed(words: NDArray[np.int64]) -> int:
+    return int(words[0]) * _WORD + int(words[1])
+
+
+def _errors_at(cells: ByMember, errors: Floats, items: NDArray[np.int64], size: int) -> Floats:
+    """Return each user's error at one item, 0 where the user has not rated it."""
+    keys = cells.owners * size + cells.items
+    wanted = np.arange(cells.members) * size + items
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, errors[place], 0.0)

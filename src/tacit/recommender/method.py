@@ -1,0 +1,153 @@
+"""What every method of `PrivateRecommender` has in common.
+
+A method learns a public table of items (a base value and features each) from ratings that stay
+with their users. A prediction is base_j + w_i·f_j, divided by W_ij where ratings were stretched;
+the row w_i is the user's own and never leaves the device (`tacit.recommender.device`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Agreement
+from tacit.factorization.offsets.numerics.ridge import ByMember
+from tacit.factorization.offsets.weights import PrivacyWeights
+from tacit.privacy.events import REPLACE, DpEvent
+from tacit.privacy.guarantee import Privacy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Rated", "RecommenderMethod", "Task", "bands"]
+
+_BANDS = 10  # groups of ratings on a certificate, by weight
+
+
+class Rated(NamedTuple):
+    """What a holder's side takes: ratings, sorted by user, and β of every user."""
+
+    cells: ByMember
+    openness: Floats
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is public before a fit.
+
+    Attributes
+    ----------
+    users
+        How many; None where only the sites know.
+    items
+        How many.
+    bounds
+        The range of a rating.
+    rank
+        Features per item.
+    privacy
+        What is asked for.
+    item_weights
+        γ; None for 1.
+    openness
+        β of all users, where it is known here.
+    sites, shares
+        How many sites there are, and into how many shares noise is split under a secure sum.
+    devices
+        Whether all ratings are in one process, each on its user's device, and there are no sites.
+    """
+
+    users: int | None
+    items: int
+    bounds: tuple[float, float]
+    rank: int
+    privacy: Privacy | None
+    item_weights: tuple[float, ...] | None = None
+    openness: Floats | None = field(default=None, compare=False, repr=False)
+    sites: int = 1
+    shares: int = 1
+    devices: bool = True
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise is added at all."""
+        return self.privacy is not None and bool(np.isfinite(self.privacy.epsilon))
+
+    @property
+    def range(self) -> float:
+        """Δ, the length of the range."""
+        return self.bounds[1] - self.bounds[0]
+
+    def weights(self, openness: Floats) -> PrivacyWeights:
+        """Return W of some users, whose β are given."""
+        gamma = np.ones(self.items) if self.item_weights is None else np.array(self.item_weights)
+        return PrivacyWeights(openness, gamma)
+
+    @property
+    def people(self) -> int:
+        """How many users there are; raises where that is not known here."""
+        if self.users is None:
+            raise ParameterError("pass the ratings, or (users, items): the price depends on them")
+        return self.users
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Bounds and sizes, for certificates."""
+        low, high = self.bounds
+        users = f"{self.users} users, " if self.devices else ""
+        return (
+            f"public bounds: ratings in [{low:g}, {high:g}]",
+            f"public sizes: {users}{self.items} items",
+        )
+
+
+class RecommenderMethod(ABC):
+    """One way to learn; a frozen dataclass of its public settings."""
+
+    unit: ClassVar[str] = "entry"
+    trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
+
+    def check(self, task: Task) -> None:
+        """Raise where the request and the method do not go together."""
+        privacy = task.privacy
+        if privacy is None:
+            return
+        name = type(self).__name__
+        if privacy.unit != self.unit:
+            raise ParameterError(
+                f"{name} protects unit={self.unit!r}, and {privacy.unit!r} was asked for"
+            )
+        if privacy.neighbours != REPLACE:
+            raise ParameterError(f"{name} needs neighbours='replace-one'")
+        if privacy.trust not in self.trusts:
+            raise ParameterError(
+                f"{name} needs trust={' or '.join(map(repr, self.trusts))}, got {privacy.trust!r}"
+            )
+
+    @abstractmethod
+    def agree(self, task: Task) -> Agreement:
+        """Return what is public about a fit; raise where it cannot be."""
+
+
+def bands(weights: Floats, scaled: Callable[[float], DpEvent]) -> Mapping[str, DpEvent]:
+    """Return bands of weights that occur, each with what its heaviest rating sees.
+
+    Parameters
+    ----------
+    weights
+        W of every rating.
+    scaled
+        Weight → everything released, as a rating of that weight sees it.
+    """
+    band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
+    return {
+        f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": scaled(float(weights[band == k].max()))
+        for k in np.unique(band).tolist()
+    }

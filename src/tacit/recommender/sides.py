@@ -1,0 +1,172 @@
+"""The two sides of `tacit.recommender.agreement`: the raters, and the recommender."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.rng import generator
+from tacit.errors import SiteFailure
+from tacit.estimators.agreement import Ask, Coordinating, Start
+from tacit.estimators.gate import Gate
+from tacit.factorization.offsets.factors import factors_stand_out, features_from_sums
+from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
+from tacit.factorization.offsets.sides import Members
+from tacit.factorization.offsets.sums import HALF, LARGEST
+from tacit.privacy.events import DpEvent
+from tacit.recommender.agreement import WeightedOffsetsAgreement
+from tacit.recommender.device import Devices, penalty_grid
+from tacit.recommender.method import Rated, bands
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Raters", "coordinate"]
+
+_RESIDUAL = 0.8  # the variance of a rating about its offsets, of a half-range of 2, as a rule
+_LOST = (
+    "a site was lost, and its part cannot be taken out of what was summed before: the run can be "
+    "resumed when it is back"
+)
+
+
+class Raters(Members):
+    """The users of one site, or all devices of one process with the sum of their noise shares."""
+
+    agreement: WeightedOffsetsAgreement
+    devices: Devices
+
+    def __init__(
+        self, agreement: WeightedOffsetsAgreement, name: str, data: Rated, gate: Gate
+    ) -> None:
+        super().__init__(agreement, name, data.cells, gate, data.openness)
+        self._rated = data
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How many users a site has; of one process the agreement says so."""
+        if self.agreement.task.devices:
+            return ()
+        return (f"public size of the site: {self.cells.members} users",)
+
+    def groups(self) -> Mapping[str, DpEvent]:
+        """Return bands of weights, each with what its heaviest rating sees."""
+        public = self.agreement
+        return bands(self.weights, public.scaled) if public.noisy else {}
+
+    def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
+        """Fold every user's own ratings in."""
+        cells, openness = self._rated
+        weights = self.agreement.task.weights(openness)
+        self.devices = Devices.folded(shared, self.agreement.bounds, cells, weights)
+
+
+def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:
+    """Learn base values and features of items; return the table of items."""
+    rng = generator(start.seed, "recommender")
+    if not public.task.devices:
+        rng = generator(int(rng.integers(2**62)), "features")
+    found = yield Ask("counts")
+    known, sites = _Items(public, found.total, len(found.sites)), found.sites
+    if public.products:
+        known.features = yield from public.pattern_of(known.counts, rng)
+    for step, _ in public.plan:
+        kind = known.kind(step)
+        found = yield Ask(step, kind if step == "later" else "", **known.asks(kind))
+        if found.sites != sites:
+            raise SiteFailure(_LOST)
+        known.take(kind, np.asarray(found.total["sum"], np.float64), known.noise(step))
+    return known.shared()
+
+
+class _Items:
+    """What the recommender knows: sums over the public pattern, and what was released."""
+
+    def __init__(
+        self, public: WeightedOffsetsAgreement, opened: Mapping[str, Any], sites: int
+    ) -> None:
+        self._agreed, self._sites = public, sites
+        self.counts = np.asarray(opened["sum"], np.float64)
+        self._weights, self._squares, self._reach, self._spread = (
+            np.asarray(opened[name], np.float64)
+            for name in ("weights", "squares", "reach", "spread")
+        )
+        self.features = self._learned = np.zeros((public.items, 0))
+        self._mean, self._offsets = 0.0, np.zeros(public.items)
+        self._sums, self._precision = np.zeros(public.items), 0.0
+
+    def noise(self, step: str) -> float:
+        """Return the variance of a step's noise, over all sites."""
+        return self._sites * self._agreed.mechanisms[step].variance()
+
+    def kind(self, step: str) -> str:
+        """Return what a step is about; of the later one, by what is public."""
+        if step != "later":
+            return step
+        deviation = math.sqrt(self.noise(step))
+        worth = self._agreed.factors is True or factors_stand_out(
+            self.counts, self._reach, deviation
+        )
+        return "damped factors" if worth else "offsets"
+
+    def asks(self, kind: str) -> dict[str, Any]:
+        """Return what a request holds, within the ranges that sensitivities are stated for."""
+        if kind == "mean":
+            return {}
+        if kind == "offsets":
+            return {"mean": np.array([self._mean])}
+        most = LARGEST["tastes"]
+        return {
+            "base": np.clip(self._mean + self._offsets, -3.0 * HALF, 3.0 * HALF),
+            "features": np.clip(self.features, -most, most),
+        }
+
+    def take(self, kind: str, total: Floats, noise: float) -> None:
+        """Take in a sum."""
+        items = self._agreed.items
+        if kind == "mean":
+            mean = float(total[0]) / float(self._weights.sum())
+            self._mean = float(np.clip(mean, -HALF, HALF))
+        elif kind == "offsets":
+            self._take_offsets(total[:items], noise)
+        else:
+            width = self.features.shape[1]
+            self._learned = features_from_sums(
+                total[: items * width].reshape(-1, width),
+                self._reach,
+                self._spread,
+                noise,
+                self.features,
+                _RESIDUAL,
+            )
+
+    def _take_offsets(self, total: Floats, noise: float) -> None:
+        """Shrink sums, averaged with those before by their noise, towards what is expected."""
+        precision = 1.0 / max(noise, 1e-12)
+        whole = self._precision + precision
+        self._sums = (self._precision * self._sums + precision * total) / whole
+        self._precision = whole
+        covariates = np.column_stack([np.log1p(self.counts), self.features])
+        self._offsets = shrink_towards(
+            self._sums,
+            self._weights,
+            1.0 / whole if noise else 0.0,
+            _RESIDUAL * self._squares,
+            covariates,
+        )
+
+    def shared(self) -> dict[str, Any]:
+        """Return base values and features in the scale of ratings."""
+        middle, step = self._agreed.scale
+        ones = np.ones((self._agreed.items, 1))
+        return {
+            "base": middle + step * (self._mean + self._offsets),
+            "features": np.column_stack([ones, self.features, self._learned]),
+            "penalties": penalty_grid(self.features.shape[1], self._learned.shape[1]),
+            "spread": np.array([_RESIDUAL * step**2]),
+        }

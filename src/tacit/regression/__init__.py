@@ -1,0 +1,15 @@
+"""Bayesian linear regression over many sites."""
+
+from tacit._core.lazy import lazy_names
+
+ESTIMATORS = {"regression": "estimator:PrivateLinearRegression"}
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Design": "design",
+        "PrivateLinearRegression": "estimator",
+        "RegressionAgreement": "agreement",
+        "SiteSummary": "summary",
+    },
+)

@@ -1,0 +1,449 @@
+"""`PrivateLinearRegression`: Bayesian linear regression from one noisy summary per site.
+
+What a site releases, and why that is private, stands in `tacit.regression.agreement`; how the
+posterior follows from the summaries in `tacit.regression.numerics.posterior`; how it gets back to
+the caller's own scale in `tacit.regression.scale`. This class joins the three.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.progress import progress_bar
+from tacit._core.rng import generator
+from tacit.errors import ParameterError, SiteFailure
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.fit import Outcome, fit
+from tacit.estimators.release import Release
+from tacit.estimators.site import Site
+from tacit.privacy.events import ADD_REMOVE
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.regression.agreement import RegressionAgreement
+from tacit.regression.bounds import PublicBounds, as_pairs, plain_bounds
+from tacit.regression.design import STATISTICS, Design
+from tacit.regression.joining import (
+    check_names,
+    check_together,
+    common_labels,
+    sorted_parts,
+    summaries_of,
+)
+from tacit.regression.methods import CITES, EXACT_METHODS, SAMPLING, check_method
+from tacit.regression.numerics.moments import Prior, check_prior
+from tacit.regression.numerics.posterior import METHODS, posterior
+from tacit.regression.rows import SiteSum, check_rank, feature_matrix, read_site
+from tacit.regression.scale import Line, r_squared, to_arviz
+from tacit.regression.simulation import simulated_error
+from tacit.regression.summary import SiteSummary
+
+__all__ = ["PrivateLinearRegression"]
+
+
+class PrivateLinearRegression(PrivateEstimator):
+    """Bayesian linear regression over one holder or many sites, each with one noisy release.
+
+    Every site adds up its rows, releases the sums once with noise from its own ledger, and is not
+    needed again: `add_sites` takes in sites that come later, as raw data or as a mailed
+    `SiteSummary`, without another release of the others.
+
+    Parameters
+    ----------
+    method
+        How the posterior follows from the summaries: ``"auto"``, ``"MCMC-normalX"``,
+        ``"MCMC-fixedS"``, ``"Bayes-fixedS-fast"``, ``"adaSSP"``, ``"MCMC-B&S"``; without
+        privacy also ``"OLS"`` and ``"conjugate"``.
+    bounds
+        The public range of every feature: a mapping of column to (low, high), a sequence of
+        pairs in the order of the columns of X, or one number, the public norm of a row.
+    y_bounds
+        The public range (low, high) of the response, or the largest |y|.
+    target
+        The column of the response, where data are tables.
+    intercept
+        Whether the model has one.
+    clip
+        The norm to which a row is scaled after the bounds mapped it to [−1, 1]; by default that
+        of a row uniform in its bounds (see `tacit.regression.design`).
+    statistics
+        What is released: ``"moments"``, ``"Sz"`` (the thesis's pair) or ``"Szu"``.
+    prior
+        A `tacit.regression.numerics.moments` prior; the default of the method unless given.
+    chains, draws, warmup
+        How much to sample, for methods that do.
+    privacy
+        The guarantee asked for, with unit ``"row"``; None adds no noise.
+    ledger
+        Who pays when a single table is fitted; sites bring their own.
+    noise
+        ``"exact"`` or ``"grid"``.
+    on_failure
+        ``"stop"`` at the first site that fails, or ``"exclude"`` it and go on.
+    progress
+        Whether a progress bar is shown. The first fit of a sampler on a machine compiles it first.
+    random_state
+        A seed for noise and sampling, for tests only: certificates then say so.
+
+    Attributes
+    ----------
+    coef_, intercept_, coef_sd_, intercept_sd_
+        Posterior means and standard deviations on the caller's own scale.
+    noise_sd_
+        The residuals' standard deviation, from the posterior mean of their variance; NaN where
+        the method does not learn it.
+    posterior_
+        The posterior on the model's scale, with draws and diagnostics.
+    summaries_
+        Site → `SiteSummary`, what each released.
+    design_, columns_
+        What is public about the summaries, and the names of the features and, last, of the
+        response.
+    failures_
+        Sites that were left out, and why.
+    certificate_, certificates_
+        The certificate with the largest ε, and one per site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (5000, 2))
+    >>> y = 3 + X @ [1.0, -0.5] + rng.normal(0, 0.5, 5000)
+    >>> model = PrivateLinearRegression(
+    ...     bounds=[(0, 10), (0, 10)], y_bounds=(-5, 15), privacy=Privacy(1.0, 1e-6))
+    >>> print(model.price())
+    the data: ε = 1, δ = 1e-06 (no ledger: affordable)
+    """
+
+    _purpose = "linear regression"
+    _summaries: ClassVar[type[SiteSummary]] = SiteSummary
+    _stored: ClassVar[tuple[str, ...]] = (
+        "method",
+        "bounds",
+        "y_bounds",
+        "target",
+        "intercept",
+        "clip",
+        "statistics",
+    )
+    _inference_only = ("method", "chains", "draws", "warmup")
+    _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "method": OneOf(*METHODS),
+        "target": AnyOf(InstanceOf(str), None),
+        "intercept": InstanceOf(bool),
+        "clip": AnyOf(Real(1e-6, 1e6), None),
+        "statistics": OneOf(*STATISTICS),
+        "prior": AnyOf(InstanceOf(Prior), None),
+        "chains": Integer(1, 64),
+        "draws": Integer(10),
+        "warmup": Integer(0),
+        "privacy": AnyOf(InstanceOf(Privacy), None),
+        "ledger": AnyOf(InstanceOf(Ledger), None),
+        "noise": OneOf("exact", "grid"),
+        "on_failure": OneOf("stop", "exclude"),
+        "progress": InstanceOf(bool),
+        "random_state": AnyOf(Integer(0), None),
+    }
+
+    summaries_: dict[str, SiteSummary]
+    design_: Design
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        bounds: Mapping[str, tuple[float, float]]
+        | Sequence[tuple[float, float]]
+        | float
+        | None = None,
+        y_bounds: tuple[float, float] | float | None = None,
+        target: str | None = None,
+        intercept: bool = True,
+        clip: float | None = None,
+        statistics: str = "moments",
+        prior: Any = None,
+        chains: int = 4,
+        draws: int = 1000,
+        warmup: int = 1000,
+        privacy: Privacy | None = None,
+        ledger: Ledger | None = None,
+        noise: str = "exact",
+        on_failure: str = "stop",
+        progress: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.method = method
+        self.bounds = bounds
+        self.y_bounds = y_bounds
+        self.target = target
+        self.intercept = intercept
+        self.clip = clip
+        self.statistics = statistics
+        self.prior = prior
+        self.chains = chains
+        self.draws = draws
+        self.warmup = warmup
+        self.privacy = privacy
+        self.ledger = ledger
+        self.noise = noise
+        self.on_failure = on_failure
+        self.progress = progress
+        self.random_state = random_state
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_row_privacy("a regression over rows")
+        defaults = inspect.signature(type(self)).parameters
+        changed = [n for n in SAMPLING if self._given(n) != defaults[n].default]
+        check_method(self.method, self._noisy, self.statistics, changed)
+        self._check_public()
+
+    # -- what is public --------------------------------------------------------------------
+
+    @property
+    def _noisy(self) -> bool:
+        return self.privacy is not None and math.isfinite(self.privacy.epsilon)
+
+    @property
+    def _public(self) -> PublicBounds:
+        return PublicBounds.of(self.bounds, self.y_bounds)
+
+    def _check_public(self) -> None:
+        self._public.check()
+
+    def _design(self, features: int | None) -> Design:
+        """Return what is public about the sums of rows."""
+        return self._public.design(
+            self.intercept,
+            ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours),
+            self.statistics,
+            self.clip,
+            features,
+            scaled=self.method not in EXACT_METHODS,
+        )
+
+    def _facts(self, data: Any) -> int | None:
+        return self._public.width(data)
+
+    def _imagined(self) -> int:
+        return 2
+
+    _simulate = classmethod(simulated_error)
+
+    def _agree(self, facts: Sequence[Any], shares: int = 1) -> RegressionAgreement:
+        known = next((width for width in facts if width is not None), None)
+        design = self._design(known)
+        check_prior(self.prior or Prior(), design.coefficients)
+        return self._agreement(design, len(facts))
+
+    def _agreement(self, design: Design, sites: int) -> RegressionAgreement:
+        names = self._public.names(design, self.target)
+        return RegressionAgreement(design, names, self.privacy, sites, self.noise)
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
+        """Return the parameters of a file or a proposal, with ranges as pairs."""
+        if not isinstance(settings.get("bounds"), Mapping) or "target" not in settings:
+            raise ParameterError("regression needs bounds = {feature: [low, high]} and a target")
+        return {name: as_pairs(value) for name, value in settings.items()}, None
+
+    # -- fitting ---------------------------------------------------------------------------
+
+    def fit(self, data: Any, y: Any = None) -> Self:
+        """Release every site's summary and infer the coefficients.
+
+        Parameters
+        ----------
+        data
+            X, with ``y`` beside it; or one holder's data (a pair (X, y), a table, the path of a
+            Parquet file, an iterable of pieces); or a list of `Site` with such data, and of
+            `SiteSummary` that were released before.
+        y
+            The responses, where ``data`` is X.
+        """
+        self._check_parameters()
+        self._forget()
+        return self._take(data if y is None else (data, y))
+
+    def add_sites(self, data: Any) -> Self:
+        """Take in further sites; those that are here already release and pay nothing again.
+
+        Parameters
+        ----------
+        data
+            As in `fit`: sites with raw data, or summaries that were mailed.
+        """
+        if not getattr(self, "summaries_", None):
+            raise ParameterError("there is nothing to add to yet: call fit first")
+        self._check_parameters()
+        return self._take(data)
+
+    def _forget(self) -> None:
+        """Drop everything that an earlier fit left."""
+        for name in [name for name in vars(self) if name.endswith("_") or name == "_line"]:
+            delattr(self, name)
+        self.summaries_, self.failures_ = {}, []
+        self.feature_names_in_: list[Any] = []
+
+    def _take(self, data: Any) -> Self:
+        """Release what is raw, take in what was released, and infer."""
+        summaries, raw = sorted_parts(data)
+        sites = self._as_sites(raw) if raw is not None else []
+        known = [*self.summaries_.values(), *summaries]
+        check_names([s.site for s in known], sites, self.privacy)
+        agreement = self._together(known, sites)
+        check_together(agreement, known, self.method, bool(sites) and self._noisy)
+        if not self._public.by_name:
+            self.feature_names_in_ = common_labels(sites, self.feature_names_in_)
+        outcome = self._released(sites, agreement, alone=not known) if sites else None
+        self.design_, self.columns_ = agreement.design, agreement.columns
+        lost = [] if outcome is None else outcome.record.failures
+        if outcome is not None:
+            self.record_ = outcome.record
+            self.failures_ += lost
+            self.summaries_.update(summaries_of(outcome, self._summaries))
+            self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
+        self.summaries_.update({summary.site: summary for summary in summaries})
+        if lost and self.on_failure == "stop":
+            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in lost)
+            raise SiteFailure(
+                f"{reasons}. What the other sites released is kept in summaries_: pass the rest "
+                "to add_sites, or those summaries to fit"
+            )
+        self._infer()
+        return self
+
+    def _together(self, known: list[SiteSummary], sites: list[Site]) -> RegressionAgreement:
+        """Return one agreement for what is raw and what was released before."""
+        norm = self._public.is_norm
+        facts = [self._facts(site.data) for site in sites]
+        return self._agree([*facts, *(s.design.features if norm else None for s in known)])
+
+    def _read(self, data: Any, agreement: Agreement) -> SiteSum:
+        assert isinstance(agreement, RegressionAgreement)
+        columns = agreement.columns[:-1] if self._public.by_name else None
+        return read_site(data, agreement.design, columns, self.target)
+
+    def _released(
+        self, sites: list[Site], agreement: RegressionAgreement, alone: bool
+    ) -> Outcome | None:
+        """Run the agreement over those that can take part; ``alone``: nobody released before."""
+        exclude = self.on_failure == "exclude" and not (alone and len(sites) == 1)
+        loaded, failures = self._load(sites, agreement, exclude)
+        self.failures_ += failures
+        ready = [site for site in sites if site.name in loaded]
+        if not ready:
+            return None
+        if alone and (len(sites) == 1 or agreement.is_free):
+            check_rank(loaded.values(), agreement.design, agreement.columns)
+        # all have paid by then: what one fails to send does not cost the others their release
+        place = replace(self._place(), on_failure="exclude", progress=False)
+        return fit(agreement, ready, loaded, place)
+
+    def _conclude(self, outcome: Outcome) -> None:
+        """Take up what sites elsewhere released."""
+        assert isinstance(outcome.agreement, RegressionAgreement)
+        self.feature_names_in_ = []
+        self.design_, self.columns_ = outcome.agreement.design, outcome.agreement.columns
+        self.summaries_ = summaries_of(outcome, self._summaries)
+        self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
+        self._infer()
+
+    # -- inference -------------------------------------------------------------------------
+
+    def _options(self) -> dict[str, Any]:
+        """Return what `posterior` is told besides the moments."""
+        return {"prior": self.prior}
+
+    def _infer(self) -> None:
+        """Turn the summaries into a posterior: post-processing only."""
+        if not self.summaries_:
+            reasons = "; ".join(f"{f.site}: {f.reason}" for f in self.failures_)
+            raise ParameterError(f"no site is left: {reasons}")
+        summaries = list(self.summaries_.values())
+        with progress_bar(self.progress, 2 * self.chains, "sampling") as advance:
+            self.posterior_ = posterior(
+                [summary.moments for summary in summaries],
+                self.method,
+                chains=self.chains,
+                draws=self.draws,
+                warmup=self.warmup,
+                rng=generator(self.random_state, "regression"),
+                progress=advance,
+                **self._options(),
+            )
+        self._draw(Line.of(self.posterior_, self.design_, summaries))
+
+    def _draw(self, line: Line) -> None:
+        """Keep what was learned, and what of it is for everybody."""
+        self._line = line
+        self.coef_, self.intercept_, self.noise_sd_ = line.coef, line.intercept, line.noise_sd
+        self.intercept_sd_, self.coef_sd_ = float(line.sd[0]), line.sd[1:]
+        self.n_features_in_ = self.design_.features
+        self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
+        self.certificate_ = max(self.certificates_.values(), key=lambda found: found.epsilon)
+        self.shared_ = dict(line.arrays)
+        for summary in self.summaries_.values():
+            self.shared_.update(summary.arrays)
+
+    def _needs_fit(self) -> None:
+        if not hasattr(self, "coef_"):
+            raise ParameterError("there is no model yet: call fit first")
+
+    def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
+        """Return the posterior predictive mean of the response, and how sure it is.
+
+        Parameters
+        ----------
+        X
+            Features on the caller's own scale.
+        return_sd
+            Also return the standard deviation, of coefficients and residual together.
+        interval
+            Also return the bounds (low, high) between which a new response lies with this
+            probability.
+        """
+        self._needs_fit()
+        columns = self.columns_[:-1] if self._public.by_name else self.feature_names_in_
+        matrix = feature_matrix(X, columns, self.columns_[:-1])
+        return self._line.predict(matrix, return_sd, interval)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return R² on given rows, such as public ones: this is not private."""
+        return r_squared(y, self.predict(X))
+
+    def to_arviz(self) -> Any:
+        """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
+        self._needs_fit()
+        if not hasattr(self, "posterior_"):
+            raise ParameterError("a release holds no draws: pass its summaries_ to fit")
+        summaries = list(self.summaries_.values())
+        return to_arviz(self.posterior_, self.design_, summaries, self.columns_[:-1])
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            **{name: plain_bounds(getattr(self, name)) for name in self._stored},
+            "middle": list(self.design_.middle),
+            "half": list(self.design_.half),
+            "norm": self.design_.rows.norm,
+            "columns": list(self.columns_),
+            "sites": {name: summary.facts for name, summary in self.summaries_.items()},
+        }
+
+    def _adopt(self, release: Release) -> None:
+        settings = release.manifest["settings"]
+        given = {name: as_pairs(settings[name]) for name in self._stored}
+        self.columns_ = tuple(settings["columns"])
+        if isinstance(given.get("bounds"), Mapping):  # JSON has no order
+            given["bounds"] = {name: given["bounds"][name] for name in self.columns_[:-1]}
+        type(self).__init__(self, **given)
+        self.feature_names_in_, self.failures_ = [], []
+        self.summaries_ = self._summaries.all_from(release)
+        self.design_ = next(iter(self.summaries_.values())).design
+        self._draw(Line.from_arrays(release.arrays))

@@ -1,0 +1,142 @@
+"""What must fit before anybody pays: names, columns, designs and relations of sites that join."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.data.columns import column_names
+from tacit.errors import ParameterError
+from tacit.estimators.fit import Outcome
+from tacit.estimators.site import Site, check_sites
+from tacit.privacy.guarantee import Privacy
+from tacit.regression.agreement import RegressionAgreement
+from tacit.regression.design import Design
+from tacit.regression.methods import SQUARE_METHODS
+from tacit.regression.summary import SiteSummary
+
+__all__ = [
+    "check_names",
+    "check_together",
+    "common_labels",
+    "sorted_parts",
+    "summaries_of",
+]
+
+
+def sorted_parts(data: Any) -> tuple[list[SiteSummary], Any]:
+    """Return what was released before, and what is still raw; None where nothing is."""
+    if isinstance(data, SiteSummary):
+        return [data], None
+    parts = list(data) if isinstance(data, list | tuple) else []
+    if not parts or not all(isinstance(part, Site | SiteSummary) for part in parts):
+        return [], data
+    summaries = [part for part in parts if isinstance(part, SiteSummary)]
+    return summaries, [part for part in parts if isinstance(part, Site)] or None
+
+
+def summaries_of(outcome: Outcome, kind: type[SiteSummary]) -> dict[str, SiteSummary]:
+    """Return what every site released, with its certificate: post-processing of replies."""
+    agreement = outcome.agreement
+    assert isinstance(agreement, RegressionAgreement)
+    sd = math.sqrt(agreement.mechanism.variance())
+    return {
+        site: kind.of(
+            site,
+            agreement.columns,
+            agreement.design,
+            reply.arrays,
+            sd,
+            outcome.certificates[site],
+        )
+        for site, reply in outcome.result.items()
+        if site in outcome.certificates
+    }
+
+
+def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | None) -> None:
+    """Raise unless every site counts once, and several do not share a curator."""
+    names = [*known, *(site.name for site in sites)]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ParameterError(
+            f"{sorted(twice)} would count twice: give every site a name of its own"
+        )
+    check_sites(list(sites))
+    if sites and len(names) > 1 and privacy is not None and privacy.trust == "central":
+        raise ParameterError("several sites do not share a curator: pass Privacy(…, trust='site')")
+
+
+def check_together(
+    agreement: RegressionAgreement, known: Sequence[SiteSummary], method: str, noisy: bool
+) -> None:
+    """Raise where summaries do not fit an agreement, a method or one another.
+
+    Parameters
+    ----------
+    agreement
+        What is asked of further sites.
+    known
+        What was released before.
+    method
+        How the posterior follows.
+    noisy
+        Whether further sites release with noise.
+    """
+    for summary in known:
+        _check_belongs(summary, agreement.design, agreement.columns)
+        _check_belongs(summary, known[0].design, known[0].columns)
+        if method in SQUARE_METHODS and summary.moments.square is None:
+            raise ParameterError(
+                f"method {method!r} needs yᵀy, and {summary.site!r} did not release it: use "
+                "method='auto'"
+            )
+    relations = {s.certificate.neighbours for s in known if s.certificate.is_private}
+    if noisy:
+        relations.add(agreement.design.neighbours)
+    if len(relations) > 1:
+        raise ParameterError(
+            "guarantees under add-remove-one and under replace-one cannot be compared: ask every "
+            "site for the same neighbours"
+        )
+
+
+def _check_belongs(summary: SiteSummary, design: Design, names: tuple[str, ...]) -> None:
+    """Raise unless a summary was made for a design and for these columns, in this order."""
+    if type(design) is not type(summary.design):
+        raise ParameterError(
+            f"the summary of {summary.site!r} is that of another kind of release, and cannot be "
+            "joined"
+        )
+    for part in design.common:
+        if getattr(design, part) != getattr(summary.design, part):
+            raise ParameterError(
+                f"the summary of {summary.site!r} has another {part}: it was made with other "
+                "bounds or another model, and cannot be joined"
+            )
+    unnamed = (*(f"x{k}" for k in range(design.features)), "y")  # bounds in a list
+    found = summary.columns
+    for ours, theirs, positional in (
+        (names[:-1], found[:-1], unnamed[:-1]),
+        (names[-1:], found[-1:], unnamed[-1:]),
+    ):
+        if ours != theirs and positional not in (ours, theirs):
+            raise ParameterError(
+                f"the summary of {summary.site!r} has the columns {found}, not {names}: it cannot "
+                "be joined"
+            )
+
+
+def common_labels(sites: Sequence[Site], known: list[Any]) -> list[Any]:
+    """Return how the columns of X are called where bounds go by their order."""
+    for site in sites:
+        pair = isinstance(site.data, tuple) and len(site.data) == 2
+        labels = column_names(site.data[0]) if pair else []
+        known = known or labels
+        if labels and labels != known:
+            raise ParameterError(
+                f"site {site.name!r} has the columns {labels[:20]}, not {known[:20]}: bounds in a "
+                "list go by their order, pass bounds={feature: (low, high)}"
+            )
+    return known

@@ -1,0 +1,1 @@
+"""Moments, posteriors and samplers of linear regression."""

@@ -1,0 +1,1 @@
+"""Hamiltonian Monte Carlo of regression from noisy moments."""

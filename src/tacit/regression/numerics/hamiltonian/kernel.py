@@ -1,0 +1,176 @@
+"""Hamiltonian sampling of regression coefficients when sites' S are unknown and only partly alike.
+
+The model of ``auto``. As in `tacit.regression.numerics.wishart.kernel`,
+
+    ẑ_j ~ N(S_jβ, σ²S_j + τ_z²I),   p(Ŝ_j | S_j) ∝ exp(−‖Ŝ_j − S_j‖²/(2τ_j²)),
+    S_j | Σ ~ Wishart(ν_j, n_jΣ/ν_j),   Σ ~ IW(ℓΛ, κ),
+
+but 1/ν_j ≈ 1/n_j + h with the spread h learned: heavy tails and sites that differ make h grow, and
+each S_j then follows its own summary as far as the known noise allows. ℓ, the size of Λ ∝ I, is
+learned too: how nearly collinear features may be. Where yᵀy was released, û_j joins ẑ_j:
+u = βᵀSβ + 2βᵀr + ‖e‖² with r = z − Sβ, and ‖e‖² is taken as N(nσ², 2nσ⁴), uncorrelated with r; the
+error of that is of order 1/√n.
+
+J sites and d coefficients make J·d(d + 1)/2 unknowns, and a random walk needs many times as many
+steps for one independent draw. Hamiltonian trajectories need a handful. Their scales and steps
+adapt during warm-up only; how they move stands in `tacit.regression.numerics.hamiltonian.loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tacit._core import kernels
+from tacit.regression.numerics.hamiltonian.density import Data
+from tacit.regression.numerics.moments import Moments, Prior
+from tacit.regression.numerics.start import SiteArrays
+from tacit.regression.numerics.wishart.kernel import GibbsInfo
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["TiedGramSampler", "TiedState"]
+
+
+class TiedState(NamedTuple):
+    """A chain, in the sampler's basis.
+
+    The S_j, β, (log σ², log h, log prior variance of β, log ℓ), what was tuned (steps, scales of
+    the coordinates, and sums for these), and the number of steps taken.
+    """
+
+    grams: NDArray[np.float64]
+    coefficients: NDArray[np.float64]
+    scales: NDArray[np.float64]
+    tuning: NDArray[np.float64]
+    widths: NDArray[np.float64]
+    running: NDArray[np.float64]
+    steps: int
+
+
+class TiedGramSampler:
+    """A kernel: β, σ², every site's S and how much sites differ, from noisy moments.
+
+    Parameters
+    ----------
+    moments
+        The sites' moments, checked.
+    prior
+        The prior; its ``sd`` and ``features`` are learned if None.
+    """
+
+    def __init__(self, moments: Sequence[Moments], prior: Prior) -> None:
+        self.sites = SiteArrays(moments, prior, squares=True)
+        self.basis = self.sites.basis
+        self.prior = prior
+        learned = (len(moments) > 1, prior.sd is None, prior.features is None)
+        self.settings = np.array(
+            [self.sites.kappa, prior.noise_shape, prior.noise_scale, *map(float, learned)]
+        )
+        sites = self.sites
+        self.data = Data(
+            sites.seen,
+            sites.cross,
+            sites.known,
+            sites.noise,
+            sites.rows,
+            sites.freedoms,
+            sites.scale,
+            sites.center,
+            self.settings,
+        )
+
+    def init(self, rng: np.random.Generator) -> TiedState:
+        """Start near the pooled summary, each chain elsewhere."""
+        start = self.sites.start(rng)
+        scales = np.log([start.variance, 0.01, self.prior.known_sd() ** 2, 1.0])
+        if self.settings[4]:
+            beta = start.coefficients
+            scales[2] = np.log(0.1 + beta @ beta / len(beta))
+        if self.settings[5]:
+            scales[3] = np.log(0.1)
+        widths = self._widths(start.grams, start.variance)
+        tuning = np.array([-2.0, -2.0, 0.0, 0.0, 0.5, 0.0])
+        running = np.zeros((2, 2, widths.shape[1]))
+        return TiedState(start.grams, start.coefficients, scales, tuning, widths, running, 0)
+
+    def _widths(self, grams: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
+        """Return a first guess of every coordinate's posterior sd, (2, own or common)."""
+        count, d = self.sites.cross.shape
+        packed = d * (d + 1) // 2
+        widths = np.zeros((2, count * packed + d + 1))
+        for j in range(count):
+            sd = np.sqrt(self.sites.noise[j, 0])
+            if sd > 0.0:
+                widths[0, j * packed : (j + 1) * packed] = _factor_widths(grams[j], sd)
+        whole = grams.sum(axis=0)
+        widths[1, :packed] = _factor_widths(whole, self.sites.total.gram_sd)
+        n = self.sites.rows.sum()
+        for i in range(d):  # C is that of the mean of a row: entries but for logs shrink by √n
+            start = i * (i + 1) // 2
+            widths[1, start : start + i] /= np.sqrt(n)
+        precision = self.sites.conditional(grams, variance)[1]
+        beta = np.sqrt(np.diag(np.linalg.inv(precision)))
+        for kind, blocks in ((0, count), (1, 1)):
+            widths[kind, blocks * packed : blocks * packed + d] = beta
+            widths[kind, blocks * packed + d] = 0.3
+        return widths
+
+    def step(self, rng: np.random.Generator, state: TiedState) -> tuple[TiedState, GibbsInfo]:
+        """Take one iteration, without adapting."""
+        return self.run(rng, state, 1)
+
+    def run(
+        self,
+        rng: np.random.Generator,
+        state: TiedState,
+        draws: int,
+        *,
+        adapt: bool = False,
+        thin: int = 1,
+        compiled: bool = True,
+    ) -> tuple[TiedState, GibbsInfo]:
+        """Take ``draws``·``thin`` iterations and keep each ``thin``-th, in the user's basis."""
+        from tacit.regression.numerics.hamiltonian.loop import trajectories
+
+        grams, beta, scales, tuning, widths, running = (a.copy() for a in state[:6])
+        out_beta, out_scales = np.empty((draws, len(beta))), np.empty((draws, 4))
+        accepts = np.zeros(6)
+        function = kernels.compiled(trajectories, reassociate=True) if compiled else trajectories
+        function(
+            rng,
+            self.data,
+            grams,
+            beta,
+            scales,
+            tuning,
+            widths,
+            running,
+            state.steps,
+            adapt,
+            thin,
+            out_beta,
+            out_scales,
+            accepts,
+        )
+        steps = draws * thin
+        rates = accepts / max(steps, 1)
+        names = ("own", "common", "spread with S", "spread", "size of Λ", "coefficients")
+        shown = {name: float(rate) for name, rate in zip(names, rates, strict=True) if rate > 0.0}
+        after = TiedState(grams, beta, scales, tuning, widths, running, state.steps + steps)
+        return after, GibbsInfo(out_beta @ self.basis.T, out_scales, shown)
+
+
+def _factor_widths(gram: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+    """Return about by how much noise moves (log L_ii, L_ik) of S = L·Lᵀ, row by row.
+
+    dS_ik ≈ L_kk·dL_ik and dS_ii ≈ 2·L_ii²·d log L_ii; never more than half of what S_ii allows.
+    """
+    factor = np.linalg.cholesky(gram)
+    own = np.diag(factor)
+    widths = np.minimum(sd / np.sqrt(2.0) / own[None, :], 0.5 * np.sqrt(np.diag(gram))[:, None])
+    np.fill_diagonal(widths, np.minimum(sd / (2.0 * own**2), 0.5))
+    return np.asarray(widths[np.tril_indices(len(gram))])

@@ -1,0 +1,1 @@
+"""Gibbs sampling with Wishart proposals of regression from noisy moments."""

@@ -1,0 +1,362 @@
+"""The compiled sweep behind `wishart.kernel`, and the densities it evaluates.
+
+β is integrated out of every move on S. With M = σ²S + τ_z²I, K = S·M⁻¹·S and k = S·M⁻¹ẑ,
+
+    ∫ Π_j p(ẑ_j | S_j, β, σ²)·p(β) dβ ∝ Π_j |M_j|^(−½)·e^(−½ẑ_jᵀM_j⁻¹ẑ_j) · |P|^(−½)·e^(½bᵀP⁻¹b)
+
+with P = C⁻¹ + ΣK_j and b = C⁻¹m + Σk_j.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tacit._core.linear import (
+    cayley,
+    cholesky,
+    congruence,
+    copy,
+    fill,
+    from_precision,
+    inlined,
+    log_diagonal,
+    lower_square,
+    matvec,
+    solve_lower,
+)
+from tacit.regression.numerics.laws import accepted, describe, freedom_of, tune
+from tacit.regression.numerics.wishart.proposals import (
+    common_shift,
+    logistic,
+    propose_shift,
+    propose_wishart,
+    reference,
+)
+
+__all__ = ["sweeps"]
+
+# target acceptance: Wishart or congruence, Gaussian-reversible, the walk on log σ²
+_TARGETS = (0.25, 0.35, 0.44)
+
+
+# --- densities ---------------------------------------------------------------------------------
+
+
+@inlined
+def _evidence(precision: Any, linear: Any, work: Any, factor: Any) -> float:
+    """Return ½bᵀP⁻¹b − ½log|P|, and P's factor; −∞ if P is not definite."""
+    if not cholesky(precision, factor):
+        return -math.inf
+    solve_lower(factor, linear, work)
+    value = -log_diagonal(factor)
+    for i in range(len(linear)):
+        value += 0.5 * work[i] * work[i]
+    return value
+
+
+@inlined
+def _cross_term(gram: Any, factor: Any, cross: Any, beta: Any, vectors: Any) -> float:
+    """Return log p(ẑ | S, β, σ²)."""
+    d = len(beta)
+    matvec(gram, beta, vectors[0])
+    for i in range(d):
+        vectors[1, i] = cross[i] - vectors[0, i]
+    solve_lower(factor, vectors[1], vectors[2])
+    total = -log_diagonal(factor)
+    for i in range(d):
+        total -= 0.5 * vectors[2, i] * vectors[2, i]
+    return total
+
+
+@inlined
+def _misfit(seen: Any, gram: Any) -> float:
+    """‖Ŝ − S‖², all entries."""
+    total = 0.0
+    for a in range(seen.shape[0]):
+        for b in range(seen.shape[0]):
+            gap = seen[a, b] - gram[a, b]
+            total += gap * gap
+    return total
+
+
+def sweeps(
+    rng: Any,
+    seen: Any,
+    cross: Any,
+    noise: Any,
+    rows: Any,
+    freedoms: Any,
+    scale: Any,
+    prior: Any,
+    center: Any,
+    reach: Any,
+    grams: Any,
+    factors: Any,
+    beta: Any,
+    scales: Any,
+    tuning: Any,
+    started: int,
+    adapt: bool,
+    thin: int,
+    out_beta: Any,
+    out_scales: Any,
+    accepts: Any,
+) -> None:
+    """Run ``thin`` iterations per row of ``out_beta``, from and into the state's arrays.
+
+    seen, cross: Ŝ_j, ẑ_j. noise: τ_j² (0: S_j stays), τ_z². rows, freedoms: n_j, and n_j as
+    degrees of freedom. scale: Λ. prior: κ, a, b, and the precision of a coefficient. center: m.
+    reach: sd of G in the congruence that moves all S_j.
+    """
+    count, d = grams.shape[0], grams.shape[1]
+    kappa, shape, rate, prior_precision = prior[0], prior[1], prior[2], prior[3]
+    # of the state, and of a proposal: factors of M_j, K_j, k_j
+    whitens, whitens_new = np.empty((count, d, d)), np.empty((count, d, d))
+    precisions, precisions_new = np.empty((count, d, d)), np.empty((count, d, d))
+    linears, linears_new = np.empty((count, d)), np.empty((count, d))
+    values, values_new = np.empty(count), np.empty(count)
+    grams_new, factors_new = np.empty((count, d, d)), np.empty((count, d, d))
+    pooled, pooled_new, pooled_factor = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
+    precision, precision_new = np.empty((d, d)), np.empty((d, d))
+    linear, linear_new, white = np.empty(d), np.empty(d), np.empty(d)
+    root, root_new = np.empty((d, d)), np.empty((d, d))  # factors of P
+    work, triangle = np.empty((d, d)), np.empty((d, d))
+    ref_mean, ref_var = np.empty((d, d)), np.empty((d, d))
+    vectors = np.empty((3, d))
+    log_dets, freedom, shares = np.empty(count), np.empty(count), np.zeros(count)
+    moved, moved_rows = 0, 0.0
+    for j in range(count):
+        if noise[j, 0] > 0.0:
+            moved += 1
+            moved_rows += rows[j]
+    for j in range(count):
+        if noise[j, 0] > 0.0:
+            shares[j] = rows[j] / moved_rows
+    joint, own = 2 * count, 2 * count + 2
+
+    for step in range(out_beta.shape[0] * thin):
+        variance = math.exp(scales[0])
+        gain = 3.0 / (1.0 + started + step) ** 0.6 if adapt else 0.0
+        parity = (started + step) % 2
+        target = _TARGETS[parity]
+        # more degrees of freedom are smaller steps; every other knob goes the other way
+        direction = -2.0 if parity == 0 else 1.0
+
+        # what the state implies, afresh: errors of rounding never add up
+        copy(scale, pooled)
+        fill(precision, 0.0)
+        total_freedom = kappa
+        for i in range(d):
+            precision[i, i] = prior_precision
+            linear[i] = prior_precision * center[i]
+        for j in range(count):
+            freedom[j] = freedom_of(freedoms[j], -1.0, d)
+            total_freedom += freedom[j]
+            log_dets[j] = 2.0 * log_diagonal(factors[j])
+            _, values[j] = describe(
+                grams[j],
+                cross[j],
+                variance,
+                noise[j, 1],
+                work,
+                vectors,
+                whitens[j],
+                precisions[j],
+                linears[j],
+            )
+            for a in range(d):
+                linear[a] += linears[j, a]
+                for b in range(d):
+                    pooled[a, b] += freedom[j] / rows[j] * grams[j, a, b]
+                    precision[a, b] += precisions[j, a, b]
+        evidence = _evidence(precision, linear, vectors[0], root)
+        cholesky(pooled, pooled_factor)
+        half_log = log_diagonal(pooled_factor)
+
+        # --- S_j, one site at a time
+        for j in range(count):
+            if noise[j, 0] == 0.0:
+                continue
+            index = 2 * j + parity
+            possible = True
+            if parity == 0:
+                alpha = d + 1.0 + math.exp(tuning[index])
+                ratio = propose_wishart(
+                    rng, factors[j], alpha, triangle, vectors[0], factors_new[j]
+                )
+                lower_square(factors_new[j], grams_new[j])
+            else:
+                reference(j, seen[j], grams, rows, freedom[j], noise[j, 0], ref_mean, ref_var)
+                ratio = propose_shift(
+                    rng, grams[j], ref_mean, ref_var, logistic(tuning[index]), grams_new[j]
+                )
+                possible = cholesky(grams_new[j], factors_new[j])
+            if possible:
+                possible, values_new[j] = describe(
+                    grams_new[j],
+                    cross[j],
+                    variance,
+                    noise[j, 1],
+                    work,
+                    vectors,
+                    whitens_new[j],
+                    precisions_new[j],
+                    linears_new[j],
+                )
+            if possible:
+                for a in range(d):
+                    linear_new[a] = linear[a] + linears_new[j, a] - linears[j, a]
+                    for b in range(d):
+                        pooled_new[a, b] = pooled[a, b] + freedom[j] / rows[j] * (
+                            grams_new[j, a, b] - grams[j, a, b]
+                        )
+                        precision_new[a, b] = (
+                            precision[a, b] + precisions_new[j, a, b] - precisions[j, a, b]
+                        )
+                possible = cholesky(pooled_new, pooled_factor)
+            took = False
+            if possible:
+                log_det = 2.0 * log_diagonal(factors_new[j])
+                half_new = log_diagonal(pooled_factor)
+                evidence_new = _evidence(precision_new, linear_new, vectors[0], root_new)
+                ratio += 0.5 * (freedom[j] - d - 1.0) * (log_det - log_dets[j])
+                ratio -= total_freedom * (half_new - half_log)
+                ratio -= (
+                    0.5
+                    / noise[j, 0]
+                    * (_misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j]))
+                )
+                ratio += values_new[j] - values[j] + evidence_new - evidence
+                took = accepted(rng, ratio)
+                if took:
+                    copy(grams_new[j], grams[j])
+                    copy(factors_new[j], factors[j])
+                    copy(whitens_new[j], whitens[j])
+                    copy(precisions_new[j], precisions[j])
+                    copy(linears_new[j], linears[j])
+                    values[j] = values_new[j]
+                    log_dets[j] = log_det
+                    copy(pooled_new, pooled)
+                    copy(precision_new, precision)
+                    copy(linear_new, linear)
+                    copy(root_new, root)
+                    half_log, evidence = half_new, evidence_new
+            accepts[index] += 1.0 if took else 0.0
+            tune(tuning, index, took, target, direction * gain)
+
+        # --- all S_j at once
+        if moved > 0:
+            index = joint + parity
+            ratio = 0.0
+            if parity == 0:
+                size = math.exp(tuning[index])
+                for a in range(d):
+                    for b in range(d):
+                        work[a, b] = size * reach[a, b] * rng.standard_normal()
+                possible, growth = cayley(work, triangle, ref_mean)
+                ratio += (d + 1.0) * moved * growth  # S ↦ T·S·Tᵀ has Jacobian |T|^(d+1)
+            else:
+                possible = True
+                common_shift(rng, seen, grams, noise, shares, logistic(tuning[index]), ref_mean)
+            copy(scale, pooled_new)
+            fill(precision_new, 0.0)
+            for i in range(d):
+                precision_new[i, i] = prior_precision
+                linear_new[i] = prior_precision * center[i]
+            for j in range(count):
+                if noise[j, 0] == 0.0:
+                    copy(grams[j], grams_new[j])
+                    copy(factors[j], factors_new[j])
+                    copy(whitens[j], whitens_new[j])
+                    copy(precisions[j], precisions_new[j])
+                    copy(linears[j], linears_new[j])
+                    values_new[j] = values[j]
+                elif possible:
+                    if parity == 0:
+                        congruence(ref_mean, grams[j], work, grams_new[j])
+                        # the shift is reversible for this part of the target already
+                        ratio -= (
+                            0.5
+                            / noise[j, 0]
+                            * (_misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j]))
+                        )
+                    else:
+                        for a in range(d):
+                            for b in range(d):
+                                grams_new[j, a, b] = grams[j, a, b] + shares[j] * ref_mean[a, b]
+                    possible = cholesky(grams_new[j], factors_new[j])
+                    if possible:
+                        possible, values_new[j] = describe(
+                            grams_new[j],
+                            cross[j],
+                            variance,
+                            noise[j, 1],
+                            work,
+                            vectors,
+                            whitens_new[j],
+                            precisions_new[j],
+                            linears_new[j],
+                        )
+                if possible:
+                    ratio += values_new[j] - values[j]
+                    ratio += (
+                        0.5
+                        * (freedom[j] - d - 1.0)
+                        * (2.0 * log_diagonal(factors_new[j]) - log_dets[j])
+                    )
+                    for a in range(d):
+                        linear_new[a] += linears_new[j, a]
+                        for b in range(d):
+                            pooled_new[a, b] += freedom[j] / rows[j] * grams_new[j, a, b]
+                            precision_new[a, b] += precisions_new[j, a, b]
+            took = False
+            if possible and cholesky(pooled_new, pooled_factor):
+                evidence_new = _evidence(precision_new, linear_new, vectors[0], root_new)
+                ratio += evidence_new - evidence
+                ratio -= total_freedom * (log_diagonal(pooled_factor) - half_log)
+                took = accepted(rng, ratio)
+                if took:
+                    copy(grams_new, grams)
+                    copy(factors_new, factors)
+                    copy(whitens_new, whitens)
+                    copy(precision_new, precision)
+                    copy(linear_new, linear)
+                    copy(root_new, root)
+                    for j in range(count):
+                        log_dets[j] = 2.0 * log_diagonal(factors[j])
+            accepts[index] += 1.0 if took else 0.0
+            tune(tuning, index, took, target, gain)
+
+        # --- β: Proposition 3, with C⁻¹m inside the bracket
+        for i in range(d):
+            white[i] = rng.standard_normal()
+        from_precision(root, linear, white, vectors[0], beta)
+
+        # --- log σ²
+        candidate = scales[0] + math.exp(tuning[own]) * rng.standard_normal()
+        variance_new = math.exp(candidate)
+        # IG(a, b) as a density of log σ²
+        ratio = -shape * (candidate - scales[0]) - rate * (1.0 / variance_new - 1.0 / variance)
+        possible = True
+        for j in range(count):
+            ratio -= _cross_term(grams[j], whitens[j], cross[j], beta, vectors)
+            for a in range(d):
+                for b in range(a + 1):
+                    work[a, b] = variance_new * grams[j, a, b]
+                work[a, a] += noise[j, 1]
+            possible = possible and cholesky(work, triangle)
+            if possible:
+                ratio += _cross_term(grams[j], triangle, cross[j], beta, vectors)
+        took = possible and accepted(rng, ratio)
+        if took:
+            scales[0] = candidate
+        accepts[own] += 1.0 if took else 0.0
+        tune(tuning, own, took, _TARGETS[2], gain)
+
+        if (step + 1) % thin == 0:
+            row = (step + 1) // thin - 1
+            copy(beta, out_beta[row])
+            copy(scales, out_scales[row])

@@ -1,0 +1,304 @@
+"""What a holder reads: features and responses in pieces, and their exact sum.
+
+`row_pieces` goes through a source once and yields pairs (x, y) of arrays: rows × features, and
+rows; never all in memory at once. NumPy arrays and memory maps are not copied. Loading is the
+holder's own business: a missing value or a constant feature is refused here with a clear error,
+to the holder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.columns import column_array, column_names, is_missing, numeric_columns
+from tacit.errors import MissingExtra, ParameterError
+from tacit.regression.design import Design
+from tacit.regression.outer import ExactSum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "SiteSum",
+    "check_piece",
+    "check_rank",
+    "feature_matrix",
+    "read_site",
+    "row_pieces",
+    "summarise",
+]
+
+# rows of a piece: small enough for memory, large enough to make Python's share vanish
+PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class SiteSum:
+    """A site's exact sum over so many rows: private, and never leaves the site."""
+
+    total: ExactSum
+    count: int
+
+
+def summarise(
+    data: Any,
+    design: Design,
+    names: Sequence[str] | None = None,
+    target: str | None = None,
+    *,
+    checked: bool = True,
+) -> SiteSum:
+    """Go through a site's rows once and add up their outer products, exactly.
+
+    Parameters
+    ----------
+    data
+        As in `row_pieces`.
+    design
+        What a row becomes.
+    names, target
+        The columns of features and response, for tables.
+    checked
+        Whether a value that is not finite is an error, to the holder; else it counts as the
+        middle of its bounds.
+    """
+    total = design.outer_sum()
+    shown = names or tuple(f"column {k}" for k in range(design.features))
+    for x, y in row_pieces(data, names or design.features, target):
+        if checked:
+            check_piece(x, y, total.count, shown)
+        total.add(x, y)
+    return SiteSum(total.result(), total.count)
+
+
+def read_site(
+    data: Any, design: Design, names: Sequence[str] | None, target: str | None
+) -> SiteSum:
+    """Add up a site's rows; what cannot be used is refused, to the holder.
+
+    Parameters
+    ----------
+    data, design, names, target
+        As in `summarise`.
+    """
+    total = summarise(data, design, names, target)
+    rows = design.counted(total.count)
+    if rows < design.coefficients:
+        raise ParameterError(
+            f"{rows} rows are fewer than the {design.coefficients} coefficients: merge it with "
+            "another site"
+        )
+    return total
+
+
+def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) -> None:
+    """Raise where features are constant or collinear, up to the rounding of rows.
+
+    For one holder, or where nothing is private: of several sites each may well hold a feature that
+    is constant there, and nobody sees them together.
+    """
+    found = list(sums)
+    whole, rows = sum(part.total.value() for part in found), sum(part.count for part in found)
+    first = design.rows.size - 1 - design.coefficients
+    gram = np.asarray(whole)[first:-1, first:-1]
+    size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
+    # rounding rows adds h²/12 a row to the diagonal, also along directions with nothing in them
+    rounding = rows * 4.0**design.rows.exponent / 12.0 / float(size.min()) ** 2
+    if values[0] > max(1e-7, 4.0 * rounding):
+        return
+    labels = (["the intercept"] if design.intercept else []) + list(names[:-1])
+    involved = [labels[k] for k in np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)]
+    raise ParameterError(
+        f"features are constant or collinear ({', '.join(involved)}): leave one of them out"
+    )
+
+
+def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> NDArray[np.float64]:
+    """Return features to predict from, a row each.
+
+    Parameters
+    ----------
+    X
+        A table or an array.
+    columns
+        How a table's columns are called; by their order where nobody knows.
+    names
+        What the model calls its features.
+    """
+    if isinstance(X, Mapping):
+        columns = columns or names
+    if columns and (column_names(X) or isinstance(X, Mapping)):
+        table = numeric_columns(X, list(columns))
+        return np.column_stack([table[name] for name in columns])
+    matrix = np.asarray(X, np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != len(names):
+        raise ParameterError(f"X must have {len(names)} columns, got shape {matrix.shape}")
+    return matrix
+
+
+def row_pieces(
+    data: Any, features: Sequence[str] | int, target: str | None = None
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield (x, y) piece by piece.
+
+    Parameters
+    ----------
+    data
+        A pair (X, y) of arrays, memory maps or tables; a mapping of columns; a pandas, Polars
+        or Arrow table; the path of a Parquet file; or an iterable of any of these.
+    features
+        The names of the feature columns, or their number where X is an array.
+    target
+        The name of the response's column, for tables.
+
+    Examples
+    --------
+    >>> [(x.shape, y.shape) for x, y in row_pieces(([[1.0, 2.0], [3.0, 4.0]], [0.5, 0.6]), 2)]
+    [((2, 2), (2,))]
+    """
+    if isinstance(data, tuple) and len(data) == 2 and not _is_pair(data[0]):
+        yield from _from_pair(data[0], data[1], features)
+    elif isinstance(data, str | os.PathLike):
+        yield from _from_parquet(data, *_named(features, target))
+    elif isinstance(data, np.ndarray):
+        raise ParameterError("an array of features needs its responses: pass the pair (X, y)")
+    elif column_names(data):
+        yield from _from_table(data, *_named(features, target))
+    elif isinstance(data, Iterable) and not isinstance(data, Mapping):
+        for part in data:
+            yield from row_pieces(part, features, target)
+    else:
+        raise ParameterError(
+            "data must be a pair (X, y), a table, the path of a Parquet file or an iterable of "
+            f"such pieces, got {type(data).__name__}"
+        )
+
+
+def check_piece(x: NDArray[Any], y: NDArray[Any], first: int, names: Sequence[str]) -> None:
+    """Raise unless every number of a piece is finite, naming the row and the column."""
+    if np.isfinite(x).all() and np.isfinite(y).all():
+        return
+    whole = np.column_stack([x, y])
+    row, column = np.argwhere(~np.isfinite(whole))[0]
+    name = [*names, "the response"][column]
+    raise ParameterError(
+        f"row {first + row} has no finite value of {name} ({whole[row, column]}): drop or fill in "
+        "such rows before loading"
+    )
+
+
+def _is_pair(data: Any) -> bool:
+    """Whether a thing is itself a pair (X, y), so that what holds it is a list of pieces."""
+    return isinstance(data, tuple)
+
+
+def _named(features: Sequence[str] | int, target: str | None) -> tuple[list[str], str]:
+    if isinstance(features, int) or target is None:
+        raise ParameterError(
+            "a table needs names: pass bounds={feature: (low, high)} and target='the column of "
+            "the response'"
+        )
+    return list(features), target
+
+
+def _numbers(values: Any, what: str) -> NDArray[Any]:
+    """Return an array of real numbers; None and pandas' NA become NaN."""
+    if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
+        values = np.where(np.ma.getmaskarray(values), np.nan, values.data)
+    try:
+        array = column_array(values)
+        if array.dtype == object:
+            flat = [np.nan if is_missing(v) else float(v) for v in array.ravel().tolist()]
+            array = np.array(flat).reshape(array.shape)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{what} must hold numbers, row by row of one length") from None
+    if array.dtype == bool:
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "iuf":
+        raise ParameterError(f"{what} must hold real numbers, got {array.dtype}")
+    odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
+    if odd or not array.dtype.isnative:
+        array = array.astype(np.float64)
+    return array
+
+
+def _from_pair(
+    x: Any, y: Any, features: Sequence[str] | int
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    width = features if isinstance(features, int) else len(features)
+    names = column_names(x)
+    if names:
+        wanted = names if isinstance(features, int) else list(features)
+        x = _columns(x, wanted)
+    x, y = _numbers(x, "X"), _numbers(y, "y")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if x.ndim != 2 or x.shape[1] != width:
+        raise ParameterError(
+            f"X must have {width} columns, one for each pair of bounds, got shape {x.shape}"
+        )
+    if y.shape != (len(x),):
+        raise ParameterError(f"y must have one value for each row of X, got shape {y.shape}")
+    for start in range(0, len(x), PIECE):
+        yield x[start : start + PIECE], y[start : start + PIECE]
+
+
+def _columns(table: Any, names: Sequence[str]) -> NDArray[Any]:
+    available = column_names(table)
+    for name in names:
+        if name not in available:
+            raise ParameterError(f"there is no column {name!r}: the table has {available[:20]}")
+    arrays = [_numbers(table[name], f"column {name!r}") for name in names]
+    if len({len(array) for array in arrays}) > 1:
+        raise ParameterError("columns must have one length")
+    return np.column_stack(arrays)
+
+
+def _from_table(
+    table: Any, features: list[str], target: str
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    if isinstance(table, Mapping):
+        both = _columns(table, [*features, target])
+        for start in range(0, len(both), PIECE):
+            yield both[start : start + PIECE, :-1], both[start : start + PIECE, -1]
+        return
+    names = [*features, target]
+    missing = [name for name in names if name not in column_names(table)]
+    if missing:
+        raise ParameterError(f"there is no column {missing[0]!r} in the table")
+    rows = table.num_rows if hasattr(table, "num_rows") else len(table)
+    for start in range(0, rows, PIECE):
+        # pandas slices by position through iloc, Arrow and Polars through slice
+        part = (
+            table.iloc[start : start + PIECE]
+            if hasattr(table, "iloc")
+            else table.slice(start, PIECE)
+        )
+        both = _columns(part, names)
+        yield both[:, :-1], both[:, -1]
+
+
+def _from_parquet(
+    path: str | os.PathLike[str], features: list[str], target: str
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    if not Path(path).exists():
+        raise ParameterError(f"there is no file {path}")
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("reading Parquet", "frames") from None
+    with parquet.ParquetFile(path) as file:
+        known = file.schema_arrow.names
+        for name in [*features, target]:
+            if name not in known:
+                raise ParameterError(f"there is no column {name!r}: {path} has {known[:20]}")
+        for batch in file.iter_batches(batch_size=PIECE, columns=[*features, target]):
+            both = _columns(batch, [*features, target])
+            yield both[:, :-1], both[:, -1]

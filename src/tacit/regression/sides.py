@@ -1,0 +1,44 @@
+"""A site's side of a regression: the exact sum of its rows' outer products, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.shards import Holder
+from tacit.mechanisms.grid import GridSum
+from tacit.regression.agreement import RegressionAgreement
+from tacit.regression.rows import SiteSum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Rows"]
+
+
+class Rows(Holder):
+    """A site with the sum of its rows, each of which was clipped and rounded by itself."""
+
+    agreement: RegressionAgreement
+
+    def contribute(
+        self,
+        step: Step,
+        asked: Asked,
+        kept: Mapping[str, Any],
+        shard: SiteSum,
+        picks: NDArray[np.int64],
+    ) -> GridSum:
+        """Return the entries of the sum that are released, on the mechanism's grid."""
+        return self.agreement.design.vector(shard.total, self.agreement.mechanism)
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
+        """Return the noisy sum, and the number of rows where it is public."""
+        design = self.agreement.design
+        if not design.knows_rows:
+            return {"vector": released}
+        rows = sum(design.counted(shard.count) for shard in self.shards)
+        return {"vector": released, "rows": np.array([rows], np.int64)}

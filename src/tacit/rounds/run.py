@@ -1,0 +1,173 @@
+"""The loop of a joint computation: ask, check, collect, record, until the coordinator is done.
+
+How a request gets to the sites and back is somebody else's: `drive` is given a function that asks.
+`run` asks participants in this process: the default, and what tests use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from tacit._core.check import Integer, OneOf, check
+from tacit.errors import ParameterError, SiteFailure
+from tacit.rounds.aggregate import Aggregator, PlainAggregator
+from tacit.rounds.checkpoint import Checkpoint
+from tacit.rounds.messages import Message, check_reply
+from tacit.rounds.sides import Coordinator, Failure, Participant, RunRecord
+
+__all__ = ["Ask", "drive", "run"]
+
+# A request and the sites that are left → (site, its reply or why there is none), as they come.
+Ask = Callable[[Message, tuple[str, ...]], Iterable[tuple[str, Message | Exception]]]
+
+
+def drive(
+    coordinator: Coordinator,
+    names: Sequence[str],
+    ask: Ask,
+    *,
+    aggregator: Aggregator | None = None,
+    on_failure: str = "stop",
+    minimum: int = 1,
+    checkpoint: Checkpoint | None = None,
+    progress: Callable[[RunRecord], None] | None = None,
+) -> RunRecord:
+    """Run a joint computation until the coordinator has no further request.
+
+    Parameters
+    ----------
+    coordinator
+        Who asks.
+    names
+        The sites.
+    ask
+        Sends a request to sites and yields their answers; what it yields late is asked late.
+    aggregator, on_failure, minimum, checkpoint
+        As in `run`.
+    progress
+        Called with the record after every complete round.
+    """
+    check("on_failure", on_failure, OneOf("stop", "exclude"))
+    check("minimum", minimum, Integer(1))
+    if len(set(names)) != len(names) or not names:
+        raise ParameterError("participants must have distinct names, and there must be some")
+    aggregator = aggregator or PlainAggregator()
+    active = list(names)
+    record = RunRecord()
+    if checkpoint is not None and (saved := checkpoint.load()) is not None:
+        state, excluded = saved
+        coordinator.restore(state.arrays)
+        record.rounds = record.resumed_at = state.round
+        active = [name for name in active if name not in excluded]
+    elif checkpoint is not None:  # its seed is on disk before the first message
+        checkpoint.save(Message(0, coordinator.state()), ())
+    while (request := coordinator.request(record.rounds)) is not None:
+        started = time.perf_counter()
+        if checkpoint is not None:
+            request = checkpoint.asked(record.rounds) or request
+            checkpoint.keep_request(request)
+        replies = _replies(coordinator, request, active, ask, record, on_failure)
+        active = [name for name in active if name in replies]
+        if len(replies) < minimum:
+            raise SiteFailure(
+                f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
+                + "; ".join(f"{f.site}: {f.reason}" for f in record.failures)
+            )
+        coordinator.absorb(record.rounds, aggregator.collect(replies))
+        record.rounds += 1
+        record.seconds.append(time.perf_counter() - started)
+        if checkpoint is not None:
+            gone = tuple(name for name in names if name not in active)
+            checkpoint.save(Message(record.rounds, coordinator.state()), gone)
+        if progress is not None:
+            record.sites = tuple(active)
+            progress(record)
+    record.sites = tuple(active)
+    return record
+
+
+def _replies(
+    coordinator: Coordinator,
+    request: Message,
+    active: Sequence[str],
+    ask: Ask,
+    record: RunRecord,
+    on_failure: str,
+) -> dict[str, Message]:
+    """Ask all that are left; return the replies that hold what was asked for."""
+    replies: dict[str, Message] = {}
+    for name, answer in ask(request, tuple(active)):
+        if name not in active:
+            continue
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            check_reply(answer, request.round, coordinator.replies)
+            replies[name] = answer
+            record.bytes_received += answer.size
+        except Exception as error:
+            failure = Failure.of(record.rounds, name, error)
+            record.failures.append(failure)
+            if on_failure == "stop":
+                raise SiteFailure(
+                    f"site {name!r} failed in round {failure.round}: {failure.reason}"
+                ) from error
+    # in the order of the sites, not of their answers: sums of floats depend on it
+    return {name: replies[name] for name in active if name in replies}
+
+
+def run(
+    coordinator: Coordinator,
+    participants: Sequence[Participant],
+    *,
+    aggregator: Aggregator | None = None,
+    on_failure: str = "stop",
+    minimum: int = 1,
+    checkpoint: Checkpoint | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RunRecord:
+    """Run a joint computation until the coordinator has no further request.
+
+    Parameters
+    ----------
+    coordinator, participants
+        The two sides.
+    aggregator
+        What the coordinator sees; everything unless given.
+    on_failure
+        ``"stop"`` raises `SiteFailure` at the first failing site; ``"exclude"`` goes on without
+        it, from that round on, and records why.
+    minimum
+        How many sites must be left.
+    checkpoint
+        Where to record every complete round; an earlier record there is resumed.
+    progress
+        Called with the number of complete rounds.
+
+    Returns
+    -------
+    RunRecord
+        Rounds, seconds, bytes and failures.
+    """
+    held = {participant.name: participant for participant in participants}
+
+    def ask(request: Message, names: tuple[str, ...]) -> Iterator[tuple[str, Message | Exception]]:
+        for name in names:
+            answer: Message | Exception
+            try:
+                answer = held[name].respond(request)
+            except Exception as error:
+                answer = error
+            yield name, answer
+
+    return drive(
+        coordinator,
+        [participant.name for participant in participants],
+        ask,
+        aggregator=aggregator,
+        on_failure=on_failure,
+        minimum=minimum,
+        checkpoint=checkpoint,
+        progress=None if progress is None else lambda record: progress(record.rounds),
+    )

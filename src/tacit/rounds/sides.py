@@ -1,0 +1,118 @@
+"""Coordinator and participant: who says what in which round.
+
+A method over several sites is written once as these two pieces. The transport (function calls
+in one process, or messages between institutions) is somebody else's. Noise that protects a
+participant is drawn by the participant before its reply leaves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import TacitError
+from tacit.rounds.messages import ArraySpec, Message
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Collected", "Coordinator", "Failure", "Participant", "RunRecord"]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a coordinator gets to see of one round.
+
+    Attributes
+    ----------
+    sites
+        Who answered.
+    total
+        The sum of every named array over the sites.
+    by_site
+        Each site's own arrays, or None where the aggregator reveals only the sum.
+    """
+
+    sites: tuple[str, ...]
+    total: Mapping[str, NDArray[Any]]
+    by_site: Mapping[str, Message] | None
+
+
+class Participant(ABC):
+    """One party: answers requests from what it holds.
+
+    ``open_rounds`` is how many rounds, at the beginning, carry what is public: they are answered
+    as they are, also under secure aggregation.
+    """
+
+    name: str
+    open_rounds: int = 0
+
+    @abstractmethod
+    def respond(self, request: Message) -> Message:
+        """Answer one request; the reply carries the request's round."""
+
+    def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what all learned together; what is derived from it here never leaves."""
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return what has to survive a restart, as named arrays; it never leaves."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state that `state` returned."""
+
+
+class Coordinator(ABC):
+    """The party that asks, collects and combines; ``open_rounds`` as of a participant."""
+
+    open_rounds: int = 0
+
+    @property
+    @abstractmethod
+    def replies(self) -> Mapping[str, ArraySpec]:
+        """What every reply must hold; checked before a reply counts."""
+
+    @abstractmethod
+    def request(self, round: int) -> Message | None:
+        """Return the request of a round (numbered from 0), or None when all is done."""
+
+    @abstractmethod
+    def absorb(self, round: int, collected: Collected) -> None:
+        """Take in the replies of a complete round."""
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """Return what has to survive a restart, as named arrays."""
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take up a state that `state` returned."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A participant that failed: in which round, and what can be said about it."""
+
+    round: int
+    site: str
+    reason: str
+
+    @classmethod
+    def of(cls, round: int, site: str, error: Exception) -> Failure:
+        """Say what may be said: our own errors speak, others only by their kind."""
+        reason = str(error) if isinstance(error, TacitError) else type(error).__name__
+        return cls(round, site, reason)
+
+
+@dataclass
+class RunRecord:
+    """What happened in a run."""
+
+    rounds: int = 0
+    sites: tuple[str, ...] = ()
+    failures: list[Failure] = field(default_factory=list)
+    bytes_received: int = 0
+    seconds: list[float] = field(default_factory=list)
+    resumed_at: int = 0

@@ -1,0 +1,3 @@
+"""Counts, means, quantiles and histograms of a table."""
+
+ESTIMATORS = {"summary": "estimator:PrivateSummary"}

@@ -1,0 +1,249 @@
+"""`PrivateRecommender`: use, exactness, certificates, devices and bad input."""
+
+import math
+
+import numpy as np
+import pytest
+
+import tacit as tc
+from tacit.data.split import hold_out_per_member
+from tacit.data.synthetic import simulated_ratings
+from tacit.errors import BudgetExceeded, NotCertified, ParameterError, UnboundedData
+from tacit.estimators.fit import reserve
+from tacit.estimators.gate import Gate
+from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
+from tacit.mechanisms.noise import Noise
+from tacit.recommender.agreement import METHODS, HeterogeneousOffsets
+from tests.contracts.hostile import play
+
+BOUNDS = (1.0, 5.0)
+
+
+def privacy(epsilon=1.0, **more):
+    return tc.Privacy(epsilon, 1e-5, **{"unit": "entry", "trust": "aggregator", **more})
+
+
+def recommender(epsilon=1.0, **options):
+    options = {"rank": 3, "random_state": 0, "privacy": privacy(epsilon), **options}
+    return tc.PrivateRecommender(BOUNDS, **options)
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return simulated_ratings(400, 60, per_user=20, seed=1)
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return tc.PrivacyWeights.drawn(400, 60, np.random.default_rng(0))
+
+
+def mse(fitted, cells, values):
+    return float(np.mean((fitted.predict(cells) - values) ** 2))
+
+
+# --- use -------------------------------------------------------------------------------------
+
+
+def test_it_beats_knowing_nothing_and_features_help(ratings, weights):
+    train, cells, values = hold_out_per_member(ratings, "user", 5, np.random.default_rng(0))
+    errors = {m: mse(recommender(method=m).fit(train, weights=weights), cells, values)
+              for m in ("offsets", "heterogeneous")}  # fmt: skip
+    assert errors["heterogeneous"] < errors["offsets"] < 0.9 * values.var()
+
+
+def test_price_certificate_and_ledger(ratings, weights, tmp_path):
+    ledger = tc.Ledger.open(tmp_path / "raters.db", epsilon=1.5, delta=1e-4)
+    model = recommender(random_state=None, ledger=ledger)
+    price = model.price(ratings)
+    assert price.affordable and price.sites[0].epsilon <= 1.0
+    assert str(price) == str(model.price((400, 60)))
+    assert ledger.remaining.epsilon == 1.5
+    model.fit(ratings, weights=weights)
+    assert ledger.remaining.epsilon == pytest.approx(0.5)
+    certificate = model.certificate_.verify(ledger)
+    assert (certificate.unit, certificate.neighbours) == ("entry", "replace-one")
+    assert certificate.epsilon <= 1.0
+    for name, (_, epsilon) in certificate.groups.items():
+        assert epsilon <= float(name.split("≤")[1]) * 1.001
+    assert "who rated what is public" in str(certificate)
+    with pytest.raises(BudgetExceeded):
+        model.fit(ratings, weights=weights)
+
+
+def test_a_user_reads_its_own_guarantee(ratings, weights):
+    fitted = recommender().fit(ratings, weights=weights)
+    careful, open_ = int(np.argmin(weights.users)), int(np.argmax(weights.users))
+    assert fitted.certificate_of(careful).epsilon < 0.2 < fitted.certificate_of(open_).epsilon
+    assert fitted.certificate_of(open_).verify().epsilon <= fitted.certificate_.epsilon
+    with pytest.raises(ParameterError, match="user"):
+        fitted.certificate_of(400)
+
+
+def test_a_device_predicts_what_the_batch_predicts_and_sends_nothing(ratings):
+    fitted = recommender().fit(ratings)
+    device = fitted.device(7)
+    items = np.arange(60)
+    batch = fitted.predict(np.column_stack([np.full(60, 7), items]))
+    np.testing.assert_allclose(device.predict(items), batch, atol=1e-9)
+    rated = set(ratings.indices[ratings.indices[:, 0] == 7, 1].tolist())
+    top = device.top(5)
+    assert len(top) == 5 and not rated & {item for item, _ in top}
+    assert [s for _, s in top] == sorted((s for _, s in top), reverse=True)
+
+
+def test_a_new_user_starts_from_a_release(ratings, tmp_path):
+    fitted = recommender(random_state=None).fit(ratings)
+    device = tc.Device.from_release(fitted.release(tmp_path / "release"), [3, 4], [5.0, 5.0])
+    before = device.predict([0])[0]
+    np.testing.assert_allclose(tc.Device(fitted.shared_, BOUNDS).predict([0]),
+                               np.clip(fitted.shared_["base"][:1], *BOUNDS))  # fmt: skip
+    device.rate(5, 1.0)
+    assert device.predict([0])[0] != before
+    with pytest.raises(ParameterError, match="items"):
+        device.predict([60])
+    with pytest.raises(ParameterError, match="rating"):
+        device.rate(1, 6.0)
+
+
+def test_a_release_round_trips_into_one_that_recommends(ratings, weights, tmp_path):
+    fitted = recommender(random_state=None).fit(ratings, weights=weights)
+    again = tc.PrivateRecommender.from_release(fitted.release(tmp_path / "release"))
+    own = {3: 5.0, 4: 1.0}
+    assert again.recommend(own, 5) == fitted.recommend(own, 5) == fitted.device(own).top(5)
+    assert (again.bounds, again.rank, again.method) == (BOUNDS, 3, HeterogeneousOffsets())
+    assert again.certificate_.epsilon == fitted.certificate_.epsilon
+    with pytest.raises(ParameterError, match="stayed at their sites"):
+        again.predict([[0, 1]])
+    with pytest.raises(ParameterError, match="stayed at their sites"):
+        again.device(0)
+
+
+def test_a_price_changes_nothing(ratings):
+    model = recommender()
+    before = dict(vars(model))
+    model.price(ratings)
+    assert vars(model) == before
+
+
+def test_seeded_noise_is_not_released(ratings, tmp_path):
+    with pytest.raises(NotCertified, match="seeded"):
+        recommender().fit(ratings).release(tmp_path)
+
+
+# --- exactness -------------------------------------------------------------------------------
+
+
+def test_without_noise_the_base_is_that_by_hand(ratings, weights):
+    fitted = recommender(math.inf, method="offsets").fit(ratings, weights=weights)
+    x, w = np.zeros((400, 60)), np.zeros((400, 60))
+    users, items = ratings.indices.T
+    x[users, items], w[users, items] = ratings.values - 3.0, weights.of(users, items)
+    mean = (w * x).sum() / w.sum()
+    own = ((w * x).sum(axis=1) + 10.0 * mean) / (w.sum(axis=1) + 10.0)
+    rest = np.clip(x - own[:, None], -1.0, 1.0)
+    counts = np.bincount(items, minlength=60)
+    offsets = shrink_towards((w * rest).sum(axis=0), w.sum(axis=0), 0.0,
+                             0.8 * (w**2).sum(axis=0), np.log1p(counts)[:, None])  # fmt: skip
+    np.testing.assert_allclose(fitted.shared_["base"], 3.0 + mean + offsets, atol=1e-6)
+    assert not fitted.certificate_.is_private
+
+
+def test_no_request_and_an_infinite_one_are_the_same(ratings):
+    first = recommender(privacy=None).fit(ratings)
+    second = recommender(math.inf).fit(ratings)
+    for name, array in first.shared_.items():
+        np.testing.assert_array_equal(array, second.shared_[name])
+
+
+def test_the_noise_in_the_sums_is_what_the_certificate_says(ratings):
+    model = recommender()
+    sites = model._as_sites(ratings)
+    agreement = model._agreed(sites)
+    data, errors = model._read(sites[0].data, agreement), []
+    requests = [r for r in play(agreement, data).requests if r.step != "later"]
+    step, last = agreement.step("offsets"), requests[-1]
+    for seed in range(40):
+        gate = Gate(reserve(agreement, sites, "test")["the raters"], Noise("exact", seed=seed))
+        holder = agreement.holder("the raters", data, gate, 0)
+        sums = [holder.respond(request)["sum"] for request in requests]
+        exact = holder.contribute(step, step.read(last), {}, holder.shards[0], np.arange(0))
+        errors.append(sums[-1] - exact.value())
+    spread = np.std(np.array(errors), axis=0, ddof=1).mean()
+    assert spread == pytest.approx(agreement.mechanisms["offsets"].scale, rel=0.05)
+
+
+def test_shrinking_towards_covariates_finds_them():
+    rng = np.random.default_rng(0)
+    z = np.clip(rng.normal(size=(2000, 1)), -1.9, 1.9)
+    q = 0.3 - 0.4 * z[:, 0] + 0.1 * rng.normal(size=2000)
+    weights = np.full(2000, 20.0)
+    sums = weights * q + np.sqrt(weights * 0.8 + 25.0) * rng.normal(size=2000)
+    found = shrink_towards(sums, weights, 25.0, weights * 0.8, z)
+    # the posterior variance were τ² and the coefficients known: 1/(1/τ² + C²/(C·s + σ²))
+    known = 1.0 / (1.0 / 0.1**2 + 400.0 / 41.0)
+    assert np.mean((found - q) ** 2) < 1.1 * known
+    assert np.mean((found - q) ** 2) < 0.2 * np.mean((sums / weights - q) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_noise_says_of_popular_items_is_not_carried_on_to_others(seed):
+    """Ten popular items and 990 that nobody has rated, sums that are mostly noise."""
+    rng = np.random.default_rng(seed)
+    weights = np.r_[np.full(10, 300.0), np.full(990, 1.0)]
+    sums = 300.0 * rng.normal(size=1000)
+    found = shrink_towards(sums, weights, 300.0**2, weights, np.log1p(weights)[:, None])
+    assert np.abs(found[10:]).max() < 0.5  # a slope without a prior gives several stars
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+def test_bad_ratings_and_weights_are_refused_by_name(ratings):
+    table = np.full((3, 4), np.nan)
+    table[0, 1], table[1, 2] = 3.0, 4.0
+    with pytest.raises(ParameterError, match="user 2 has no ratings"):
+        recommender().fit(table)
+    table[2, 0] = 9.0
+    with pytest.raises(ParameterError, match=r"user 2 rates item 0 with 9, outside"):
+        recommender().fit(table)
+    for bad in (0.0, -0.1, 1.5, np.nan):
+        with pytest.raises(ParameterError, match=r"\(0, 1\]"):
+            tc.PrivacyWeights([0.5, bad], [1.0])
+    with pytest.raises(ParameterError, match="weights are for"):
+        recommender().fit(ratings, weights=tc.PrivacyWeights.equal(3, 3))
+    with pytest.raises(ParameterError, match="leaves a group nothing"):
+        tc.PrivacyWeights.drawn(9, 9, np.random.default_rng(0), lowest=0.0)
+    with pytest.raises(ParameterError, match="at most 1"):
+        tc.PrivacyWeights.drawn(9, 9, np.random.default_rng(0), conservative=0.8)
+
+
+def test_bad_requests_are_refused_by_name(ratings):
+    with pytest.raises(UnboundedData, match="bounds"):
+        tc.PrivateRecommender().fit(ratings)
+    for request, said in [
+        (tc.Privacy(1.0, 1e-5, unit="user", trust="aggregator"), "unit"),
+        (tc.Privacy(1.0, 0.0, unit="entry", trust="aggregator"), "delta"),
+        (tc.Privacy(1.0, 1e-5, unit="entry", trust="local"), "trust"),
+        (tc.Privacy(1.0, 1e-5, unit="entry", neighbours="add-remove-one", trust="aggregator"),
+         "neighbours"),
+    ]:  # fmt: skip
+        with pytest.raises(ParameterError, match=said):
+            recommender(privacy=request).fit(ratings)
+    with pytest.raises(ParameterError, match="price"):
+        recommender().price()
+
+
+def test_unknown_users_and_items_are_refused(ratings):
+    fitted = recommender().fit(ratings)
+    for cells in ([[0, 60]], [[400, 0]], [[-1, 0]], [[0.5, 1]], [0, 1]):
+        with pytest.raises(ParameterError, match="cells"):
+            fitted.predict(cells)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_parameters_are_checked_by_their_table(name, ratings):
+    for parameter, constraint in tc.PrivateRecommender._constraints.items():
+        for bad in constraint.bad_values():
+            with pytest.raises(ParameterError):
+                recommender(**{"method": name, parameter: bad}).fit(ratings)
