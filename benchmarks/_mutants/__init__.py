@@ -1,0 +1,1 @@
+"""What `benchmarks.mutants` plants, where, and how it is looked for."""

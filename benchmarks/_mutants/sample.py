@@ -1,0 +1,61 @@
+"""Which mistakes are tried: all that were written by hand, and a spread of generated ones."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+from collections import defaultdict
+
+from benchmarks._mutants.dangerous import dangerous
+from benchmarks._mutants.equivalent import EQUIVALENT
+from benchmarks._mutants.mutant import SOURCE, Mutant
+from benchmarks._mutants.operators import mutants_of
+
+TARGETS = ("privacy/**/*.py", "mechanisms/*.py", "estimators/*.py", "federation/secure/*.py",
+           "*/**/agreement.py", "*/**/sides.py")  # fmt: skip
+LEFT_OUT = ("rounds/sides.py", "privacy/catalogue.py")
+SEED = 20
+
+
+def targets() -> list[str]:
+    """Return the files in which mistakes are planted."""
+    found = {str(path.relative_to(SOURCE)) for glob in TARGETS for path in SOURCE.glob(glob)}
+    return sorted(found - set(LEFT_OUT))
+
+
+def generated() -> list[Mutant]:
+    """Return every mistake that the operators make and that is one."""
+    found = []
+    for file in targets():
+        text = (SOURCE / file).read_text(encoding="utf-8")
+        found += [mutant for mutant in mutants_of(file, text) if mutant.name not in EQUIVALENT]
+    return found
+
+
+def spread(mutants: list[Mutant], count: int, seed: int = SEED) -> list[Mutant]:
+    """Return some mutants, in turns from every (package, operator)."""
+    rng = random.Random(seed)
+    groups: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
+    for mutant in mutants:
+        groups[mutant.file.split("/")[0], mutant.name.split(":")[2]].append(mutant)
+    queues = [groups[key] for key in sorted(groups)]
+    rng.shuffle(queues)
+    for queue in queues:
+        rng.shuffle(queue)
+    found: list[Mutant] = []
+    while len(found) < count and any(queues):
+        for queue in queues:
+            if queue and len(found) < count:
+                found.append(queue.pop())
+    return found
+
+
+def chosen(only: str | None, sample: int) -> list[Mutant]:
+    """Return the mistakes to try: ``only`` is a pattern for names, ``sample`` their number."""
+    by_hand, made = list(dangerous()), generated()
+    if only is not None:
+        by_hand = [m for m in by_hand if fnmatch.fnmatch(m.name, only)]
+        made = [m for m in made if fnmatch.fnmatch(m.name, only)]
+    if sample <= len(by_hand):
+        return spread(by_hand + made, sample)
+    return by_hand + spread(made, sample - len(by_hand))

@@ -1,0 +1,140 @@
+"""Trying mistakes: each in a copy of the source, by two workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks._mutants.mutant import ROOT, SOURCE, Mutant
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a mistake: the test that caught it, or nothing."""
+
+    mutant: Mutant
+    caught_by: str
+    seconds: float
+    tests: int
+
+
+class Worker:
+    """A process with a copy of the source of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source = folder / "src"
+        shutil.copytree(SOURCE, self.source / "tacit",
+                        ignore=shutil.ignore_patterns("__pycache__"))  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks._mutants.worker", str(self.source)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("a worker has died")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def run(self, tests: Sequence[str], seconds: float) -> dict[str, Any]:
+        """Run tests on the copy as it is."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"tests": list(tests), "seconds": seconds}) + "\n")
+        self._process.stdin.flush()
+        found = self._read()
+        if found["unusable"]:
+            raise RuntimeError(f"{tests} cannot be run: {found['said']}")
+        return found
+
+    def try_out(self, mutant: Mutant, tests: Sequence[str], seconds: float) -> Trial:
+        """Plant a mistake, run tests, and take it out again."""
+        path = self.source / "tacit" / mutant.file
+        text = path.read_text(encoding="utf-8")
+        path.write_text(mutant.applied(text), encoding="utf-8")
+        try:
+            found = self.run(tests, seconds)
+        finally:
+            path.write_text(text, encoding="utf-8")
+        return Trial(mutant, found["failed"], found["seconds"], len(tests))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+
+@contextmanager
+def workers(count: int = WORKERS) -> Iterator[list[Worker]]:
+    """Start workers; end them."""
+    with TemporaryDirectory() as folder:
+        found = [Worker(Path(folder) / str(k)) for k in range(count)]
+        try:
+            yield found
+        finally:
+            for worker in found:
+                worker.close()
+
+
+def try_all(
+    mutants: Sequence[Mutant],
+    tests_for: Callable[[Mutant], Sequence[str]],
+    seconds: float,
+    note: Callable[[Trial], None],
+) -> tuple[list[Trial], list[str]]:
+    """Try mistakes, two at a time.
+
+    Returns the trials, and those tests that caught something but fail without any mistake too:
+    they catch nothing.
+    """
+    trials: list[Trial] = []
+    with workers() as found, ThreadPoolExecutor(len(found)) as pool:
+        free: Queue[Worker] = Queue()
+        for worker in found:
+            free.put(worker)
+
+        def one(mutant: Mutant) -> Trial:
+            worker = free.get()
+            try:
+                return worker.try_out(mutant, tests_for(mutant), seconds)
+            finally:
+                free.put(worker)
+
+        for trial in pool.map(one, mutants):
+            note(trial)
+            trials.append(trial)
+        broken = _broken(found[0], sorted({t.caught_by for t in trials if "::" in t.caught_by}))
+    return trials, broken
+
+
+def _broken(worker: Worker, tests: list[str]) -> list[str]:
+    """Return the tests that fail on the source as it is."""
+    found: list[str] = []
+    left = tests
+    while left:
+        result = worker.run(left, 900.0)
+        if not result["failed"]:
+            return found
+        found.append(result["failed"])
+        if result["failed"] not in left:
+            return found
+        left = [test for test in left if test != result["failed"]]
+    return found
