@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -178,11 +179,21 @@ def _session(config: CoordinatorConfig, server: subprocess.Popen[bytes], wait: f
         if server.poll() is not None:
             raise TacitError(f"the server ended: see {config.kit / 'process.log'}")
         try:
+            # The engine's session leaves its sockets open where nobody listens yet: look first.
+            with socket.create_connection(_address(config), timeout=10.0):
+                pass
             return new_secure_session(ADMIN, str(config.admin), timeout=10.0)
         except Exception as error:
             if time.monotonic() > deadline:
                 raise TacitError(f"the server cannot be reached: {error}") from None
             time.sleep(0.3)
+
+
+def _address(config: CoordinatorConfig) -> tuple[str, int]:
+    """Return host and port of the server, as the kit of who submits names them."""
+    file = config.admin / "startup" / "fed_admin.json"
+    admin = json.loads(file.read_text(encoding="utf-8"))["admin"]
+    return str(admin["host"]), int(admin["port"])
 
 
 def _wait_for_sites(session: Any, config: CoordinatorConfig, wait: float) -> None:
