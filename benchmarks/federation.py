@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.runner import Outcome
+from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure.exchange import Gatherer, Member, Terms
 
@@ -101,6 +102,7 @@ def write_site(folder: Path, name: str, seed: int) -> None:
         'model = {ratings = "user:k item:k"}\nrank = 5\nbounds = [1, 5]\nmethod = "sgld"\n'
         f"options = {{{settings}}}\nentities = {{item = {ITEMS}}}\n"
     )
+    SiteConfig.read(folder / "site.toml").create_ledger()
 
 
 # -- secure sums ----------------------------------------------------------------------------------

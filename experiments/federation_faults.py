@@ -29,6 +29,7 @@ from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
 from tacit.federation.computation import Computation
 from tacit.federation.coordinate import Caller, run_proposal
+from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure.coordinator import SecureCoordinator
 from tacit.privacy.ledger.ledger import Ledger
@@ -168,6 +169,7 @@ def write_site(folder: Path, site: str, rounds: int = 4) -> Path:
         'model = {ratings = "user:k item:k"}\nrank = 2\nbounds = [1, 5]\nmethod = "sgld"\n'
         f"options = {{rounds = {rounds}}}\nentities = {{item = 6}}\n"
     )
+    SiteConfig.read(folder / "site.toml").create_ledger()
     return folder / "site.toml"
 
 

@@ -141,7 +141,9 @@ def federated(world: World) -> None:
             f'[[allow]]\ncomputation = "{NAME}"\nepsilon = 1.0\ndelta = 0.0\nunit = "row"\n'
             f"[allow.settings]\ncategories = {json.dumps(CATEGORIES)}\n"
         )
-        services[site] = SiteService(SiteConfig.read(home / "site.toml"))
+        config = SiteConfig.read(home / "site.toml")
+        config.create_ledger()
+        services[site] = SiteService(config)
 
     class Direct:
         def call(self, method: str, data: bytes, names: Any, timeout: float) -> Any:

@@ -42,11 +42,26 @@ class SiteFailure(TacitError):
 
 
 class RequestRefused(SiteFailure):
-    """A site was asked for something that its agreement does not name; nothing was computed."""
+    """A site was asked for something that its agreement does not name; nothing was computed.
+
+    ``about`` names the sentence that may be sent (`tacit.federation.refusals`); the text is for
+    the holder's own log.
+    """
+
+    def __init__(self, text: str, about: str = "request") -> None:
+        super().__init__(text)
+        self.about = about
 
 
 class PolicyRefused(TacitError):
-    """A site's policy does not allow what was proposed; no data was read."""
+    """A site's policy does not allow what was proposed; no data was read.
+
+    ``about`` names the sentence that may be sent (`tacit.federation.refusals`).
+    """
+
+    def __init__(self, text: str, about: str = "settings") -> None:
+        super().__init__(text)
+        self.about = about
 
 
 class MissingExtra(TacitError, ImportError):

@@ -35,11 +35,17 @@ def test_a_federation_is_written_and_its_sites_policy_printed(capsys, elsewhere)
     kit = json.loads(out)["sites"]["North"]
     status, out, _ = call(capsys, "site", f"{kit}/site.toml", "--policy")
     assert status == 0
-    assert "Nothing may be run." in out and "are left" in out
+    assert "Nothing may be run." in out and "there is no ledger" in out
+    assert call(capsys, "ledger", "create", f"{kit}/site.toml")[0] == 0
+    status, out, _ = call(capsys, "site", f"{kit}/site.toml", "--policy")
+    assert status == 0 and "are left" in out
+    status, _, said = call(capsys, "ledger", "create", f"{kit}/site.toml")
+    assert status != 0 and "created once" in said
 
 
 def test_the_policy_and_the_budget_come_as_json(capsys, elsewhere):
     (elsewhere / "site.toml").write_text(SITE)
+    assert call(capsys, "ledger", "create", elsewhere / "site.toml")[0] == 0
     status, out, _ = call(capsys, "site", elsewhere / "site.toml", "--policy", "--json")
     assert status == 0
     told = json.loads(out)

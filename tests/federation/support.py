@@ -90,11 +90,15 @@ def site_file(folder: Path, site: str, *, epsilon=2.0, extra: str = "", **change
     return path
 
 
+def ready(path: Path) -> SiteService:
+    """Return the service of a site's file, with its ledger created."""
+    config = SiteConfig.read(path)
+    config.create_ledger()
+    return SiteService(config)
+
+
 def services(folder: Path, **options) -> dict[str, SiteService]:
-    return {
-        site: SiteService(SiteConfig.read(site_file(folder / site, site, **options)))
-        for site in SITES
-    }
+    return {site: ready(site_file(folder / site, site, **options)) for site in SITES}
 
 
 class Direct:

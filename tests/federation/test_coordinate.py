@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import LedgerError, ParameterError, SiteFailure
 from tacit.federation import wire
 from tacit.federation.computation import Computation
 from tacit.federation.coordinate import coordinate, run_proposal
 from tacit.federation.files import CoordinatorConfig, SiteConfig
+from tacit.federation.history import History
 from tacit.federation.proposal import Proposal
+from tacit.federation.refusals import SENTENCES
+from tacit.federation.secure import keys
 from tacit.federation.service import SiteService
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.report.live import show_record
@@ -28,8 +31,10 @@ from .support import (
     USER,
     Direct,
     factorization_in_one_process,
+    ready,
     regression_in_one_process,
     services,
+    site_file,
     toml,
 )
 
@@ -70,7 +75,10 @@ def test_factorization_equals_the_run_in_one_process(tmp_path, threshold):
 
 
 def refusal(tmp_path, proposal, **options):
-    """Return why a proposal is refused, having checked that no data was needed for that."""
+    """Return what is said of a refused proposal, and what the holders' logs say.
+
+    No data was needed for that, nobody was charged, and what is said is on the fixed list.
+    """
     found = services(tmp_path, **options)
     for site in SITES:
         (tmp_path / site / "patients.csv").unlink()
@@ -82,7 +90,11 @@ def refusal(tmp_path, proposal, **options):
     for site in SITES:
         path = tmp_path / site / "ledger.db"
         assert not path.exists() or Ledger.open(path).spent.epsilon == 0.0
-    return str(caught.value)
+    for site in str(caught.value).split("; "):
+        assert site.partition(": ")[2] in SENTENCES.values()
+    said = str(caught.value)
+    logs = [tmp_path / site / "state" / "refused.log" for site in SITES]
+    return said + "".join(log.read_text(encoding="utf-8") for log in logs if log.exists())
 
 
 def changed(proposal, **settings):
@@ -94,17 +106,99 @@ def changed(proposal, **settings):
     [
         (changed(REGRESSION_RUN, bounds={"age": [0, 100], "dose": [0, 10]}), "bounds is"),
         (changed(REGRESSION_RUN, y_bounds=[0, 1]), "y_bounds is [0.0, 1.0], not [0.0, 200.0]"),
-        (changed(REGRESSION_RUN, statistics="Szu"), 'statistics is "Szu", not not stated'),
+        (changed(REGRESSION_RUN, statistics="Szu"), "Szu"),
         (dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"epsilon": 1.01}), "ε = 1.01 is more"),
         (dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"delta": 2e-6}), "δ = 2e-06 is more"),
         (dataclasses.replace(REGRESSION_RUN, privacy=None), "no guarantee is asked for"),
+        (
+            dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"neighbours": "replace-one"}),
+            "not 'add-remove-one'",
+        ),
         (changed(FACTORIZATION_RUN, rank=3), "rank is 3.0, not 2.0"),
-        (changed(FACTORIZATION_RUN, options={"rounds": 40}), 'options is {"rounds": 40.0}, not'),
+        (changed(FACTORIZATION_RUN, options={"rounds": 40}), "rounds"),
         (dataclasses.replace(FACTORIZATION_RUN, privacy=USER | {"unit": "entry"}), "unit is"),
     ],
-)  # fmt: skip
+)
 def test_a_site_refuses_what_its_policy_does_not_allow(tmp_path, proposal, reason):
     assert reason in refusal(tmp_path, proposal)
+
+
+def opened(service, proposal, digest="", **more):
+    """Open a run at a site as a coordinator would that checks nothing itself."""
+    texts = {"proposal": proposal.to_json(), "digest": digest} | more
+    arrays = {name: wire.text_array(text) for name, text in texts.items()}
+    asked = wire.ask(Message(0, arrays), "open")
+    return wire.read_answer(service.call("open", asked), asked, "open", service.name)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "about"),
+    [
+        ({"against": "nobody at all"}, "guarantee"),
+        ({"trust": "local"}, "trust"),
+        ({"trust": "aggregator"}, "trust"),
+        ({"trust": "central"}, "trust"),
+        ({"neighbours": "replace-one"}, "neighbours"),
+        ({"epsilon": "1"}, "guarantee"),
+        ({"epsilon": -1.0}, "guarantee"),
+        ({"epsilon": float("nan")}, "guarantee"),
+    ],
+)
+def test_a_guarantee_is_that_of_the_policy_in_every_field(tmp_path, privacy, about):
+    site = ready(site_file(tmp_path, "North"))
+    asked = dataclasses.replace(REGRESSION_RUN, privacy=ROW | privacy)
+    with pytest.raises(SiteFailure) as caught:
+        opened(site, asked)
+    assert str(caught.value) == SENTENCES[about]
+
+
+def test_a_proposal_much_longer_than_the_policy_is_not_read(tmp_path, monkeypatch):
+    site = ready(site_file(tmp_path, "North"))
+    monkeypatch.setattr(Proposal, "from_json", None)  # whoever read it would fail otherwise
+    with pytest.raises(SiteFailure, match="too long"):
+        opened(site, REGRESSION_RUN, "0" * 200_000)
+
+
+def test_a_site_that_names_coordinators_reads_what_they_signed_only(tmp_path):
+    ours, theirs = keys.fresh_identity(), keys.fresh_identity()
+    public = keys.identity_public(ours).hex()
+    found = services(tmp_path, extra=f'coordinators = {{hub = "{public}"}}')
+    with pytest.raises(SiteFailure, match="not signed by a coordinator"):
+        run_proposal(REGRESSION_RUN, Direct(found))
+    with pytest.raises(SiteFailure, match="not signed by a coordinator"):
+        run_proposal(REGRESSION_RUN, Direct(found), identity=theirs)
+    assert run_proposal(REGRESSION_RUN, Direct(found), identity=ours).record.rounds == 1
+    for site in SITES:
+        assert [
+            (one.run, one.coordinator) for one in History(found[site].config.state).runs()
+        ] == [("run r", "hub")]
+
+
+@pytest.mark.parametrize("limit", ["runs = 1", "epsilon = 1.5"])
+def test_a_coordinator_cannot_drain_a_ledger_by_starting_runs(tmp_path, limit):
+    site = ready(site_file(tmp_path, "North", epsilon=9.0, extra=f"limits = {{{limit}}}"))
+    digest = Computation(REGRESSION_RUN).digest
+    opened(site, REGRESSION_RUN, digest)
+    began = wire.ask(Message(0), "run r")
+    wire.read_answer(site.call("begin", began), began, "run r", "North")
+    opened(site, REGRESSION_RUN, digest)  # the same run is not another one
+    with pytest.raises(SiteFailure, match="no more runs, or no more epsilon"):
+        opened(site, dataclasses.replace(REGRESSION_RUN, run="another"), digest)
+    assert spent(tmp_path, "") == 1.0
+
+
+def test_a_ledger_is_never_made_on_the_way(tmp_path):
+    config = SiteConfig.read(site_file(tmp_path, "North"))
+    with pytest.raises(LedgerError, match="tacit ledger create"):
+        config.open_ledger()
+    with pytest.raises(SiteFailure, match="cannot answer"):
+        opened(SiteService(config), REGRESSION_RUN, Computation(REGRESSION_RUN).digest)
+    config.create_ledger()
+    History(config.state).begin("run", "", 1.0)
+    (tmp_path / "ledger.db").unlink()
+    for again in (config.open_ledger, config.create_ledger):  # its budget would begin anew
+        with pytest.raises(LedgerError, match="restore"):
+            again()
 
 
 def test_a_site_refuses_more_rounds_than_its_policy_allows(tmp_path):
@@ -143,7 +237,7 @@ def test_a_policy_reads_like_a_page(tmp_path):
     config = services(tmp_path)["North"].config
     page = config.policy.page("North")
     assert "What North consents to" in page
-    assert "It may cost ε = 1 and δ = 1e-06 per run, for one row, in at most 1 rounds." in page
+    assert "It may cost ε = 1 and δ = 1e-06 per run, for one row" in page
     assert 'bounds = {"age": [18.0, 100.0], "dose": [0.0, 10.0]}' in page
     assert "TESTS ONLY" in page
 
@@ -185,7 +279,7 @@ def test_a_run_is_closed_once_and_says_nothing_about_the_data(tmp_path):
     first = called("close", wrong)
     assert set(first.arrays) == {"certificate"}
     assert called("close", wrong).to_bytes() == first.to_bytes()
-    with pytest.raises(SiteFailure, match="closed already"):
+    with pytest.raises(SiteFailure, match="opened or closed before"):
         called("close", {"shared/item": np.ones((1, 1))})
 
 
@@ -310,7 +404,7 @@ def test_a_different_request_for_an_answered_round_is_refused(tmp_path):
     run_proposal(FACTORIZATION_RUN, Direct(found))
     other = wire.ask(Message(0, {"factor/item": np.ones((8, 2))}), "run f")
     answer = found["North"].call("respond", other)
-    with pytest.raises(SiteFailure, match="answered already, to another request"):
+    with pytest.raises(SiteFailure, match="come in order, once each"):
         wire.read_answer(answer, other, "run f", "North")
     assert spent(tmp_path, "North") == 1.0
 
@@ -318,7 +412,7 @@ def test_a_different_request_for_an_answered_round_is_refused(tmp_path):
 def test_one_run_name_stands_for_one_proposal(tmp_path):
     found = services(tmp_path)
     run_proposal(REGRESSION_RUN, Direct(found))
-    with pytest.raises(SiteFailure, match="with another proposal"):
+    with pytest.raises(SiteFailure, match="opened or closed before"):
         run_proposal(dataclasses.replace(REGRESSION_RUN, seed=8), Direct(found))
 
 

@@ -6,13 +6,11 @@ import pytest
 import tacit as tc
 from tacit.errors import PolicyRefused, TacitError
 from tacit.federation.coordinate import run_proposal
-from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
-from tacit.federation.service import SiteService
 from tacit.posterior import Gamma, UniformWidth
 from tacit.privacy.ledger.ledger import Ledger
 
-from .support import Direct, toml, write_csv
+from .support import Direct, ready, toml, write_csv
 
 PRIVACY = {"epsilon": 2.0, "delta": 1e-4, "unit": "row", "neighbours": "replace-one"}
 PUBLIC = {"bounds": [-10.0, 10.0], "size": 300}
@@ -38,7 +36,7 @@ def service(folder, kind, settings, epsilon=2.0):
         f"data = {toml({'people': {'file': 'people.csv', 'value': 'score'}})}\n"
         f"allow = {toml(allow)}\n"
     )
-    return {"North": SiteService(SiteConfig.read(path))}
+    return {"North": ready(path)}
 
 
 def proposal(kind, settings, **more):
@@ -94,7 +92,7 @@ def test_what_cannot_be_built_from_names_is_refused(tmp_path, change, match):
 
 def test_a_policy_fixes_what_is_released_and_leaves_inference_open(tmp_path):
     other = POSTERIOR | {"bounds": [-1.0, 1.0]}
-    with pytest.raises(Exception, match="bounds"):
+    with pytest.raises(Exception, match="does not allow these settings"):
         run_proposal(
             proposal("posterior", other, **MODEL),
             Direct(service(tmp_path / "a", "posterior", POSTERIOR)),

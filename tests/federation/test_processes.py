@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.federation.files import SiteConfig
 from tacit.federation.processes import run_coordinator, running_site
 from tacit.federation.provision import init_federation
 from tacit.rounds.messages import Message
@@ -62,7 +63,7 @@ def federation(folder: Path) -> Path:
         extra = 'identity = "identity.key"\n' + "\n".join(
             f"partners.{name} = {key}" for name, key in keys.items()
         )
-        site_file(home, site, epsilon=4.0, extra=extra)
+        SiteConfig.read(site_file(home, site, epsilon=4.0, extra=extra)).create_ledger()
     steps = [
         {"name": "regression", "computation": "regression", "privacy": ROW, "seed": 7,
          "settings": REGRESSION | INFERENCE},

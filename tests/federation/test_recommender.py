@@ -8,11 +8,9 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
 from tacit.federation.computation import Computation
 from tacit.federation.coordinate import run_proposal
-from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
-from tacit.federation.service import SiteService
 
-from .support import SITES, Direct, toml, write_csv
+from .support import SITES, Direct, ready, toml, write_csv
 
 ITEMS = [f"b{k}" for k in range(12)]
 SETTINGS = {"bounds": [1.0, 5.0], "rank": 2, "items": ITEMS, "item_weights": [1.0, 0.5] * 6}
@@ -44,9 +42,9 @@ def services(folder):
         (home / "site.toml").write_text(
             f'name = "{site}"\nledger = {{file = "l.db", epsilon = 1.5, delta = 1e-4}}\n'
             'data = {t = {file = "t.csv", value = "rating", columns = {weight = "openness"}}}\n'
-            f"allow = [{toml(allow)}]\n"
+            f"allow = {toml([allow | {'trust': t} for t in ('site', 'aggregator')])}\n"
         )
-        found[site] = SiteService(SiteConfig.read(home / "site.toml"))
+        found[site] = ready(home / "site.toml")
     return found
 
 

@@ -9,7 +9,7 @@ from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.service import SiteService
 
-from .support import SITES, Direct, toml, write_csv
+from .support import SITES, Direct, ready, toml, write_csv
 
 WORDS = [f"w{k}" for k in range(6)]
 TOPICS = {"topics": 2, "vocabulary": WORDS}
@@ -44,9 +44,10 @@ def sites(folder, kind, unit, settings):
                  "seeded": True, "settings": settings}  # fmt: skip
         (home / "site.toml").write_text(
             f'name = "{site}"\nledger = {{file = "l.db", epsilon = 50.0, delta = 1e-3}}\n'
-            f'data = {{t = {{file = "t.csv", value = "count"}}}}\nallow = [{toml(allow)}]\n'
+            'data = {t = {file = "t.csv", value = "count"}}\n'
+            f"allow = {toml([allow | {'trust': t} for t in ('site', 'aggregator')])}\n"
         )
-        found[site] = SiteService(SiteConfig.read(home / "site.toml"))
+        found[site] = ready(home / "site.toml")
     return found
 
 

@@ -5,9 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import (
+    BudgetExceeded,
+    NothingReleased,
+    ParameterError,
+    PolicyRefused,
+    RequestRefused,
+    SiteFailure,
+)
 from tacit.federation import wire
 from tacit.federation.proposal import Proposal
+from tacit.federation.refusals import SENTENCES
 from tacit.rounds.messages import Message
 
 ASKED = Message(2, {"x": np.arange(3.0)})
@@ -57,13 +65,26 @@ def test_numbers_that_are_not_finite_are_refused_on_either_end():
 def test_a_refusal_says_what_follows_from_the_request_and_nothing_else():
     request = wire.ask(ASKED, "run")
     for error, said in (
-        (SiteFailure("because"), "because"),
-        (ParameterError("patient 7 has HIV"), wire.SILENT),
-        (KeyError("secret"), wire.SILENT),
+        (RequestRefused("array 'x' has 7 rows"), SENTENCES["request"]),
+        (PolicyRefused("ε is above 1", "epsilon"), SENTENCES["epsilon"]),
+        (PolicyRefused("ε is above 1", "patient 7"), SENTENCES["silent"]),
+        (BudgetExceeded("0.3 is left"), SENTENCES["budget"]),
+        (SiteFailure("row 57 has no dose"), SENTENCES["silent"]),
+        (NothingReleased("the largest is 12"), SENTENCES["silent"]),
+        (ParameterError("patient 7 has HIV"), SENTENCES["silent"]),
+        (KeyError("secret"), SENTENCES["silent"]),
     ):
         with pytest.raises(SiteFailure) as caught:
             wire.read_answer(wire.refusal(error, request, "run", "A"), request, "run", "A")
         assert str(caught.value) == said
+
+
+def test_all_refusals_are_of_one_length():
+    request = wire.ask(ASKED, "run")
+    lengths = {
+        len(wire.refusal(PolicyRefused("", about), request, "run", "A")) for about in SENTENCES
+    }
+    assert len(lengths) == 1
 
 
 @settings(max_examples=100, deadline=None)

@@ -77,13 +77,17 @@ def service(home: Path, site: str, data, kind: str, settings, privacy) -> SiteSe
     if kind == "recommender":
         source["columns"] = {"weight": "openness"}
     allow = {"computation": kind, "epsilon": 50.0, "delta": 1e-4, "unit": privacy["unit"],
-             "rounds": 100, "partners": 2, "seeded": True, "settings": settings}  # fmt: skip
+             "rounds": 100, "partners": 2, "seeded": True, "settings": settings,
+             "trust": privacy["trust"]}  # fmt: skip
     ledger = {"file": "l.db", "epsilon": 60.0, "delta": 1e-3}
     (home / "site.toml").write_text(
         f'name = "{site}"\nledger = {toml(ledger)}\ndata = {toml({"t": source})}\n'
         f"allow = [{toml(allow)}]\n"
     )
-    return SiteService(SiteConfig.read(home / "site.toml"))
+    config = SiteConfig.read(home / "site.toml")
+    if hasattr(config, "create_ledger"):
+        config.create_ledger()
+    return SiteService(config)
 
 
 class Wire:

@@ -52,19 +52,21 @@ def site(
 
     Example: tacit site site.toml
     """
+    from tacit.errors import LedgerError
     from tacit.federation.files import SiteConfig
 
     settings = SiteConfig.read(config)
     page = settings.policy.page(settings.name, settings.plugins)
-    left = settings.open_ledger().remaining
+    try:
+        left = settings.open_ledger().remaining
+        budget: dict[str, float] | None = {"epsilon": left.epsilon, "delta": left.delta}
+        told = f"ε = {left.epsilon:.4g} and δ = {left.delta:.3g} are left."
+    except LedgerError as error:
+        if not policy:
+            raise
+        budget, told = None, str(error)
     show(
-        {
-            "site": settings.name,
-            "policy": page,
-            "remaining": {"epsilon": left.epsilon, "delta": left.delta},
-        },
-        f"{page}\n\nε = {left.epsilon:.4g} and δ = {left.delta:.3g} are left.",
-        as_json,
+        {"site": settings.name, "policy": page, "remaining": budget}, f"{page}\n\n{told}", as_json
     )
     if policy:
         return

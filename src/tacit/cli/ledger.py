@@ -1,4 +1,4 @@
-"""`tacit ledger`: look at a data holder's privacy ledger."""
+"""`tacit ledger`: create a data holder's privacy ledger, and look at it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,39 @@ from tacit.cli.output import Json
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Look at a data holder's privacy ledger.")
+app = typer.Typer(no_args_is_help=True, help="A data holder's privacy ledger.")
 File = Annotated[Path, typer.Argument(help="The ledger file.")]
+
+
+@app.command()
+def create(
+    file: Annotated[Path, typer.Argument(help="The ledger file, or the file of a site.")],
+    epsilon: Annotated[float | None, typer.Option(help="The ceiling, for ever.")] = None,
+    delta: Annotated[float, typer.Option(help="And its δ.")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Create a ledger, once; a site's file states its ceiling itself.
+
+    Example: tacit ledger create north.db --epsilon 4 --delta 1e-5
+    """
+    from tacit.errors import LedgerError, ParameterError
+    from tacit.federation.files import SiteConfig
+    from tacit.privacy.ledger.ledger import Ledger
+
+    if file.suffix == ".toml":
+        ledger = SiteConfig.read(file).create_ledger()
+    elif epsilon is None:
+        raise ParameterError("pass --epsilon, the ceiling of the ledger, and --delta")
+    elif file.exists():
+        raise LedgerError(f"{file} exists already: a ledger is created once")
+    else:
+        ledger = Ledger.open(file, epsilon=epsilon, delta=delta)
+    output.show(
+        {"id": ledger.id, "epsilon": ledger.epsilon, "delta": ledger.delta},
+        f"Ledger {ledger.id[:8]}: ε = {ledger.epsilon:g} and δ = {ledger.delta:g}, for ever. Keep "
+        "it where it is: a copy would start the budget anew.",
+        as_json,
+    )
 
 
 @app.command()

@@ -90,6 +90,8 @@ def run_federated_demo(
 
 
 def _write_site(folder: Path, name: str, table: dict[str, Any], settings: dict[str, Any]) -> None:
+    from tacit.federation.files import SiteConfig
+
     columns = np.column_stack([table[column] for column in table])
     rows = [",".join(table), *(",".join(repr(float(x)) for x in row) for row in columns)]
     (folder / "patients.csv").write_text("\n".join(rows) + "\n")
@@ -102,6 +104,7 @@ def _write_site(folder: Path, name: str, table: dict[str, Any], settings: dict[s
         "partners = 3\nseeded = true  # the demonstration compares with a run in one process\n"
         "[allow.settings]\n" + _settings(agreed)
     )
+    SiteConfig.read(folder / "site.toml").create_ledger()
 
 
 def _write_coordinator(folder: Path, settings: dict[str, Any]) -> None:

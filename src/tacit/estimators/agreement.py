@@ -160,7 +160,7 @@ class Agreement(ABC):
         for step in self.steps:
             if step.name == name:
                 return step
-        raise RequestRefused("there is no such step in this agreement")
+        raise RequestRefused("there is no such step in this agreement", "order")
 
     @cached_property
     def event(self) -> DpEvent:
@@ -186,6 +186,18 @@ class Agreement(ABC):
     def rounds(self) -> int:
         """How often a site is asked at most."""
         return sum(step.times for step in self.steps)
+
+    @cached_property
+    def largest_request(self) -> int | None:
+        """The bytes of arrays in the longest request that may be asked; None if there is none."""
+        most = 0
+        for step in self.steps:
+            for asks in [step.asks, *(kind.asks for kind in step.kinds.values())]:
+                sizes = [spec.most_bytes for spec in asks.values()]
+                if None in sizes:
+                    return None
+                most = max(most, sum(size for size in sizes if size is not None))
+        return most
 
     @property
     def open_rounds(self) -> int:

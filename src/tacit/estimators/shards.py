@@ -52,14 +52,16 @@ class Order:
         Nothing changes until `advance`.
         """
         if round != self.round:
-            raise RequestRefused(f"round {round} was asked for where round {self.round} is next")
+            raise RequestRefused(
+                f"round {round} was asked for where round {self.round} is next", "order"
+            )
         for k in range(self.at, len(self._steps)):
             step, used = self._steps[k], self.used if k == self.at else 0
             if step.name == name and used < step.times:
                 return step, used
             if not (used or step.optional):
                 break
-        raise RequestRefused("this step is not the one that is next")
+        raise RequestRefused("this step is not the one that is next", "order")
 
     def advance(self, step: Step) -> None:
         """Note that a step is being answered."""
@@ -147,7 +149,7 @@ class Holder(Participant):
         if self._last is not None and request.round == self._last[1].round:
             if request.digest != self._last[0].digest:
                 raise RequestRefused(
-                    f"round {request.round} was answered already, to another request"
+                    f"round {request.round} was answered already, to another request", "order"
                 )
             return self._last[1]
         step, position = self._order.admit(request.round, request.step)

@@ -27,6 +27,7 @@ from tacit.rounds.sides import Coordinator, RunRecord
 __all__ = ["Computation"]
 
 _EXCHANGES = 4  # of messages for one secure sum
+_PER_SITE = 1024  # bytes of keys, shares and signatures about one site
 
 
 class Computation:
@@ -80,6 +81,14 @@ class Computation:
         """How often a site is asked at most."""
         whole, opened = self.agreement.rounds, self.agreement.open_rounds
         return whole if self.proposal.threshold is None else opened + (whole - opened) * _EXCHANGES
+
+    @property
+    def largest_request(self) -> int | None:
+        """The longest request that a site may get, in bytes of arrays; None if there is none."""
+        asked = self.agreement.largest_request
+        if asked is None or self.proposal.threshold is None:
+            return asked
+        return asked + _PER_SITE * len(self.proposal.sites) ** 2
 
     @property
     def digest(self) -> str:

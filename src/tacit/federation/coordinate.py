@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
 from tacit.federation.computation import Computation
 from tacit.federation.files import CoordinatorConfig, Step
-from tacit.federation.proposal import Proposal
+from tacit.federation.proposal import Proposal, opening_text
+from tacit.federation.secure import keys
 from tacit.federation.secure.coordinator import SecureCoordinator
 from tacit.privacy.certificate import Certificate
 from tacit.rounds.checkpoint import Checkpoint, run_name
@@ -105,6 +108,7 @@ def run_proposal(
     checkpoint: Path | None = None,
     progress: Callable[[RunRecord], None] | None = None,
     plugins: Sequence[str] = (),
+    identity: bytes | None = None,
 ) -> Result:
     """Run one computation over a transport.
 
@@ -124,12 +128,17 @@ def run_proposal(
         Called after every round.
     plugins
         Families besides tacit's own that may be proposed.
+    identity
+        The Ed25519 key that signs the proposal; sites that name coordinators ask for it.
     """
     computation = Computation(proposal, plugins)
     minimum = max(minimum, proposal.threshold or 1)
     caller = Caller(transport, proposal.run, timeout)
     text = wire.text_array(proposal.to_json())
     opening = {"proposal": text, "digest": wire.text_array(computation.digest)}
+    if identity is not None:
+        whole = opening_text(*(array.tobytes() for array in opening.values()))
+        opening["signature"] = np.frombuffer(keys.sign(identity, whole), np.uint8)
     _, lost = _settle(caller, "open", Message(0, opening), proposal.sites, on_failure, minimum)
     names = tuple(name for name in proposal.sites if name not in lost)
     _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
@@ -212,6 +221,7 @@ def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Res
             checkpoint=folder / "checkpoint",
             progress=progress,
             plugins=config.plugins,
+            identity=config.key(),
         )
         results[step.name] = result
         _write(folder, step, proposal, result, time.time() - started)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
-from tacit.errors import ParameterError
-from tacit.federation.policy import Permission, Policy
+from tacit.errors import LedgerError, ParameterError
+from tacit.federation.history import History
+from tacit.federation.policy import Limits, Permission, Policy
 from tacit.federation.proposal import Proposal
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -48,6 +49,16 @@ def _hex_keys(table: Mapping[str, str]) -> dict[str, bytes]:
         raise ParameterError("identities must be public keys in hexadecimal") from None
 
 
+def _key_in(path: Path | None) -> bytes | None:
+    """Return the signing key that a file holds, or None without a file."""
+    if path is None:
+        return None
+    try:
+        return bytes.fromhex(path.read_text(encoding="utf-8").strip())
+    except (OSError, ValueError):
+        raise ParameterError(f"{path} holds no signing key in hexadecimal") from None
+
+
 @dataclass(frozen=True)
 class SiteConfig:
     """What a site's file says.
@@ -74,6 +85,8 @@ class SiteConfig:
         The longest message that is read, in bytes.
     plugins
         Families besides tacit's own that may be run here.
+    coordinators
+        Name → public key of those whose proposals are read; anybody's, where there are none.
     """
 
     name: str
@@ -87,6 +100,7 @@ class SiteConfig:
     partners: Mapping[str, bytes] = field(default_factory=dict)
     largest: int = 1 << 30
     plugins: tuple[str, ...] = ()
+    coordinators: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SiteConfig:
@@ -104,6 +118,8 @@ class SiteConfig:
                 "partners",
                 "largest_message",
                 "plugins",
+                "limits",
+                "coordinators",
             },
         )
         for needed in ("name", "ledger"):
@@ -122,24 +138,50 @@ class SiteConfig:
             folder / data.get("state", "state"),
             data["ledger"],
             data.get("data", {}),
-            Policy(tuple(Permission.from_table(table) for table in data.get("allow", []))),
+            Policy(
+                tuple(Permission.from_table(table) for table in data.get("allow", [])),
+                Limits.from_table(data.get("limits", {})),
+            ),
             None if identity is None else folder / identity,
             _hex_keys(data.get("partners", {})),
             int(data.get("largest_message", 1 << 30)),
             _plugins(file, data),
+            _hex_keys(data.get("coordinators", {})),
         )
 
-    def open_ledger(self) -> Ledger:
-        """Open the site's ledger, or create it with its ceiling."""
-        path = self.folder / str(self.ledger["file"])
+    @property
+    def _ledger_file(self) -> Path:
+        return self.folder / str(self.ledger["file"])
+
+    def create_ledger(self) -> Ledger:
+        """Create the site's ledger with its ceiling, once."""
+        path = self._ledger_file
+        if path.exists():
+            raise LedgerError(f"{path} exists already: a ledger is created once")
+        if History(self.state).runs():
+            raise LedgerError(
+                f"runs were paid for from a ledger that is gone: restore {path}; a new one would "
+                "begin with the whole budget"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
-        return Ledger.open(
-            path, epsilon=float(self.ledger["epsilon"]), delta=float(self.ledger["delta"])
-        )
+        return Ledger.open(path, epsilon=self._ceiling[0], delta=self._ceiling[1])
+
+    @property
+    def _ceiling(self) -> tuple[float, float]:
+        return float(self.ledger["epsilon"]), float(self.ledger["delta"])
+
+    def open_ledger(self) -> Ledger:
+        """Open the site's ledger; one that is not there is never made on the way."""
+        path = self._ledger_file
+        if not path.exists():
+            paid = History(self.state).runs()
+            remedy = "restore it" if paid else "`tacit ledger create` with this site's file"
+            raise LedgerError(f"there is no ledger {path}: {remedy}")
+        return Ledger.open(path, epsilon=self._ceiling[0], delta=self._ceiling[1])
 
     def key(self) -> bytes | None:
         """Return the site's signing key, where it has one."""
-        return None if self.identity is None else bytes.fromhex(self.identity.read_text().strip())
+        return _key_in(self.identity)
 
 
 @dataclass(frozen=True)
@@ -188,6 +230,8 @@ class CoordinatorConfig:
         How often a run that died is submitted again.
     plugins
         Families besides tacit's own that may be proposed.
+    identity
+        The file of the key that signs proposals.
     """
 
     folder: Path
@@ -201,6 +245,11 @@ class CoordinatorConfig:
     minimum: int = 1
     retries: int = 2
     plugins: tuple[str, ...] = ()
+    identity: Path | None = None
+
+    def key(self) -> bytes | None:
+        """Return the coordinator's signing key, where it has one."""
+        return _key_in(self.identity)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> CoordinatorConfig:
@@ -218,6 +267,7 @@ class CoordinatorConfig:
                 "minimum",
                 "retries",
                 "plugins",
+                "identity",
             },
         )
         sites = data.get("sites", [])
@@ -250,4 +300,5 @@ class CoordinatorConfig:
             int(data.get("minimum", 1)),
             int(data.get("retries", 2)),
             _plugins(file, data),
+            folder / data["identity"] if "identity" in data else None,
         )

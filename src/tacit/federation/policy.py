@@ -9,16 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
 from tacit.errors import ParameterError, PolicyRefused, TacitError
 from tacit.estimators.families import estimator_of
 from tacit.federation.computation import Computation
 from tacit.federation.proposal import Proposal
-from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS
+from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS, Privacy
 
-__all__ = ["Permission", "Policy"]
+__all__ = ["Limits", "Objection", "Permission", "Policy"]
+
+
+class Objection(NamedTuple):
+    """What a permission does not cover: the sentence that may be said, and why, for the holder."""
+
+    about: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,8 @@ class Permission:
     epsilon, delta
         The largest guarantee that may be asked for, per run.
     unit, neighbours, trust
-        What the guarantee must protect; neighbours and trust are those of `Privacy` unless given.
+        What the guarantee must protect. Unless given, neighbours are those of `Privacy` for the
+        unit, and trust is ``"site"``: every site sees its own data.
     rounds
         How often the site may be asked.
     partners
@@ -63,7 +72,7 @@ class Permission:
     rounds: int = 1
     partners: int = 2
     neighbours: str | None = None
-    trust: str | None = None
+    trust: str = "site"
     tables: tuple[str, ...] | None = None
     sites: tuple[str, ...] | None = None
     secure: bool = False
@@ -77,8 +86,11 @@ class Permission:
         check("settings", self.settings, InstanceOf(dict))
         check("rounds", self.rounds, Integer(1))
         check("partners", self.partners, Integer(1))
-        check("neighbours", self.neighbours, AnyOf(OneOf(*NEIGHBOURS), None))
-        check("trust", self.trust, AnyOf(OneOf(*TRUSTS), None))
+        check("trust", self.trust, OneOf(*TRUSTS))
+        if self.neighbours is None:
+            given = Privacy(self.epsilon, self.delta, unit=self.unit).neighbours
+            object.__setattr__(self, "neighbours", given)
+        check("neighbours", self.neighbours, OneOf(*NEIGHBOURS))
         check("secure", self.secure, OneOf(True, False))
         check("seeded", self.seeded, OneOf(True, False))
 
@@ -94,49 +106,56 @@ class Permission:
         except TypeError as error:
             raise ParameterError(f"a permission cannot be read: {error}") from None
 
-    def objections(self, proposal: Proposal, plugins: Sequence[str] = ()) -> list[str]:
+    def objections(self, proposal: Proposal, plugins: Sequence[str] = ()) -> list[Objection]:
         """Return everything about a proposal that this permission does not cover.
 
         Texts and numbers are compared; nothing is computed from a proposal before that.
         """
-        found = []
-        privacy = proposal.guarantee()
+        found: list[Objection] = []
+
+        def object_to(about: str, text: str) -> None:
+            found.append(Objection(about, text))
+
+        try:
+            privacy = proposal.guarantee()
+        except TacitError as error:
+            return [Objection("guarantee", str(error))]
         if privacy is None:
-            found.append("no guarantee is asked for at all")
+            object_to("guarantee", "no guarantee is asked for at all")
         else:
             if privacy.epsilon > self.epsilon:
-                found.append(f"ε = {privacy.epsilon:g} is more than {self.epsilon:g}")
+                object_to("epsilon", f"ε = {privacy.epsilon:g} is more than {self.epsilon:g}")
             if privacy.delta > self.delta:
-                found.append(f"δ = {privacy.delta:g} is more than {self.delta:g}")
+                object_to("delta", f"δ = {privacy.delta:g} is more than {self.delta:g}")
             for name in ("unit", "neighbours", "trust"):
                 wanted, asked = getattr(self, name), getattr(privacy, name)
-                if wanted is not None and wanted != asked:
-                    found.append(f"{name} is {asked!r}, not {wanted!r}")
+                if wanted != asked:
+                    object_to(name, f"{name} is {asked!r}, not {wanted!r}")
         if len(proposal.sites) < self.partners:
-            found.append(f"{len(proposal.sites)} sites take part, fewer than {self.partners}")
+            object_to(
+                "partners", f"{len(proposal.sites)} sites take part, fewer than {self.partners}"
+            )
         if self.sites is not None and (strangers := set(proposal.sites) - set(self.sites)):
-            found.append(f"{sorted(strangers)[0]!r} takes part, who was not agreed on")
+            object_to("sites", f"{sorted(strangers)[0]!r} takes part, who was not agreed on")
         if self.secure and (proposal.threshold or 0) < self.partners:
-            found.append(f"sums over fewer than {self.partners} sites could be seen")
+            object_to("threshold", f"sums over fewer than {self.partners} sites could be seen")
         if proposal.seed is not None and not self.seeded:
-            found.append("the noise would be seeded, and so predictable")
+            object_to("seed", "the noise would be seeded, and so predictable")
         free = estimator_of(self.computation, plugins)._inference_only
         for key in sorted(set(self.settings) | set(proposal.settings)):
             if key in free:
                 continue
             asked, agreed = proposal.settings.get(key), self.settings.get(key)
             if _canonical(asked) != _canonical(agreed):
-                found.append(f"{key} is {_short(asked)}, not {_short(agreed)}")
+                object_to("settings", f"{key} is {_short(asked)}, not {_short(agreed)}")
         return found
 
     def opened(self, plugins: Sequence[str] = ()) -> str | None:
         """Return what leaves the site as it is, as the agreement that is allowed has it."""
-        privacy = {"epsilon": self.epsilon, "delta": self.delta, "unit": self.unit}
-        more = {"neighbours": self.neighbours, "trust": self.trust}
-        privacy |= {name: value for name, value in more.items() if value is not None}
+        names = ("epsilon", "delta", "unit", "neighbours", "trust")
+        privacy = {name: getattr(self, name) for name in names}
         sites = self.sites or tuple(f"site {k}" for k in range(self.partners))
-        secure = privacy.get("trust") == "aggregator"
-        threshold = max(2, self.partners) if secure else None
+        threshold = max(2, self.partners) if self.trust == "aggregator" else None
         proposal = Proposal(
             self.computation, dict(self.settings), privacy, sites, "page", threshold
         )
@@ -152,10 +171,8 @@ class Permission:
             f"The computation {self.computation!r} may be run with {who}, {self.partners} or more "
             "taking part.",
             f"  It may cost ε = {self.epsilon:g} and δ = {self.delta:g} per run, for one "
-            f"{self.unit}"
-            + (f" under {self.neighbours}" if self.neighbours else "")
-            + (f", trust {self.trust!r}" if self.trust else "")
-            + f", in at most {self.rounds} rounds.",
+            f"{self.unit} under {self.neighbours}, trust {self.trust!r}, in at most {self.rounds} "
+            "rounds.",
         ]
         if self.tables is not None:
             lines.append(f"  It reads {', '.join(self.tables)} and nothing else.")
@@ -172,10 +189,76 @@ class Permission:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How much one coordinator may start within a period, so that nobody drains a ledger.
+
+    Parameters
+    ----------
+    epsilon, runs
+        The most that its runs may cost together, and their number; no limit unless given.
+    days
+        The period.
+
+    Examples
+    --------
+    >>> Limits(epsilon=2.0, runs=10).objection([(0.0, 1.5)], 1.0)
+    'ε = 2.5 within 30 days is more than 2'
+    """
+
+    epsilon: float | None = None
+    runs: int | None = None
+    days: float = 30.0
+
+    def __post_init__(self) -> None:
+        check("limits.epsilon", self.epsilon, AnyOf(Real(0, open_low=True), None))
+        check("limits.runs", self.runs, AnyOf(Integer(1), None))
+        check("limits.days", self.days, Real(0, open_low=True))
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Limits:
+        """Read it from a configuration file's table."""
+        try:
+            return cls(**table)
+        except TypeError as error:
+            raise ParameterError(f"[limits] cannot be read: {error}") from None
+
+    def objection(self, earlier: Sequence[tuple[float, float]], epsilon: float) -> str | None:
+        """Return why one more run is too much, or None.
+
+        Parameters
+        ----------
+        earlier
+            How many days ago each run of the coordinator began, and its ε.
+        epsilon
+            Of the run that is proposed.
+        """
+        within = [cost for age, cost in earlier if age < self.days]
+        if self.runs is not None and len(within) >= self.runs:
+            return f"{len(within)} runs began within {self.days:g} days"
+        total = sum(within) + epsilon
+        if self.epsilon is not None and total > self.epsilon:
+            return f"ε = {total:g} within {self.days:g} days is more than {self.epsilon:g}"
+        return None
+
+    @property
+    def sentence(self) -> str | None:
+        """It in words, or None where nothing is limited."""
+        parts = []
+        if self.runs is not None:
+            parts.append(f"{self.runs} runs")
+        if self.epsilon is not None:
+            parts.append(f"ε = {self.epsilon:g}")
+        if not parts:
+            return None
+        return f"Within {self.days:g} days one coordinator may start {' and spend '.join(parts)}."
+
+
+@dataclass(frozen=True)
 class Policy:
     """All permissions of a site; what none of them covers is refused."""
 
     permissions: tuple[Permission, ...] = ()
+    limits: Limits = Limits()
 
     def check(self, proposal: Proposal, plugins: Sequence[str] = ()) -> Permission:
         """Return the permission that covers a proposal; `PolicyRefused` says what none covers.
@@ -190,15 +273,21 @@ class Policy:
         same = [p for p in self.permissions if p.computation == proposal.computation]
         if not same:
             raise PolicyRefused(
-                f"the site's policy does not allow {proposal.computation!r}: it allows "
-                f"{sorted({p.computation for p in self.permissions})}"
+                f"{_short(proposal.computation)} is not allowed, but "
+                f"{sorted({p.computation for p in self.permissions})}",
+                "computation",
             )
         objections = [permission.objections(proposal, plugins) for permission in same]
         for permission, found in zip(same, objections, strict=True):
             if not found:
                 return permission
         closest = min(objections, key=len)
-        raise PolicyRefused("the site's policy refuses: " + "; ".join(closest))
+        raise PolicyRefused("; ".join(one.text for one in closest), closest[0].about)
+
+    @cached_property
+    def length(self) -> int:
+        """The characters of all settings: a proposal that is covered repeats those of one."""
+        return sum(len(_canonical(permission.settings)) for permission in self.permissions)
 
     def page(self, site: str, plugins: Sequence[str] = ()) -> str:
         """Return the policy as a page to read and sign.
@@ -212,8 +301,11 @@ class Policy:
         """
         said = [permission.sentence(plugins) for permission in self.permissions]
         body = "\n\n".join(said) or "Nothing may be run."
+        limits = self.limits.sentence or (
+            "NO LIMIT stands on how many runs a coordinator may start: [limits] sets one."
+        )
         return (
-            f"What {site} consents to\n\n{body}\n\n"
+            f"What {site} consents to\n\n{body}\n\n{limits}\n\n"
             "Everything else is refused before any data is read. What is released is counted in "
             "the site's ledger, whose ceiling no permission can exceed."
         )

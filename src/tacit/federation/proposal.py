@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -12,7 +13,9 @@ from tacit._core.check import AnyOf, InstanceOf, Integer, Text, check
 from tacit.errors import ParameterError, TacitError
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["Proposal"]
+__all__ = ["Proposal", "opening_text"]
+
+_GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "trust")
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,20 @@ class Proposal:
             )
 
     def guarantee(self) -> Privacy | None:
-        """Return the guarantee that is asked for."""
+        """Return the guarantee that is asked for.
+
+        Against whom it holds follows from the trust: no text of a proposal gets onto a
+        certificate.
+        """
         if self.privacy is None:
             return None
+        unknown = sorted(set(self.privacy) - set(_GUARANTEE))
+        if unknown:
+            raise ParameterError(f"privacy has the unknown field {unknown[0]!r}: {_GUARANTEE}")
         try:
             return Privacy(**self.privacy)
         except TypeError as error:
-            raise ParameterError(f"privacy has unknown fields: {error}") from None
+            raise ParameterError(f"privacy cannot be read: {error}") from None
 
     @property
     def epsilon(self) -> float:
@@ -97,3 +107,13 @@ class Proposal:
             raise
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ParameterError(f"a proposal cannot be read: {error}") from None
+
+
+def opening_text(proposal: bytes, digest: bytes) -> bytes:
+    """Return what a coordinator signs when it opens a run: the proposal, and what it stands for.
+
+    >>> len(opening_text(b"{}", b"0"))
+    46
+    """
+    whole = hashlib.sha256(len(proposal).to_bytes(8, "little") + proposal + digest)
+    return b"tacit proposal" + whole.digest()

@@ -15,7 +15,10 @@ A site that was restarted begins again under the same name and goes on: it is no
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +28,16 @@ from tacit.errors import (
     ParameterError,
     PolicyRefused,
     RequestRefused,
-    SiteFailure,
+    TacitError,
 )
 from tacit.estimators.fit import SiteSide
 from tacit.federation import wire
 from tacit.federation.computation import Computation
 from tacit.federation.files import SiteConfig
+from tacit.federation.history import History
 from tacit.federation.policy import Permission
-from tacit.federation.proposal import Proposal
+from tacit.federation.proposal import Proposal, opening_text
+from tacit.federation.secure import keys
 from tacit.federation.secure.site import SecureParticipant
 from tacit.rounds.checkpoint import Outbox, Remembering
 from tacit.rounds.messages import Message
@@ -42,6 +47,8 @@ __all__ = ["CALLS", "SiteService"]
 
 CALLS = ("open", "begin", "respond", "close")
 _OPENING = "open"  # stands for the run before a site knows it
+_ROOM = 1 << 16  # bytes of a message beside its arrays
+_LOG = 1 << 20  # bytes of a log before the older half goes
 
 
 class SiteService:
@@ -62,6 +69,7 @@ class SiteService:
         self._side: SiteSide | None = None
         self._participant: Participant | None = None
         self._closed: tuple[bytes, Message] | None = None
+        self._coordinator = ""
         self.result: Any = None
 
     @property
@@ -76,21 +84,43 @@ class SiteService:
         with self._lock:  # one request at a time: a repeated one must find the first one's reply
             try:
                 if method not in CALLS:
-                    raise SiteFailure(f"there is no call {method!r}")
+                    raise RequestRefused(f"there is no call {method[:40]!r}", "call")
                 if method != "open" and proposal is None:
-                    raise SiteFailure("no run is open")
-                request = wire.read_request(data, run, self.config.largest)
+                    raise RequestRefused("no run is open", "order")
+                request = wire.read_request(data, run, self.limit(method))
                 reply: Message = getattr(self, f"_{method}")(request)
             except Exception as error:
                 self._note(method, error)
-                return wire.refusal(error, data, run, self.name, public=method == "open")
+                return wire.refusal(error, data, run, self.name)
         return wire.answer(reply, data, run, self.name)
 
+    def limit(self, method: str) -> int:
+        """Return the longest message that is read for a call, by what is public at this point.
+
+        A proposal has to repeat the policy's settings, so it is not much longer than the policy;
+        a round's request holds what a step may be asked.
+        """
+        if method == "open":
+            return _ROOM + 4 * self.config.policy.length
+        if method == "respond" and self._computation is not None:
+            asked = self._computation.largest_request
+            return self.config.largest if asked is None else asked + _ROOM
+        return self.config.largest if method == "close" else _ROOM
+
     def _note(self, method: str, error: Exception) -> None:
-        """Keep what went wrong, for the holder only."""
+        """Keep what went wrong, for the holder only; nobody can fill a disk with it."""
         self.config.state.mkdir(parents=True, exist_ok=True)
-        with open(self.config.state / "refused.log", "a", encoding="utf-8") as file:
-            file.write(f"{method}: {type(error).__name__}: {error}\n")
+        path = self.config.state / "refused.log"
+        if path.exists() and path.stat().st_size > _LOG:
+            os.replace(path, path.with_suffix(".log.old"))
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "call": method[:40],
+            "error": type(error).__name__,
+            "text": str(error)[:2000],
+        }
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def _run_folder(self, proposal: Proposal) -> Path:
         return self.config.state / hashlib.sha256(proposal.run.encode()).hexdigest()[:32]
@@ -98,26 +128,28 @@ class SiteService:
     # -- the calls ----------------------------------------------------------------------------
 
     def _open(self, request: Message) -> Message:
-        proposal = Proposal.from_json(request["proposal"].tobytes())
+        proposal = _proposal_in(request)
+        coordinator = self._signed_by(request)
         if self.name not in proposal.sites:
-            raise PolicyRefused(f"{self.name!r} is not among the sites of the proposal")
+            raise PolicyRefused(f"{self.name!r} is not among the sites", "sites")
         plugins = self.config.plugins
-        permission = self.config.policy.check(proposal, plugins)
-        computation = Computation(proposal, plugins)
+        permission = self.config.policy.check(proposal, plugins)  # before anything is built of it
+        computation = _computation(proposal, plugins)
         if computation.rounds > permission.rounds:
             raise PolicyRefused(
-                f"the site's policy refuses: {computation.rounds} rounds are more than "
-                f"{permission.rounds}"
+                f"{computation.rounds} rounds are more than {permission.rounds}", "rounds"
             )
-        if request["digest"].tobytes().decode() != computation.digest:
-            raise PolicyRefused("the two sides do not agree on what is public: compare versions")
+        if request["digest"].tobytes() != computation.digest.encode():
+            raise PolicyRefused("the two sides do not agree on what is public", "version")
         kept = self._run_folder(proposal) / "proposal.json"
         if kept.exists() and kept.read_text(encoding="utf-8") != proposal.to_json():
-            raise PolicyRefused("this run was opened before, with another proposal")
+            raise PolicyRefused("this run was opened before, with another proposal", "opened")
         self._check_budget(proposal, computation)
+        self._check_limits(proposal, coordinator)
         if proposal != self._proposal:  # a coordinator that came back finds the run as it was
             self._side = self._participant = self._closed = None
         self._proposal, self._computation, self._permission = proposal, computation, permission
+        self._coordinator = coordinator
         return Message(0, {"accepted": wire.text_array(self.name)})
 
     def _check_budget(self, proposal: Proposal, computation: Computation) -> None:
@@ -127,6 +159,24 @@ class SiteService:
             computation.event(), delta=privacy.delta, asked=privacy.epsilon
         ):
             raise BudgetExceeded("the site's ledger does not admit this run. Nothing was charged")
+
+    def _signed_by(self, request: Message) -> str:
+        """Return which known coordinator signed an opening; nobody's, where none is named."""
+        known = self.config.coordinators
+        if not known:
+            return ""
+        text = opening_text(request["proposal"].tobytes(), request["digest"].tobytes())
+        signature = request.arrays.get("signature")
+        for name, public in known.items():
+            if signature is not None and keys.signed(public, signature.tobytes(), text):
+                return name
+        raise PolicyRefused("no known coordinator has signed the proposal", "coordinator")
+
+    def _check_limits(self, proposal: Proposal, coordinator: str) -> None:
+        earlier = History(self.config.state).earlier(proposal.run, coordinator)
+        objection = self.config.policy.limits.objection(earlier, proposal.epsilon)
+        if objection is not None:
+            raise PolicyRefused(objection, "period")
 
     def _begin(self, request: Message) -> Message:
         if self._participant is None:
@@ -151,6 +201,7 @@ class SiteService:
                 "value": source.get("value"),
             }
         ledger = self.config.open_ledger()
+        History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
         self._side = computation.site(self.name, tables, ledger, folder / "standing")
         participant = self._side.participant
         if proposal.threshold is not None:
@@ -166,20 +217,21 @@ class SiteService:
 
     def _respond(self, request: Message) -> Message:
         if self._participant is None or self._computation is None:
-            raise SiteFailure("asked to respond before the run began")
+            raise RequestRefused("asked to respond before the run began", "order")
         if not 0 <= request.round < self._computation.rounds:
-            raise PolicyRefused(
-                f"round {request.round} is beyond the {self._computation.rounds} that were agreed"
+            raise RequestRefused(
+                f"round {request.round} is beyond the {self._computation.rounds} that were agreed",
+                "order",
             )
         return self._participant.respond(request)
 
     def _close(self, request: Message) -> Message:
         if self._side is None:
-            raise SiteFailure("asked to close before the run began")
+            raise RequestRefused("asked to close before the run began", "order")
         if self._closed is not None:
             digest, reply = self._closed
             if digest != request.digest:
-                raise RequestRefused("the run was closed already, with something else")
+                raise RequestRefused("the run was closed already", "opened")
             return reply
         shared = {n.removeprefix("shared/"): a for n, a in request.arrays.items()}
         try:  # for the holder's own use: how it went is nobody else's business
@@ -192,3 +244,21 @@ class SiteService:
         reply = Message(0, {"certificate": wire.text_array(text)})
         self._closed = request.digest, reply
         return reply
+
+
+def _proposal_in(request: Message) -> Proposal:
+    """Read the proposal of an opening request, or refuse."""
+    if set(request.arrays) - {"signature"} != {"proposal", "digest"}:
+        raise RequestRefused("an opening holds a proposal and a digest", "proposal")
+    try:
+        return Proposal.from_json(request["proposal"].tobytes())
+    except TacitError as error:
+        raise RequestRefused(str(error), "proposal") from None
+
+
+def _computation(proposal: Proposal, plugins: tuple[str, ...]) -> Computation:
+    """Build what a policy has accepted, or refuse."""
+    try:
+        return Computation(proposal, plugins)
+    except TacitError as error:
+        raise PolicyRefused(str(error), "settings") from None

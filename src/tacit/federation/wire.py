@@ -14,13 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import (
-    BudgetExceeded,
-    NothingReleased,
-    PolicyRefused,
-    SiteFailure,
-    TacitError,
-)
+from tacit.errors import RequestRefused, SiteFailure
+from tacit.federation.refusals import code_of, sentence
 from tacit.rounds.messages import Message
 
 __all__ = [
@@ -34,9 +29,6 @@ __all__ = [
 ]
 
 _MAGIC = b"TACITW1\n"
-# errors whose words are made from the request, from public facts and from fixed sentences
-_SPEAKING = (SiteFailure, PolicyRefused, BudgetExceeded, NothingReleased)
-SILENT = "the site cannot answer; why is in its own log"
 LARGEST = 1 << 30  # bytes of one message
 
 
@@ -56,13 +48,18 @@ def _bound(kind: str, run: str, site: str, request: bytes | memoryview = b"") ->
 
 def _unpack(data: Any, binding: bytes, largest: int, *, sealed: bool) -> Message:
     if not isinstance(data, bytes | memoryview) or len(data) > largest or data[:8] != _MAGIC:
-        raise SiteFailure("a message is none of tacit's, or too long")
+        raise RequestRefused("a message is none of tacit's, or too long", "message")
     if data[8:40] != binding:
-        raise SiteFailure("a message belongs to another run, site or request: replayed or lost")
-    message = Message.from_bytes(memoryview(data)[40:], sealed=sealed)
+        raise RequestRefused(
+            "a message belongs to another run, site or request: replayed or lost", "message"
+        )
+    try:
+        message = Message.from_bytes(memoryview(data)[40:], sealed=sealed)
+    except SiteFailure as error:
+        raise RequestRefused(str(error), "message") from None
     for name, array in message.arrays.items():
         if not np.isfinite(array).all():
-            raise SiteFailure(f"array {name!r} holds numbers that are not finite")
+            raise RequestRefused(f"array {name!r} holds numbers that are not finite", "message")
     return message
 
 
@@ -85,27 +82,22 @@ def answer(reply: Message, request: bytes | memoryview, run: str, site: str) -> 
     return reply.to_bytes(_MAGIC + _bound("reply", run, site, request), sealed=False)
 
 
-def refusal(
-    error: Exception, request: bytes | memoryview, run: str, site: str, *, public: bool = False
-) -> bytes:
-    """Return why there is no reply: what follows from the request speaks, the rest does not.
+def refusal(error: Exception, request: bytes | memoryview, run: str, site: str) -> bytes:
+    """Return that there is no reply, and why: one byte (`tacit.federation.refusals`).
 
     Parameters
     ----------
     error, request, run, site
         What went wrong, and where.
-    public
-        Whether no data had been read, so that all of our own errors may speak.
     """
-    speaks = isinstance(error, TacitError) if public else isinstance(error, _SPEAKING)
-    return answer(
-        Message(0, {"refused": text_array(str(error) if speaks else SILENT)}), request, run, site
-    )
+    code = np.array([code_of(error)], np.uint8)
+    return answer(Message(0, {"refused": code}), request, run, site)
 
 
 def read_answer(data: Any, request: bytes, run: str, site: str, largest: int = LARGEST) -> Message:
     """Read a reply at the coordinator; a refusal raises `SiteFailure` with its reason."""
     message = _unpack(data, _bound("reply", run, site, request), largest, sealed=False)
     if set(message.arrays) == {"refused"}:
-        raise SiteFailure(message["refused"].tobytes().decode(errors="replace")[:2000])
+        code = message["refused"].ravel()[:1]
+        raise SiteFailure(sentence(int(code[0]) if len(code) else -1))
     return message

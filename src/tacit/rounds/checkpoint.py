@@ -145,7 +145,7 @@ class Remembering(Participant):
                 return reply
             if request.round <= reply.round:
                 raise RequestRefused(
-                    f"round {request.round} was answered already, to another request"
+                    f"round {request.round} was answered already, to another request", "order"
                 )
         reply = self.participant.respond(request)
         self.outbox.put(request, reply, self.participant.state())

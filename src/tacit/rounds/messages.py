@@ -209,6 +209,15 @@ class ArraySpec:
         return None if self.rule is None else self.rule(array)
 
     @property
+    def most_bytes(self) -> int | None:
+        """The bytes of the longest array that fits, or None where there is no longest."""
+        lengths = [n.largest if isinstance(n, Size) else n for n in self.shape]
+        known = [n for n in lengths if n is not None]
+        if len(known) < len(lengths):
+            return None
+        return math.prod(known) * np.dtype(self.dtype).itemsize
+
+    @property
     def fixed(self) -> tuple[int, ...]:
         """The shape, where all of it is numbers."""
         return tuple(n for n in self.shape if isinstance(n, int))

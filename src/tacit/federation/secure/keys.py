@@ -44,6 +44,7 @@ __all__ = [
     "public_key",
     "seal",
     "sign",
+    "signed",
     "stream",
     "verify",
 ]
@@ -142,9 +143,16 @@ def sign(identity: bytes, text: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(identity).sign(text)
 
 
-def verify(public: bytes, signature: bytes, text: bytes, whose: str) -> None:
-    """Raise `SiteFailure` unless a signature is its owner's."""
+def signed(public: bytes, signature: bytes, text: bytes) -> bool:
+    """Whether a signature is that of a public key's owner."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
-    except InvalidSignature:
-        raise SiteFailure(f"the keys of {whose!r} are not signed by {whose!r}") from None
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def verify(public: bytes, signature: bytes, text: bytes, whose: str) -> None:
+    """Raise `SiteFailure` unless a signature is its owner's."""
+    if not signed(public, signature, text):
+        raise SiteFailure(f"the keys of {whose!r} are not signed by {whose!r}")
