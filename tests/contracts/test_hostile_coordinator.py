@@ -6,9 +6,14 @@ requests for neighbours that move a release further than was agreed.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+
 import pytest
 
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
+from tacit.privacy.guarantee import TRUSTS
 from tests.contracts.hostile import (
     attack_neighbours,
     attack_requests,
@@ -27,6 +32,22 @@ def agreement(request: pytest.FixtureRequest) -> Agreement:
 
 def test_what_is_not_agreed_is_refused_before_anything_happens(agreement: Agreement) -> None:
     attack_requests(agreement)
+
+
+@pytest.mark.parametrize("kind", sorted({type(a) for a in EXAMPLES.values()}, key=repr))
+def test_a_trust_that_is_not_given_is_refused(kind: type[Agreement], monkeypatch) -> None:
+    """Whatever an estimator forgets to check: no steps are made for it, so no certificate."""
+    private = [a for a in EXAMPLES.values() if type(a) is kind and a.privacy is not None]
+    for trust in set(TRUSTS) - set(kind.trusts):
+        twin = copy.copy(private[0])
+        twin.__dict__.pop("steps", None)
+        other = dataclasses.replace(private[0].privacy, trust=trust, against=None)
+        if "privacy" in vars(twin):
+            object.__setattr__(twin, "privacy", other)
+        else:  # it follows from another field
+            monkeypatch.setattr(kind, "privacy", other)
+        with pytest.raises(ParameterError, match="does not give it"):
+            _ = twin.steps
 
 
 def test_a_step_is_not_drawn_twice(agreement: Agreement) -> None:

@@ -416,6 +416,38 @@ def test_one_run_name_stands_for_one_proposal(tmp_path):
         run_proposal(dataclasses.replace(REGRESSION_RUN, seed=8), Direct(found))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("unit", "entry"),
+        ("delta", 0.5),
+        ("trust", "local"),
+        ("against", "nobody"),
+        ("holder", "North"),
+        ("epsilon", 0.01),
+        ("event", None),
+    ],
+)
+def test_a_certificate_of_something_else_is_named_and_costs_nobody_else_the_run(
+    tmp_path, field, value
+):
+    def fault(method, name, body, answer):
+        if (method, name) != ("close", "South"):
+            return answer
+        reply = wire.read_answer(answer, body, REGRESSION_RUN.run, name)
+        told = json.loads(reply["certificate"].tobytes()) | {field: value}
+        forged = Message(0, {"certificate": wire.text_array(json.dumps(told))})
+        return wire.answer(forged, body, REGRESSION_RUN.run, name)
+
+    found = services(tmp_path)
+    with pytest.raises(SiteFailure, match=r"South: sent (no|the) certificate"):
+        run_proposal(REGRESSION_RUN, Direct(found, fault))
+    again = run_proposal(REGRESSION_RUN, Direct(found, fault), on_failure="exclude")
+    assert sorted(again.certificates) == ["North", "West"]
+    assert [failure.site for failure in again.record.failures] == ["South"]
+    assert all(spent(tmp_path, site) == 1.0 for site in SITES)
+
+
 # --- a whole file of computations ---
 
 

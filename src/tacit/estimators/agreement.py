@@ -90,6 +90,7 @@ class Agreement(ABC):
     version: ClassVar[int] = 1
     source: str = "grid"  # of noise
     conditional: ClassVar[bool] = False  # built from data, as some papers do
+    trusts: ClassVar[tuple[str, ...]] = ("central", "site")  # that its holders really give
 
     privacy: Privacy | None
     sites: int
@@ -146,6 +147,11 @@ class Agreement(ABC):
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """All steps in order."""
+        if self.privacy is not None and self.privacy.trust not in self.trusts:
+            raise ParameterError(
+                f"privacy.trust must be {' or '.join(map(repr, self.trusts))} here, got "
+                f"{self.privacy.trust!r}: this method does not give it"
+            )
         steps = self._steps()
         names = [step.name for step in steps]
         if len(set(names)) != len(names):

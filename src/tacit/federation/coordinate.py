@@ -171,18 +171,41 @@ def _close(
     on_failure: str,
     minimum: int,
 ) -> dict[str, Certificate]:
-    """Hand out what was learned; take in certificates, each checked against what was asked."""
+    """Hand out what was learned; take in certificates, each checked against what was asked.
+
+    A site that gives none, or that of something else, is named. Where sites may be excluded the
+    others' run is not lost by that, but what it gave is not released.
+    """
     shared = {f"shared/{n}": a for n, a in computation.shared(coordinator).items()}
-    found, _ = _settle(caller, "close", Message(0, shared), record.sites, on_failure, minimum)
-    asked = computation.proposal.guarantee()
+    found, lost = _settle(caller, "close", Message(0, shared), record.sites, on_failure, minimum)
     certificates = {}
     for name, reply in found.items():
+        try:
+            certificates[name] = _certificate(computation, name, reply)
+        except SiteFailure as error:
+            lost[name] = str(error)
+    if lost and (on_failure == "stop" or len(certificates) < minimum):
+        raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
+    record.failures += [Failure(record.rounds, name, reason) for name, reason in lost.items()]
+    return certificates
+
+
+def _certificate(computation: Computation, name: str, reply: Message) -> Certificate:
+    """Read a site's certificate; it must state what was agreed on, whoever sent it."""
+    try:
         certificate = Certificate.from_json(reply["certificate"].tobytes().decode())
         certificate.verify()
-        if certificate.holder != name or asked is None or certificate.unit != asked.unit:
-            raise SiteFailure(f"{name}: the certificate is that of something else")
-        certificates[name] = certificate
-    return certificates
+    except Exception:  # whatever a site makes up instead
+        raise SiteFailure("sent no certificate that can be verified") from None
+    asked = computation.proposal.guarantee()
+    assert asked is not None  # no site accepts a proposal without one
+    same = all(
+        getattr(certificate, field) == getattr(asked, field)
+        for field in ("delta", "unit", "neighbours", "trust", "against")
+    )
+    if not same or certificate.holder != name or certificate.event != computation.event():
+        raise SiteFailure("sent the certificate of something else")
+    return certificate
 
 
 # -- a whole file of computations ---------------------------------------------------------------
@@ -233,11 +256,13 @@ def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds
 
     ``outcome.tacit`` is the coordinator's own copy; ``release`` is what may be passed on.
     """
-    reason = None
+    without = sorted(set(result.record.sites) - set(result.certificates))
+    reason = f"{', '.join(without)} gave no certificate" if without else None
     whole = Message(result.record.rounds, result.outcome)
     (folder / "outcome.tacit").write_bytes(whole.to_bytes())
     try:
-        result.model.release(folder / "release")
+        if reason is None:
+            result.model.release(folder / "release")
     except TacitError as error:  # such as seeded noise, which is not for release
         reason = str(error)
     record = result.record

@@ -105,6 +105,7 @@ class MomentAgreement(Agreement):
     """
 
     family = "moments"
+    trusts = ("central", "site", "aggregator")
     cites = ("anandkumar2014", "imtiaz2017")
     unit: ClassVar[str]
 

@@ -107,6 +107,7 @@ class PosteriorAgreement(Agreement):
     """
 
     family = "posterior"
+    trusts = ("central", "local")
 
     statistic: Statistic
     bounds: tuple[float, float]
@@ -314,6 +315,7 @@ class SelectorAgreement(Agreement):
     """
 
     family = "posterior"
+    trusts = ("central", "local")
 
     first: PosteriorAgreement
     rest: tuple[PosteriorAgreement, ...]

@@ -135,6 +135,7 @@ class GradientAgreement(Agreement):
     """
 
     family = "recommender"
+    trusts = ("aggregator",)
 
     settings: GradientFactorization
     task: Task

@@ -133,6 +133,7 @@ class WeightedOffsetsAgreement(OffsetsAgreement):
     """
 
     family = "recommender"
+    trusts = ("aggregator", "site", "central")
     cites = ("hu2023",)
 
     source: str = "exact"

@@ -87,6 +87,7 @@ class CountsAgreement(FactorizationAgreement):
     """
 
     cites = ("schein2019", "ermis2020")
+    trusts = ("central", "site", "local")
 
     method: LocalCounts
 

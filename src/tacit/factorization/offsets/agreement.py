@@ -134,7 +134,7 @@ class AlternatingLeastSquares(FactorizationMethod):
             return
         if privacy.unit == "entry" and privacy.neighbours != REPLACE:
             raise ParameterError("entries are replaced: pass neighbours='replace-one'")
-        if privacy.trust not in ("central", "site", "aggregator"):
+        if privacy.trust in ("local", "shuffler"):
             raise ParameterError(
                 f"a site adds up its members' cells, and trust={privacy.trust!r} says that nobody "
                 "sees them: use method='local'"

@@ -76,6 +76,7 @@ class LocalAgreement(Agreement):
     """
 
     family = "recommender"
+    trusts = ("local", "shuffler")
     cites = ("shin2018",)
 
     settings: LocalMethod

@@ -121,6 +121,8 @@ class ItemResponseGradient(ResponseGradient):
 class EveryItemAgreement(LocalAgreement):
     """What users send where everybody answers for every item: a row of bits and numbers."""
 
+    trusts = ("local",)
+
     settings: ResponseGradient
 
     @cached_property
