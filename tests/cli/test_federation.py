@@ -52,7 +52,17 @@ def test_the_policy_and_the_budget_come_as_json(capsys, elsewhere):
     assert told["remaining"]["epsilon"] == 2.0 and "regression" in told["policy"]
 
 
-@pytest.mark.parametrize("command", ["site", "coordinate"])
+def test_a_holder_checks_its_data_at_home(capsys, elsewhere):
+    (elsewhere / "site.toml").write_text(SITE)
+    status, out, _ = call(capsys, "check", elsewhere / "site.toml")
+    assert status == 1 and out.startswith("1: regression: ")
+    empty = SITE.partition("[[allow]]")[0]
+    (elsewhere / "site.toml").write_text(empty)
+    status, out, _ = call(capsys, "check", elsewhere / "site.toml", "--json")
+    assert status == 0 and json.loads(out) == {"site": "North", "problems": {}}
+
+
+@pytest.mark.parametrize("command", ["site", "coordinate", "check"])
 @pytest.mark.parametrize(
     ("text", "reason"),
     [(None, "No such file"), ("name = ", "TOML"), ("nonsense = 1", "unknown entry 'nonsense'")],

@@ -201,6 +201,35 @@ def test_a_ledger_is_never_made_on_the_way(tmp_path):
             again()
 
 
+def test_a_rehearsal_reads_no_data_and_costs_nothing(tmp_path):
+    found = services(tmp_path, epsilon=0.5)  # too little for a real run
+    for site in SITES:
+        (tmp_path / site / "patients.csv").unlink()
+    asked = dataclasses.replace(REGRESSION_RUN, rehearsal=True)
+    result = run_proposal(asked, Direct(found))
+    assert result.record.rounds == 1 and np.isfinite(result.model.coef_).all()
+    for site in SITES:
+        assert spent(tmp_path, site) == 0.0 and not History(found[site].config.state).runs()
+        assert any("made-up" in note for note in result.certificates[site].assumptions)
+
+
+def test_a_rehearsal_asks_the_policy_all_the_same(tmp_path):
+    asked = dataclasses.replace(REGRESSION_RUN, rehearsal=True, privacy=ROW | {"epsilon": 9.0})
+    assert "smaller epsilon" in refusal(tmp_path, asked)
+
+
+def test_a_holder_hears_at_home_what_a_coordinator_never_does(tmp_path):
+    service = ready(site_file(tmp_path, "North"))
+    assert service.problems() == {}
+    path = tmp_path / "ratings.csv"
+    path.write_text(path.read_text().replace(",i3,", ",unheard of,"))
+    (tmp_path / "patients.csv").unlink()
+    problems = service.problems()
+    assert "patients.csv" in problems["1: regression"]
+    assert "unheard of" in problems["2: factorization"]
+    assert spent(tmp_path, "") == 0.0
+
+
 def test_a_site_refuses_more_rounds_than_its_policy_allows(tmp_path):
     assert "4 rounds are more than 3" in refusal(tmp_path, FACTORIZATION_RUN, rounds=3)
 
@@ -469,3 +498,8 @@ def test_a_file_of_computations_is_run_once_and_recorded(tmp_path):
     calls = len(direct.calls)
     assert coordinate(config, direct) == {}  # complete: nobody is asked again
     assert len(direct.calls) == calls
+    path.write_text(f"rehearsal = true\n{path.read_text()}")
+    coordinate(CoordinatorConfig.read(path), direct)  # beside it, and not for release
+    record = json.loads((tmp_path / "rehearsal" / "one" / "record.json").read_text())
+    assert "made-up" in record["not_released"]
+    assert all(spent(tmp_path, site) == 1.0 for site in SITES)

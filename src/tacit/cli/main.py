@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, federation, fit, ledger, noise, plan, predict, report
+from tacit.cli import audit, check, federation, fit, ledger, noise, plan, predict, report
 from tacit.cli.output import Json, show
 from tacit.errors import BudgetExceeded, TacitError
 
@@ -31,10 +31,12 @@ for command in (
     plan.plan,
     federation.site,
     federation.coordinate,
+    check.check,
     noise.certify,
     noise.calibrate,
 ):
     app.command()(command)
+federation.app.command()(check.rehearse)
 app.add_typer(federation.app, name="federation")
 
 

@@ -7,6 +7,7 @@ agreement, what is read and what is made of it from the estimator.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,27 @@ class Computation:
         folder
             Where what a restart needs is kept.
         """
-        data = self.model._read(self.model._tables(tables, self._facts), self.agreement)
-        site = Site(name, None, ledger)
+        return self._side(Site(name, None, ledger), self.read(tables), folder)
+
+    def read(self, tables: Mapping[str, Any]) -> Any:
+        """Return a site's data as its side takes them, or raise what is wrong, to the holder."""
+        return self.model._read(self.model._tables(tables, self._facts), self.agreement)
+
+    def rehearsing(self, name: str) -> SiteSide:
+        """Return a site's side on made-up data, which pays from nothing."""
+        privacy = self.agreement.charged
+        assert privacy is not None  # no permission covers a proposal without one
+        paper = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
+        side = self._side(Site(name, None, paper), self.agreement.worst_case().data, None)
+
+        def certificate() -> Certificate:
+            given = side.certificate()
+            note = "a rehearsal on made-up data: it says nothing about any data"
+            return dataclasses.replace(given, assumptions=(*given.assumptions, note))
+
+        return dataclasses.replace(side, certificate=certificate)
+
+    def _side(self, site: Site, data: Any, folder: Path | None) -> SiteSide:
         return take_part(
             self.agreement, site, data, self.model._place(), self.proposal.run, folder
         )

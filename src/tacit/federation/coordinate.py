@@ -221,7 +221,7 @@ def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Res
         folder = config.output / step.name
         if (folder / "record.json").exists():
             continue
-        proposal = step.proposal(config.sites, run_name(folder))
+        proposal = step.proposal(config.sites, run_name(folder), config.rehearsal)
         started = time.time()
 
         def progress(record: RunRecord, step: Step = step, folder: Path = folder) -> None:
@@ -258,6 +258,8 @@ def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds
     """
     without = sorted(set(result.record.sites) - set(result.certificates))
     reason = f"{', '.join(without)} gave no certificate" if without else None
+    if proposal.rehearsal:
+        reason = "a rehearsal, on made-up data"
     whole = Message(result.record.rounds, result.outcome)
     (folder / "outcome.tacit").write_bytes(whole.to_bytes())
     try:

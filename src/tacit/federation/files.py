@@ -195,7 +195,7 @@ class Step:
     threshold: int | None = None
     seed: int | None = None
 
-    def proposal(self, sites: tuple[str, ...], run: str) -> Proposal:
+    def proposal(self, sites: tuple[str, ...], run: str, rehearsal: bool = False) -> Proposal:
         """Return it as it is proposed to sites."""
         return Proposal(
             self.computation,
@@ -205,6 +205,7 @@ class Step:
             run,
             self.threshold,
             self.seed,
+            rehearsal,
         )
 
 
@@ -232,6 +233,9 @@ class CoordinatorConfig:
         Families besides tacit's own that may be proposed.
     identity
         The file of the key that signs proposals.
+    rehearsal
+        Whether sites are asked to take made-up data: nothing is read and nothing charged. What
+        comes of it goes to a folder ``rehearsal`` beside the file.
     """
 
     folder: Path
@@ -246,6 +250,7 @@ class CoordinatorConfig:
     retries: int = 2
     plugins: tuple[str, ...] = ()
     identity: Path | None = None
+    rehearsal: bool = False
 
     def key(self) -> bytes | None:
         """Return the coordinator's signing key, where it has one."""
@@ -268,6 +273,7 @@ class CoordinatorConfig:
                 "retries",
                 "plugins",
                 "identity",
+                "rehearsal",
             },
         )
         sites = data.get("sites", [])
@@ -277,6 +283,8 @@ class CoordinatorConfig:
         check("on_failure", data.get("on_failure", "stop"), OneOf("stop", "exclude"))
         check("minimum", data.get("minimum", 1), Integer(1))
         check("retries", data.get("retries", 2), Integer(0))
+        rehearsal = data.get("rehearsal", False)
+        check("rehearsal", rehearsal, OneOf(True, False))
         steps = []
         for number, table in enumerate(data["computation"], start=1):
             entry = dict(table)
@@ -292,7 +300,7 @@ class CoordinatorConfig:
             folder,
             folder / data.get("kit", "server"),
             folder / data.get("admin", "admin"),
-            folder / data.get("output", "result"),
+            folder / ("rehearsal" if rehearsal else data.get("output", "result")),
             tuple(sites),
             tuple(steps),
             float(data.get("timeout", 60.0)),
@@ -301,4 +309,5 @@ class CoordinatorConfig:
             int(data.get("retries", 2)),
             _plugins(file, data),
             folder / data["identity"] if "identity" in data else None,
+            rehearsal,
         )

@@ -150,17 +150,18 @@ class Permission:
                 object_to("settings", f"{key} is {_short(asked)}, not {_short(agreed)}")
         return found
 
-    def opened(self, plugins: Sequence[str] = ()) -> str | None:
-        """Return what leaves the site as it is, as the agreement that is allowed has it."""
+    def proposal(self) -> Proposal:
+        """Return the most that may be proposed under it."""
         names = ("epsilon", "delta", "unit", "neighbours", "trust")
         privacy = {name: getattr(self, name) for name in names}
         sites = self.sites or tuple(f"site {k}" for k in range(self.partners))
         threshold = max(2, self.partners) if self.trust == "aggregator" else None
-        proposal = Proposal(
-            self.computation, dict(self.settings), privacy, sites, "page", threshold
-        )
+        return Proposal(self.computation, dict(self.settings), privacy, sites, "policy", threshold)
+
+    def opened(self, plugins: Sequence[str] = ()) -> str | None:
+        """Return what leaves the site as it is, as the agreement that is allowed has it."""
         try:
-            return Computation(proposal, plugins).in_clear
+            return Computation(self.proposal(), plugins).in_clear
         except TacitError as error:
             return f"UNKNOWN, as this cannot be run: {error}"
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit._core.check import AnyOf, InstanceOf, Integer, Text, check
+from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Text, check
 from tacit.errors import ParameterError, TacitError
 from tacit.privacy.guarantee import Privacy
 
@@ -38,6 +38,8 @@ class Proposal:
         With secure aggregation: how many sites must see each sum through.
     seed
         For tests: predictable noise, which a site refuses unless its policy allows it.
+    rehearsal
+        Whether sites take made-up data in place of theirs: nothing is read and nothing charged.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Proposal:
     run: str
     threshold: int | None = None
     seed: int | None = None
+    rehearsal: bool = False
 
     def __post_init__(self) -> None:
         check("computation", self.computation, InstanceOf(str))
@@ -61,6 +64,7 @@ class Proposal:
         check("run", self.run, Text())
         check("threshold", self.threshold, AnyOf(Integer(2), None))
         check("seed", self.seed, AnyOf(Integer(0), None))
+        check("rehearsal", self.rehearsal, OneOf(True, False))
         names = self.sites
         if not names or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
             raise ParameterError(f"sites must be different names, got {list(names)}")

@@ -155,7 +155,7 @@ class SiteService:
     def _check_budget(self, proposal: Proposal, computation: Computation) -> None:
         ledger, privacy = self.config.open_ledger(), proposal.guarantee()
         assert privacy is not None  # no permission covers a proposal without one
-        if not ledger.holds(proposal.run) and not ledger.admits(
+        if not (proposal.rehearsal or ledger.holds(proposal.run)) and not ledger.admits(
             computation.event(), delta=privacy.delta, asked=privacy.epsilon
         ):
             raise BudgetExceeded("the site's ledger does not admit this run. Nothing was charged")
@@ -173,6 +173,8 @@ class SiteService:
         raise PolicyRefused("no known coordinator has signed the proposal", "coordinator")
 
     def _check_limits(self, proposal: Proposal, coordinator: str) -> None:
+        if proposal.rehearsal:
+            return
         earlier = History(self.config.state).earlier(proposal.run, coordinator)
         objection = self.config.policy.limits.objection(earlier, proposal.epsilon)
         if objection is not None:
@@ -189,20 +191,13 @@ class SiteService:
         folder = self._run_folder(proposal)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / "proposal.json").write_text(proposal.to_json(), encoding="utf-8")
-        tables = {}
-        for name in permission.tables or tuple(self.config.data):
-            if name not in self.config.data:
-                raise ParameterError(f"the policy names the table {name!r}, which [data] lacks")
-            source = self.config.data[name]
-            table = read_source(source, self.config.folder)
-            tables[name] = {
-                "table": table,
-                "columns": source.get("columns", {}),
-                "value": source.get("value"),
-            }
-        ledger = self.config.open_ledger()
-        History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
-        self._side = computation.site(self.name, tables, ledger, folder / "standing")
+        if proposal.rehearsal:
+            self._side = computation.rehearsing(self.name)
+        else:
+            tables = self._tables(permission)
+            ledger = self.config.open_ledger()
+            History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
+            self._side = computation.site(self.name, tables, ledger, folder / "standing")
         participant = self._side.participant
         if proposal.threshold is not None:
             key = self.config.key()
@@ -214,6 +209,36 @@ class SiteService:
                 agreed=(proposal.sites, proposal.threshold),
             )
         return Remembering(participant, Outbox(folder / "outbox"))
+
+    def _tables(self, permission: Permission) -> dict[str, Any]:
+        """Read what a permission names; what is wrong with it is for the holder alone."""
+        tables = {}
+        for name in permission.tables or tuple(self.config.data):
+            if name not in self.config.data:
+                raise ParameterError(f"the policy names the table {name!r}, which [data] lacks")
+            source = self.config.data[name]
+            tables[name] = {
+                "table": read_source(source, self.config.folder),
+                "columns": source.get("columns", {}),
+                "value": source.get("value"),
+            }
+        return tables
+
+    def problems(self) -> dict[str, str]:
+        """Return what would go wrong with this site's own data, by computation; nothing is paid.
+
+        It is for the holder: `tacit check` prints it at home, before anything is proposed.
+        """
+        found = {}
+        for number, permission in enumerate(self.config.policy.permissions, 1):
+            try:
+                computation = Computation(permission.proposal(), self.config.plugins)
+                computation.read(self._tables(permission))
+            except Exception as error:
+                known = isinstance(error, TacitError)
+                text = str(error) if known else f"{type(error).__name__}: {error}"
+                found[f"{number}: {permission.computation}"] = text
+        return found
 
     def _respond(self, request: Message) -> Message:
         if self._participant is None or self._computation is None:

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -76,7 +76,7 @@ class LocalAgreement(Agreement):
     """
 
     family = "recommender"
-    trusts = ("local", "shuffler")
+    trusts: ClassVar[tuple[str, ...]] = ("local", "shuffler")
     cites = ("shin2018",)
 
     settings: LocalMethod
