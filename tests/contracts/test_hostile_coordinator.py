@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 
+import numpy as np
 import pytest
 
 from tacit.errors import ParameterError
@@ -48,6 +50,18 @@ def test_a_trust_that_is_not_given_is_refused(kind: type[Agreement], monkeypatch
             monkeypatch.setattr(kind, "privacy", other)
         with pytest.raises(ParameterError, match="does not give it"):
             _ = twin.steps
+
+
+def test_no_site_can_make_a_total_infinite(agreement: Agreement) -> None:
+    """A reply that no data and no noise can give is refused, whoever sends it."""
+    for step in agreement.steps:
+        for name, spec in step.resolved({}).items():
+            shape = tuple(n if isinstance(n, int) else 1 for n in spec.shape)
+            assert math.isfinite(spec.low) and math.isfinite(spec.high), (step.name, name)
+            if spec.dtype == "float64" and math.prod(shape):
+                known = dataclasses.replace(spec, shape=shape, rule=None)
+                for huge in (1e300, -1e300):
+                    assert known.problem(np.full(shape, huge)) is not None, (step.name, name)
 
 
 def test_a_step_is_not_drawn_twice(agreement: Agreement) -> None:

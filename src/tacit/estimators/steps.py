@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Kind", "Step"]
 
 MERGES = ("sum", "stack", "values")
+_MOST_UNITS = 2.0**40  # that one site holds: more than there are people
+_NOISE = 2.0**12  # no draw is so many scales away
+_LARGEST = 2.0**62  # of any number: whole numbers are summed as 64-bit integers
 _ROOM = 1.0 + 1e-9  # between a kind's sensitivity and its mechanism's: the rounding of products
 
 
@@ -197,8 +201,27 @@ class Step:
         return Asked(self.name, chosen, arrays, sizes)
 
     def resolved(self, sizes: Mapping[str, int]) -> dict[str, ArraySpec]:
-        """Return what leaves, with the sizes that the request fixed."""
-        return {name: spec.resolved(sizes) for name, spec in self.leaving.items()}
+        """Return what leaves, with the sizes that the request fixed and a range for every number.
+
+        Where a step states none, a sum of bounded contributions and its noise still has one: no
+        site can make a total infinite, or drown all others by orders of magnitude.
+        """
+        found = {}
+        for name, spec in self.leaving.items():
+            most = self._most if spec.dtype.startswith("float") else _LARGEST
+            low, high = max(spec.low, -most), min(spec.high, most)
+            found[name] = dataclasses.replace(spec.resolved(sizes), low=low, high=high)
+        return found
+
+    @property
+    def _most(self) -> float:
+        """The largest number that a release of one site can hold."""
+        inner = getattr(self.mechanism, "mechanism", self.mechanism)  # of a sampled one
+        reach, noise = getattr(inner, "sensitivity", None), getattr(inner, "scale", None)
+        if reach is None or noise is None or self.merge != "sum" or self.kinds:
+            return _LARGEST
+        most = _MOST_UNITS * float(reach) + _NOISE * float(noise)
+        return min(most, _LARGEST) if math.isfinite(most) else _LARGEST
 
     def described(self) -> dict[str, Any]:
         """Return everything that both sides have to agree on, as plain data."""
