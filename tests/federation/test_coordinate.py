@@ -19,7 +19,7 @@ from tacit.federation.refusals import SENTENCES
 from tacit.federation.secure import keys
 from tacit.federation.service import SiteService
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.report.live import show_record
+from tacit.report.live import SiteView, show_record
 from tacit.rounds.messages import Message
 
 from .support import (
@@ -475,6 +475,23 @@ def test_a_certificate_of_something_else_is_named_and_costs_nobody_else_the_run(
     assert sorted(again.certificates) == ["North", "West"]
     assert [failure.site for failure in again.record.failures] == ["South"]
     assert all(spent(tmp_path, site) == 1.0 for site in SITES)
+
+
+def test_a_holder_sees_who_asks_for_what_and_what_it_costs(tmp_path):
+    console = Console(file=io.StringIO(), width=200)
+    config = SiteConfig.read(site_file(tmp_path / "North", "North"))
+    config.create_ledger()
+    found = {"North": SiteService(config, SiteView(console))}
+    found |= {s: ready(site_file(tmp_path / s, s)) for s in ("South", "West")}
+    run_proposal(FACTORIZATION_RUN, Direct(found))
+    with pytest.raises(SiteFailure):
+        opened(found["North"], dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"epsilon": 3.0}))
+    shown = console.file.getvalue().splitlines()
+    assert shown[0].startswith("a coordinator opened factorization with South, West, ε = 1")
+    assert shown[1] == "data read, run reserved: ε = 1 left"
+    assert shown[2:6] == [f"round {k} of at most 4 answered" for k in (1, 2, 3, 4)]
+    assert "certificate has gone out" in shown[6]
+    assert shown[7] == "refused to open: ε = 3 is more than 1"
 
 
 # --- a whole file of computations ---

@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,15 @@ class SiteService:
     ----------
     config
         What the site's file says.
+    tell
+        Called with what happens and its details, for the holder's own screen.
     """
 
-    def __init__(self, config: SiteConfig) -> None:
+    def __init__(
+        self, config: SiteConfig, tell: Callable[[str, Mapping[str, Any]], None] | None = None
+    ) -> None:
         self.config = config
+        self._tell = tell or (lambda what, details: None)
         self._lock = threading.Lock()
         self._proposal: Proposal | None = None
         self._computation: Computation | None = None
@@ -91,6 +97,7 @@ class SiteService:
                 reply: Message = getattr(self, f"_{method}")(request)
             except Exception as error:
                 self._note(method, error)
+                self._tell("refused", {"call": method[:40], "why": str(error)[:200]})
                 return wire.refusal(error, data, run, self.name)
         return wire.answer(reply, data, run, self.name)
 
@@ -150,6 +157,15 @@ class SiteService:
             self._side = self._participant = self._closed = None
         self._proposal, self._computation, self._permission = proposal, computation, permission
         self._coordinator = coordinator
+        told = {
+            "run": proposal.run,
+            "computation": proposal.computation,
+            "with": [name for name in proposal.sites if name != self.name],
+            "for": coordinator or "a coordinator",
+            "epsilon": proposal.epsilon,
+            "rehearsal": proposal.rehearsal,
+        }
+        self._tell("opened", told)
         return Message(0, {"accepted": wire.text_array(self.name)})
 
     def _check_budget(self, proposal: Proposal, computation: Computation) -> None:
@@ -183,6 +199,8 @@ class SiteService:
     def _begin(self, request: Message) -> Message:
         if self._participant is None:
             self._participant = self._build()
+            left = self.config.open_ledger().remaining
+            self._tell("began", {"epsilon left": left.epsilon, "delta left": left.delta})
         return Message(0, {"ready": wire.text_array(self.name)})
 
     def _build(self) -> Participant:
@@ -248,7 +266,9 @@ class SiteService:
                 f"round {request.round} is beyond the {self._computation.rounds} that were agreed",
                 "order",
             )
-        return self._participant.respond(request)
+        reply = self._participant.respond(request)
+        self._tell("answered", {"round": request.round + 1, "of": self._computation.rounds})
+        return reply
 
     def _close(self, request: Message) -> Message:
         if self._side is None:
@@ -268,6 +288,7 @@ class SiteService:
         self._side.close()
         reply = Message(0, {"certificate": wire.text_array(text)})
         self._closed = request.digest, reply
+        self._tell("closed", {"run": "" if self._proposal is None else self._proposal.run})
         return reply
 
 
