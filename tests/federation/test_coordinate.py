@@ -477,6 +477,13 @@ def test_a_certificate_of_something_else_is_named_and_costs_nobody_else_the_run(
     assert all(spent(tmp_path, site) == 1.0 for site in SITES)
 
 
+def test_what_a_clock_tells_is_on_the_certificate(tmp_path):
+    found = services(tmp_path, extra="answer_after = 0.01")
+    result = run_proposal(REGRESSION_RUN, Direct(found))
+    notes = " ".join(result.certificates["North"].assumptions)
+    assert "answers leave after 0.01 s" in notes and "one bit" in notes
+
+
 def test_a_holder_sees_who_asks_for_what_and_what_it_costs(tmp_path):
     console = Console(file=io.StringIO(), width=200)
     config = SiteConfig.read(site_file(tmp_path / "North", "North"))

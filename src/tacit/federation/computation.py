@@ -110,6 +110,7 @@ class Computation:
         tables: Mapping[str, Any],
         ledger: Ledger | None,
         folder: Path | None = None,
+        notes: tuple[str, ...] = (),
     ) -> SiteSide:
         """Return a site's side; the whole agreement is reserved by then.
 
@@ -123,8 +124,10 @@ class Computation:
             Who pays.
         folder
             Where what a restart needs is kept.
+        notes
+            What the certificate lists besides the agreement's assumptions.
         """
-        return self._side(Site(name, None, ledger), self.read(tables), folder)
+        return self._side(Site(name, None, ledger), self.read(tables), folder, notes)
 
     def read(self, tables: Mapping[str, Any]) -> Any:
         """Return a site's data as its side takes them, or raise what is wrong, to the holder."""
@@ -135,19 +138,22 @@ class Computation:
         privacy = self.agreement.charged
         assert privacy is not None  # no permission covers a proposal without one
         paper = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
-        side = self._side(Site(name, None, paper), self.agreement.worst_case().data, None)
+        note = "a rehearsal on made-up data: it says nothing about any data"
+        made_up = self.agreement.worst_case().data
+        return self._side(Site(name, None, paper), made_up, None, (note,))
+
+    def _side(
+        self, site: Site, data: Any, folder: Path | None, notes: tuple[str, ...]
+    ) -> SiteSide:
+        side = take_part(
+            self.agreement, site, data, self.model._place(), self.proposal.run, folder
+        )
 
         def certificate() -> Certificate:
             given = side.certificate()
-            note = "a rehearsal on made-up data: it says nothing about any data"
-            return dataclasses.replace(given, assumptions=(*given.assumptions, note))
+            return dataclasses.replace(given, assumptions=(*given.assumptions, *notes))
 
         return dataclasses.replace(side, certificate=certificate)
-
-    def _side(self, site: Site, data: Any, folder: Path | None) -> SiteSide:
-        return take_part(
-            self.agreement, site, data, self.model._place(), self.proposal.run, folder
-        )
 
     def shared(self, coordinator: Coordinator) -> dict[str, Any]:
         """Return what every site gets in the end."""

@@ -87,6 +87,8 @@ class SiteConfig:
         Families besides tacit's own that may be run here.
     coordinators
         Name → public key of those whose proposals are read; anybody's, where there are none.
+    answer_after
+        Seconds before which no answer leaves: hides how long it took, and so how much there is.
     """
 
     name: str
@@ -101,6 +103,7 @@ class SiteConfig:
     largest: int = 1 << 30
     plugins: tuple[str, ...] = ()
     coordinators: Mapping[str, bytes] = field(default_factory=dict)
+    answer_after: float = 0.0
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SiteConfig:
@@ -120,12 +123,14 @@ class SiteConfig:
                 "plugins",
                 "limits",
                 "coordinators",
+                "answer_after",
             },
         )
         for needed in ("name", "ledger"):
             if needed not in data:
                 raise ParameterError(f"{file} lacks {needed!r}")
         check("name", data["name"], InstanceOf(str))
+        check("answer_after", data.get("answer_after", 0.0), Real(0))
         for key in ("file", "epsilon", "delta"):
             if key not in data["ledger"]:
                 raise ParameterError(f"{file}: [ledger] lacks {key!r}")
@@ -147,6 +152,7 @@ class SiteConfig:
             int(data.get("largest_message", 1 << 30)),
             _plugins(file, data),
             _hex_keys(data.get("coordinators", {})),
+            float(data.get("answer_after", 0.0)),
         )
 
     @property

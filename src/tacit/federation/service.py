@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,6 +86,13 @@ class SiteService:
 
     def call(self, method: str, data: bytes | memoryview) -> bytes:
         """Answer one call; whatever goes wrong becomes a refusal that may be sent."""
+        due = time.monotonic() + self.config.answer_after
+        answer = self._answer(method, data)
+        if (left := due - time.monotonic()) > 0:
+            time.sleep(left)
+        return answer
+
+    def _answer(self, method: str, data: bytes | memoryview) -> bytes:
         proposal = self._proposal
         run = _OPENING if method == "open" or proposal is None else proposal.run
         with self._lock:  # one request at a time: a repeated one must find the first one's reply
@@ -215,7 +223,9 @@ class SiteService:
             tables = self._tables(permission)
             ledger = self.config.open_ledger()
             History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
-            self._side = computation.site(self.name, tables, ledger, folder / "standing")
+            self._side = computation.site(
+                self.name, tables, ledger, folder / "standing", (self._timing,)
+            )
         participant = self._side.participant
         if proposal.threshold is not None:
             key = self.config.key()
@@ -257,6 +267,19 @@ class SiteService:
                 text = str(error) if known else f"{type(error).__name__}: {error}"
                 found[f"{number}: {permission.computation}"] = text
         return found
+
+    @property
+    def _timing(self) -> str:
+        """What leaves besides messages, for the certificate."""
+        after = self.config.answer_after
+        times = (
+            f"answers leave after {after:g} s, or later where they take longer"
+            if after
+            else "how long an answer takes grows with the data"
+        )
+        return (
+            f"that a site can take part is one bit about it, and {times}: both are not protected"
+        )
 
     def _respond(self, request: Message) -> Message:
         if self._participant is None or self._computation is None:
