@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
+from tacit._core.check import InstanceOf, Integer, OneOf, Real, Text, check
 from tacit.errors import LedgerError, ParameterError
 from tacit.federation.history import History
 from tacit.federation.policy import Limits, Permission, Policy
@@ -19,27 +19,70 @@ from tacit.privacy.ledger.ledger import Ledger
 __all__ = ["CoordinatorConfig", "SiteConfig", "Step"]
 
 
-def _read(path: str | os.PathLike[str], known: set[str]) -> tuple[Path, dict[str, Any]]:
+_TEXT, _TABLE, _LIST = Text(), InstanceOf(dict, text="a table"), InstanceOf(list, text="a list")
+_SITE: dict[str, Any] = {
+    "name": _TEXT,
+    "kit": _TEXT,
+    "state": _TEXT,
+    "identity": _TEXT,
+    "ledger": _TABLE,
+    "data": _TABLE,
+    "partners": _TABLE,
+    "coordinators": _TABLE,
+    "limits": _TABLE,
+    "allow": _LIST,
+    "plugins": _LIST,
+    "largest_message": Integer(1),
+    "answer_after": Real(0),
+}
+_COORDINATOR: dict[str, Any] = {
+    "kit": _TEXT,
+    "admin": _TEXT,
+    "output": _TEXT,
+    "identity": _TEXT,
+    "sites": _LIST,
+    "computation": _LIST,
+    "plugins": _LIST,
+    "timeout": Real(0, open_low=True),
+    "on_failure": OneOf("stop", "exclude"),
+    "minimum": Integer(1),
+    "retries": Integer(0),
+    "rehearsal": OneOf(True, False),
+}
+_LEDGER = {"file": _TEXT, "epsilon": Real(0, open_low=True), "delta": Real(0, 1, open_high=True)}
+_PARTS: dict[str, Any] = {  # what stands in lists and tables
+    "data": _TABLE,
+    "allow": _TABLE,
+    "computation": _TABLE,
+    "partners": _TEXT,
+    "coordinators": _TEXT,
+    "plugins": _TEXT,
+    "sites": _TEXT,
+}
+
+
+def _read(path: str | os.PathLike[str], known: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     file = Path(path).resolve()
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ParameterError(f"{file} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ParameterError(f"{file} is no TOML: {error}") from None
-    unknown = sorted(set(data) - known)
+    unknown = sorted(set(data) - set(known))
     if unknown:
         raise ParameterError(
             f"{file} has the unknown entry {unknown[0]!r}: known are {sorted(known)}"
         )
+    try:
+        for name, value in data.items():
+            check(name, value, known[name])
+            parts = value.values() if isinstance(value, dict) else value
+            for part in parts if name in _PARTS else ():
+                check(f"an entry of {name}", part, _PARTS[name])
+    except ParameterError as error:
+        raise ParameterError(f"{file}: {error}") from None
     return file, data
-
-
-def _plugins(file: Path, data: Mapping[str, Any]) -> tuple[str, ...]:
-    found = data.get("plugins", [])
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise ParameterError(f"{file}: plugins must be a list of packages")
-    return tuple(found)
 
 
 def _hex_keys(table: Mapping[str, str]) -> dict[str, bytes]:
@@ -108,32 +151,14 @@ class SiteConfig:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SiteConfig:
         """Read and check a site's file."""
-        file, data = _read(
-            path,
-            {
-                "name",
-                "kit",
-                "state",
-                "ledger",
-                "data",
-                "allow",
-                "identity",
-                "partners",
-                "largest_message",
-                "plugins",
-                "limits",
-                "coordinators",
-                "answer_after",
-            },
-        )
+        file, data = _read(path, _SITE)
         for needed in ("name", "ledger"):
             if needed not in data:
                 raise ParameterError(f"{file} lacks {needed!r}")
-        check("name", data["name"], InstanceOf(str))
-        check("answer_after", data.get("answer_after", 0.0), Real(0))
-        for key in ("file", "epsilon", "delta"):
+        for key, kind in _LEDGER.items():
             if key not in data["ledger"]:
                 raise ParameterError(f"{file}: [ledger] lacks {key!r}")
+            check(f"ledger.{key}", data["ledger"][key], kind)
         folder = file.parent
         identity = data.get("identity")
         return cls(
@@ -150,7 +175,7 @@ class SiteConfig:
             None if identity is None else folder / identity,
             _hex_keys(data.get("partners", {})),
             int(data.get("largest_message", 1 << 30)),
-            _plugins(file, data),
+            tuple(data.get("plugins", [])),
             _hex_keys(data.get("coordinators", {})),
             float(data.get("answer_after", 0.0)),
         )
@@ -265,32 +290,11 @@ class CoordinatorConfig:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> CoordinatorConfig:
         """Read and check a coordinator's file."""
-        file, data = _read(
-            path,
-            {
-                "kit",
-                "admin",
-                "output",
-                "sites",
-                "computation",
-                "timeout",
-                "on_failure",
-                "minimum",
-                "retries",
-                "plugins",
-                "identity",
-                "rehearsal",
-            },
-        )
+        file, data = _read(path, _COORDINATOR)
         sites = data.get("sites", [])
         if not sites or not data.get("computation"):
             raise ParameterError(f"{file} must name sites and at least one [[computation]]")
-        check("timeout", data.get("timeout", 60.0), Real(0, open_low=True))
-        check("on_failure", data.get("on_failure", "stop"), OneOf("stop", "exclude"))
-        check("minimum", data.get("minimum", 1), Integer(1))
-        check("retries", data.get("retries", 2), Integer(0))
         rehearsal = data.get("rehearsal", False)
-        check("rehearsal", rehearsal, OneOf(True, False))
         steps = []
         for number, table in enumerate(data["computation"], start=1):
             entry = dict(table)
@@ -313,7 +317,7 @@ class CoordinatorConfig:
             data.get("on_failure", "stop"),
             int(data.get("minimum", 1)),
             int(data.get("retries", 2)),
-            _plugins(file, data),
+            tuple(data.get("plugins", [])),
             folder / data["identity"] if "identity" in data else None,
             rehearsal,
         )
