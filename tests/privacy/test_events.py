@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,3 +118,31 @@ def test_events_rebuild_in_dp_accounting():
     assert rebuilt.event.event.noise_multiplier == 2.0
     with pytest.raises(NotCertified):
         to_dp_accounting(ApproximateDpEvent(1.0, 0.1))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32, np.int64, int])
+def test_counts_of_any_integer_type_multiply_as_whole_numbers(kind):
+    """NumPy's integers wrap around: 16 × 16 releases would cost nothing at all."""
+    once = SelfComposedDpEvent(GaussianDpEvent(np.float32(1.0)), kind(16))
+    event = SelfComposedDpEvent(SelfComposedDpEvent(once, kind(16)), kind(100))
+    assert leaves(event) == {GaussianDpEvent(1.0): 25_600}
+    assert all(type(count) is int for count in leaves(event).values())
+    assert type(once.count) is int and type(once.event.noise_multiplier) is float
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SelfComposedDpEvent(GaussianDpEvent(1.0), True),
+        lambda: SelfComposedDpEvent("GaussianDpEvent", 2),
+        lambda: GaussianDpEvent("1"),
+        lambda: GaussianDpEvent(10**400),
+        lambda: GaussianDpEvent(np.True_),
+        lambda: ComposedDpEvent([GaussianDpEvent(1.0)]),
+        lambda: SelfComposedDpEvent(GaussianDpEvent(1.0), -1),
+        lambda: SelfComposedDpEvent(GaussianDpEvent(1.0), 2.0),
+    ],
+)
+def test_what_is_no_number_or_no_event_is_refused(make):
+    with pytest.raises(ParameterError):
+        make()

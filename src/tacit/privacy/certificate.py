@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.html import table, tag
 from tacit._version import __version__
-from tacit.errors import NotCertified, ParameterError, VerificationFailed
+from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
+from tacit.privacy.accounting.accountants import ACCOUNTANTS
 from tacit.privacy.accounting.accountants import accountant as make_accountant
 from tacit.privacy.events import (
     ADD_REMOVE,
@@ -24,7 +26,7 @@ from tacit.privacy.events import (
     event_to_json,
     leaves,
 )
-from tacit.privacy.guarantee import Privacy, round_up
+from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS, Privacy, round_up
 from tacit.privacy.ledger.entry import LedgerEntry
 
 __all__ = ["Certificate", "LedgerEntry"]
@@ -292,22 +294,60 @@ class Certificate:
                 "update tacit"
             )
         try:
-            data["event"] = event_from_json(data["event"])
-            data["groups"] = {
-                name: (event_from_json(row["event"]), float(row["epsilon"]))
-                for name, row in data["groups"].items()
-            }
-            data["assumptions"] = tuple(data["assumptions"])
-            data["epsilon"] = float(data["epsilon"])
-            if data["ledger"] is not None:
-                data["ledger"] = LedgerEntry(**data["ledger"])
-            return cls(**data)
-        except (KeyError, TypeError, ParameterError) as error:
-            raise VerificationFailed(f"the certificate is incomplete: {error}") from None
+            return cls(**_fields_of(data))
+        except (KeyError, TypeError, ValueError, RecursionError, TacitError) as error:
+            raise VerificationFailed(f"the certificate cannot be used: {error}") from None
 
 
 def _epsilon(event: DpEvent, delta: float, accountant: str) -> float:
     return make_accountant(accountant).add(event).epsilon(delta)
+
+
+_TEXT, _EPSILON = InstanceOf(str), Real(0, allow_inf=True)
+_FIELDS: dict[str, Constraint] = {  # of the JSON form, besides events
+    "epsilon": _EPSILON,
+    "delta": Real(0, 1, open_high=True),
+    "unit": OneOf(*UNITS),
+    "neighbours": OneOf(*NEIGHBOURS),
+    "trust": OneOf(*TRUSTS),
+    "against": _TEXT,
+    "assumptions": InstanceOf(list),
+    "accountant": OneOf(*ACCOUNTANTS),
+    "groups": InstanceOf(dict),
+    "calibration": OneOf("certified", "published"),
+    "claimed_epsilon": AnyOf(_EPSILON, None),
+    "claim": AnyOf(_TEXT, None),
+    "holder": AnyOf(_TEXT, None),
+    "ledger": AnyOf(InstanceOf(dict), None),
+    "version": _TEXT,
+    "schema": Integer(1),
+}
+
+
+def _fields_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a certificate from its JSON form, each of them checked."""
+    found = dict(data)
+    for name in ("epsilon", "claimed_epsilon"):
+        found[name] = _number(found[name])
+    for name, constraint in _FIELDS.items():
+        check(name, found[name], constraint)
+    for number, text in enumerate(found["assumptions"]):
+        check(f"assumption {number}", text, _TEXT)
+    found["assumptions"] = tuple(found["assumptions"])
+    found["event"] = event_from_json(found["event"])
+    for name, row in found["groups"].items():
+        if not isinstance(row, dict) or set(row) != {"event", "epsilon"}:
+            raise ParameterError(f"group {name!r} must have an event and an epsilon")
+        epsilon = _number(row["epsilon"])
+        check(f"epsilon of group {name!r}", epsilon, _EPSILON)
+        found["groups"][name] = event_from_json(row["event"]), epsilon
+    if found["ledger"] is not None:
+        found["ledger"] = LedgerEntry.from_json(found["ledger"])
+    return found
+
+
+def _number(value: Any) -> Any:
+    return math.inf if value == "inf" else value
 
 
 def _agrees(recomputed: float, stated: float) -> bool:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.amounts import as_exact
@@ -65,6 +67,21 @@ class DpEvent:
     def __init_subclass__(cls) -> None:
         DpEvent.kinds[cls.__name__] = cls
 
+    def __post_init__(self) -> None:
+        """Hold Python's own numbers: those of NumPy wrap around when counts are multiplied."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool | np.bool_):
+                raise ParameterError(f"{field.name} must be a number, got {value!r}")
+            if isinstance(value, numbers.Integral):
+                value = int(value)
+            if isinstance(value, numbers.Real) and field.type == "float":
+                try:
+                    value = float(value)
+                except OverflowError:
+                    raise ParameterError(f"{field.name} must be a float") from None
+            object.__setattr__(self, field.name, value)
+
 
 @dataclass(frozen=True)
 class NoOpDpEvent(DpEvent):
@@ -83,6 +100,7 @@ class GaussianDpEvent(DpEvent):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("noise_multiplier", self.noise_multiplier, _POSITIVE)
 
 
@@ -93,6 +111,7 @@ class LaplaceDpEvent(DpEvent):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("noise_multiplier", self.noise_multiplier, _POSITIVE)
 
 
@@ -104,6 +123,7 @@ class DiscreteLaplaceDpEvent(DpEvent):
     sensitivity: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("noise_parameter", self.noise_parameter, Real(0, open_low=True))
         check("sensitivity", self.sensitivity, Integer(1))
 
@@ -116,6 +136,7 @@ class RandomizedResponseDpEvent(DpEvent):
     num_buckets: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("noise_parameter", self.noise_parameter, Real(0, 1, open_low=True))
         check("num_buckets", self.num_buckets, Integer(2))
 
@@ -128,6 +149,7 @@ class ApproximateDpEvent(DpEvent):
     delta: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("epsilon", self.epsilon, Real(0))
         check("delta", self.delta, Real(0, 1, open_high=True))
 
@@ -139,6 +161,7 @@ class ZCDpEvent(DpEvent):
     rho: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("rho", self.rho, Real(0))
 
 
@@ -151,6 +174,7 @@ class PoissonSampledDpEvent(DpEvent):
     neighbours: str = ADD_REMOVE
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("sampling_probability", self.sampling_probability, Real(0, 1))
         check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
         if self.neighbours == REPLACE and not isinstance(self.event, GaussianDpEvent):
@@ -176,6 +200,7 @@ class ShuffledDpEvent(DpEvent):
     people: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check("local_epsilon", self.local_epsilon, Real(0, 30, open_low=True))
         check("people", self.people, Integer(1))
 
@@ -188,6 +213,9 @@ class SelfComposedDpEvent(DpEvent):
     count: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.event, DpEvent):
+            raise ParameterError(f"event must be an event, got {self.event!r}")
         check("count", self.count, Integer(0))
 
 
@@ -198,7 +226,9 @@ class ComposedDpEvent(DpEvent):
     events: tuple[DpEvent, ...]
 
     def __post_init__(self) -> None:
-        if not all(isinstance(event, DpEvent) for event in self.events):
+        super().__post_init__()
+        known = isinstance(self.events, tuple)
+        if not known or not all(isinstance(event, DpEvent) for event in self.events):
             raise ParameterError("events must be a tuple of events")
 
 
@@ -302,6 +332,8 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
 
 def event_from_json(data: Mapping[str, Any]) -> DpEvent:
     """Rebuild an event; unknown kinds and fields are refused by name."""
+    if not isinstance(data, Mapping):
+        raise NotCertified(f"an event must be a table with its type, got {data!r:.60}")
     fields = dict(data)
     name = fields.pop("type", None)
     kind = DpEvent.kinds.get(str(name))

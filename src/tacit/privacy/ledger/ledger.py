@@ -88,7 +88,11 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         meta = store.meta
-        self.epsilon, self.delta = float(meta.epsilon), float(meta.delta)
+        try:
+            self.epsilon, self.delta = float(meta.epsilon), float(meta.delta)
+            self._new_meta(self.epsilon, self.delta, meta.filter)
+        except (TypeError, ValueError):
+            raise LedgerCorrupt("the ledger's ceiling or rule cannot be read") from None
         self.filter = meta.filter
         self._ceiling = as_exact(self.epsilon), as_exact(self.delta)
 
