@@ -262,25 +262,13 @@ class MetropolisKernel:
         compiled: bool = True,
     ) -> tuple[State, Info]:
         """Take ``draws``·``thin`` iterations, compiled where the model allows it."""
-        theta, latent = state.theta.copy(), state.latent.copy()
-        out = np.empty((draws, len(theta)))
+        theta, latent, p = state.theta.copy(), state.latent.copy(), len(state.theta)
+        out, (eta, new, new_eta) = np.empty((draws, p)), np.empty((3, p))
+        law = self._priors, self._scales, state.walk, self.goal, adapt, thin
+        walk = loops.Walk(*law, theta, eta, new, new_eta, out)
         fast = compiled and self.is_compiled
         loop = kernels.compiled(self._loop, unchecked=True) if fast else self._loop
-        acceptance, step = loop(
-            rng,
-            self.model,
-            self._priors,
-            self._scales,
-            state.walk,
-            theta,
-            latent,
-            float(state.step),
-            self.goal,
-            adapt,
-            thin,
-            self._options,
-            out,
-        )
+        acceptance, step = loop(rng, self.model, walk, latent, float(state.step), self._options)
         return State(theta, latent, float(step), state.walk), Info(out, float(acceptance))
 
     def line(self, draws: Array) -> Array:
