@@ -81,8 +81,8 @@ def test_the_gradient_is_that_of_the_density(common, exact, squares):
         gradient.from_factor(frame if common else factors[block], position, block * packed)
     position[blocks * packed :] = *state.coefficients, state.scales[0]
     freedom = np.array([40.0, 30.0])
-    law = gradient.Law(freedom, freedom / sampler.sites.rows, 75.0, 4.0,
-                       0.3 * sampler.sites.scale, 1.3)  # fmt: skip
+    law = gradient.Law(freedom, freedom / sampler.data.rows, 75.0, 4.0,
+                       0.3 * sampler.data.scale, 1.3)  # fmt: skip
 
     def density(at):
         out = np.zeros_like(position)

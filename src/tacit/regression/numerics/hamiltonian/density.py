@@ -40,26 +40,7 @@ from tacit._core.linear import (
     multiply_lower,
 )
 
-__all__ = ["Data", "Law", "Scratch", "from_factor", "log_density", "site_terms", "to_factor"]
-
-
-class Data(NamedTuple):
-    """What the sites released, in the sampler's basis, and what is fixed of the prior.
-
-    seen, cross: Ŝ_j, ẑ_j. known: û_j (NaN: none), n_j, noise variances of û_j and n_j.
-    noise: τ_j² (0: S_j stays), τ_z². rows, freedoms: n_j, and n_j as degrees of freedom. scale: Λ.
-    center: m. prior: κ, a, b, and whether h, the coefficients' variance and ℓ are learned.
-    """
-
-    seen: Any
-    cross: Any
-    known: Any
-    noise: Any
-    rows: Any
-    freedoms: Any
-    scale: Any
-    center: Any
-    prior: Any
+__all__ = ["Law", "Scratch", "from_factor", "log_density", "site_terms", "to_factor"]
 
 
 class Law(NamedTuple):

@@ -223,28 +223,18 @@ def _set_widths(running: Any, widths: Any, count: float) -> None:
     fill(running, 0.0)
 
 
-def trajectories(
-    rng: Any,
-    data: Any,
-    grams: Any,
-    beta: Any,
-    scales: Any,
-    tuning: Any,
-    widths: Any,
-    running: Any,
-    started: int,
-    adapt: bool,
-    thin: int,
-    out_beta: Any,
-    out_scales: Any,
-    accepts: Any,
-) -> None:
-    """Run ``thin`` iterations per row of ``out_beta``, from and into the state's arrays.
+def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: Any) -> None:
+    """Run ``thin`` iterations per draw, from and into the state's arrays.
 
-    data: see `Data`. tuning: log steps of own and common trajectories, of the walks on log h
-    (twice) and log ℓ; when the widths were last set. widths: the scale of every coordinate, own
-    and common. running: sums and squares of the coordinates since then.
+    data: see `Data`; its prior: κ, a, b, and whether h, the coefficients' variance and ℓ are
+    learned. state: see `TiedState`. tuning: log steps of own and common trajectories, of the walks
+    on log h (twice) and log ℓ; when the widths were last set. widths: the scale of every
+    coordinate, own and common. running: sums and squares of the coordinates since then. out: draws
+    of β and of the scales, and how often each kind of move was accepted.
     """
+    grams, beta, scales = state.grams, state.coefficients, state.scales
+    tuning, widths, running, started = state.tuning, state.widths, state.running, state.steps
+    out_beta, out_scales, accepts = out
     count, d = grams.shape[0], grams.shape[1]
     packed = d * (d + 1) // 2
     kappa = data.prior[0]

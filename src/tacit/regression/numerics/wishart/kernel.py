@@ -76,14 +76,12 @@ class SiteGramSampler:
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior, *, fixed: bool = False) -> None:
-        self.sites = SiteArrays(moments, prior, squares=False, fixed=fixed)
-        self.basis = self.sites.basis
-        self.settings = np.array(
-            [self.sites.kappa, prior.noise_shape, prior.noise_scale, prior.known_sd() ** -2]
-        )
+        precision = prior.known_sd() ** -2
+        self.sites = SiteArrays(moments, prior, precision, squares=False, fixed=fixed)
+        self.basis, self.data = self.sites.basis, self.sites.data
         # congruences move the total by about its noise, or by half where noise is all there is
-        total, d = self.sites.seen.sum(axis=0), self.sites.total.dimension
-        least = 1e-12 * self.sites.size * self.sites.rows.sum()
+        total, d = self.data.seen.sum(axis=0), self.sites.total.dimension
+        least = 1e-12 * self.sites.size * self.data.rows.sum()
         diagonal = np.maximum(np.diag(total), least)
         reach = np.minimum(0.5, self.sites.total.gram_sd / np.sqrt(2.0) / diagonal)
         self.reach = np.tile(reach, (d, 1))
@@ -91,7 +89,7 @@ class SiteGramSampler:
     def init(self, rng: np.random.Generator) -> GibbsState:
         """Start near the pooled summary, each chain elsewhere."""
         start = self.sites.start(rng)
-        count, d = self.sites.cross.shape
+        count, d = self.data.cross.shape
         factors = np.tile(np.eye(d), (count, 1, 1))
         if not self.sites.fixed:
             factors = np.asarray(np.linalg.cholesky(start.grams), np.float64)
@@ -116,37 +114,13 @@ class SiteGramSampler:
         """Take ``draws``·``thin`` iterations and keep each ``thin``-th, in the user's basis."""
         from tacit.regression.numerics.wishart.loop import sweeps
 
-        data = self.sites
-        count, d = data.cross.shape
-        grams, factors, beta, scales, tuning = (a.copy() for a in state[:5])
-        out_beta, out_scales = np.empty((draws, d)), np.empty((draws, 1))
-        accepts = np.zeros(len(tuning))
+        count, d = self.data.cross.shape
+        after = GibbsState._make([*(a.copy() for a in state[:5]), state.steps])
+        out = np.empty((draws, d)), np.empty((draws, 1)), np.zeros(len(state.tuning))
         function = kernels.compiled(sweeps) if compiled else sweeps
-        function(
-            rng,
-            data.seen,
-            data.cross,
-            data.noise,
-            data.rows,
-            data.freedoms,
-            data.scale,
-            self.settings,
-            data.center,
-            self.reach,
-            grams,
-            factors,
-            beta,
-            scales,
-            tuning,
-            state.steps,
-            adapt,
-            thin,
-            out_beta,
-            out_scales,
-            accepts,
-        )
+        function(rng, self.data, self.reach, after, adapt, thin, out)
         steps = draws * thin
-        rates = accepts / max(steps, 1)
+        rates = out[2] / max(steps, 1)
         # the two kinds of moves on S take turns
         acceptance = {
             "noise variance": rates[-1],
@@ -156,5 +130,5 @@ class SiteGramSampler:
             "all S, Gaussian": 2.0 * rates[2 * count + 1],
         }
         shown = {name: float(rate) for name, rate in acceptance.items() if rate > 0.0}
-        after = GibbsState(grams, factors, beta, scales, tuning, state.steps + steps)
-        return after, GibbsInfo(out_beta @ self.basis.T, out_scales, shown)
+        after = after._replace(steps=state.steps + steps)
+        return after, GibbsInfo(out[0] @ self.basis.T, out[1], shown)
