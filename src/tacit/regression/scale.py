@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._core.chains import inference_data
 from tacit._core.check import Real, check
-from tacit.errors import MissingExtra, ParameterError
+from tacit.errors import ParameterError
 from tacit.regression.design import CONSTANT, Design
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.numerics.posterior import Posterior
@@ -128,10 +129,6 @@ def to_arviz(
     posterior: Posterior, design: Design, summaries: Sequence[SiteSummary], names: Sequence[str]
 ) -> Any:
     """Return all draws of coefficients, intercept and residuals as ArviZ ``InferenceData``."""
-    try:
-        import arviz  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtra("to_arviz", "diagnostics") from None
     draws = np.asarray(posterior.draws) @ to_callers_scale(design).T
     variance = np.asarray(posterior.noise_variance).reshape(draws.shape[:2])
     values = {
@@ -139,9 +136,7 @@ def to_arviz(
         "intercept": draws[..., 0] + design.middle[-1],
         "noise_sd": _noise_unit(design, summaries) * np.sqrt(variance),
     }
-    return arviz.from_dict(
-        posterior=values, coords={"feature": list(names)}, dims={"coef": ["feature"]}
-    )
+    return inference_data(values, coords={"feature": list(names)}, dims={"coef": ["feature"]})
 
 
 def r_squared(y: Any, found: NDArray[np.float64]) -> float:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.chains import autocorrelation_time, effective_samples, r_hat
+from tacit._core.chains import autocorrelation_time, effective_samples, inference_data, r_hat
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.errors import MissingExtra, ParameterError
+from tacit.errors import ParameterError
 from tacit.posterior.numerics.likelihood import has_likelihood, moments
 from tacit.posterior.numerics.metropolis.kernel import (
     SAMPLERS,
@@ -93,14 +93,10 @@ class ParameterPosterior:
 
     def to_arviz(self) -> Any:
         """Return an ArviZ InferenceData (extra ``diagnostics``), our diagnostics as attributes."""
-        try:
-            import arviz  # type: ignore[import-not-found,unused-ignore]
-        except ImportError as missing:
-            raise MissingExtra("to_arviz", "diagnostics") from missing
         names = ("r_hat", "effective_samples", "autocorrelation_time")
         found = {key: self.diagnostics[key] for key in names if key in self.diagnostics}
-        return arviz.from_dict(
-            posterior={name: self.draws[..., k] for k, name in enumerate(self.names)},
+        return inference_data(
+            {name: self.draws[..., k] for k, name in enumerate(self.names)},
             attrs={"sampler": self.sampler, **found},
         )
 
