@@ -26,7 +26,7 @@ import numpy as np
 
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.moments.agreement import MOST_ROUNDS, MomentAgreement
 from tacit.moments.numerics.spherical import spherical_moments, turned_within
@@ -50,14 +50,7 @@ class Holding(Holder):
 
     agreement: MomentAgreement
 
-    def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Any,
-        picks: NDArray[np.int64],
-    ) -> Any:
+    def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Any, picks: Picks) -> Any:
         """Return the second moment, whose rows are summed as they are needed, or the third."""
         if step.name == "second":
             return shard

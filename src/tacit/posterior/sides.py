@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
@@ -42,12 +42,7 @@ class People(Holder):
     agreement: PosteriorAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: NDArray[np.float64],
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: NDArray[np.float64], picks: Picks
     ) -> Any:
         """Return what the people of a shard contribute."""
         return contribution(self.agreement, shard)
@@ -66,9 +61,9 @@ class Chunks(Holder):
         self,
         step: Step,
         asked: Asked,
-        kept: Mapping[str, Any],
+        kept: Kept,
         shard: Mapping[str, NDArray[np.float64]],
-        picks: NDArray[np.int64],
+        picks: Picks,
     ) -> Any:
         """Return what the people of one part contribute to what is asked of them."""
         public, part = self.agreement, str(step.part)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from tacit.estimators.price import Price, price_of
 from tacit.estimators.site import Site
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
-from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
@@ -243,20 +242,9 @@ class ThesisSummary(SiteSummary):
     eigenvalue: float | None = None
 
     @classmethod
-    def of(
-        cls,
-        site: str,
-        columns: tuple[str, ...],
-        design: Design,
-        reply: Mapping[str, Any],
-        sd: float,
-        certificate: Certificate,
-    ) -> Self:
-        """Return what a site's reply says."""
+    def _beside(cls, design: Design, reply: Mapping[str, Any]) -> dict[str, Any]:
         assert isinstance(design, ReadDesign)
-        moments = design.unpack(reply["vector"], sd, float(reply["rows"][0]))
-        smallest = float(reply["vector"][-1]) if design.eigenvalue else None
-        return cls(site, columns, design, moments, certificate, smallest)
+        return {"eigenvalue": float(reply["vector"][-1])} if design.eigenvalue else {}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.summary.agreement import W0, W1, W2, W3, SummaryAgreement
@@ -56,9 +56,9 @@ class Rows(Holder):
         self,
         step: Step,
         asked: Asked,
-        kept: Mapping[str, Any],
+        kept: Kept,
         shard: Mapping[str, NDArray[np.float64]],
-        picks: NDArray[np.int64],
+        picks: Picks,
     ) -> GridSum:
         """Return the sum of all rows' vectors."""
         return row_sums(self.agreement, shard, self.agreement.mechanism.grid)

@@ -12,7 +12,7 @@ released.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from tacit.estimators.agreement import (
     Start,
     Step,
 )
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.knorm import KNorm
@@ -132,12 +132,7 @@ class TensorHolder(Holder):
     agreement: TensorAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: NDArray[np.float64],
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: NDArray[np.float64], picks: Picks
     ) -> GridSum:
         """Return the coordinates of the symmetric part; what is not finite counts as zero."""
         size, grid = self.agreement.size, self.agreement.mechanism.grid
