@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.check import AnyOf, Constraint, Integer, OneOf, Real
 from tacit.errors import NotCertified, ParameterError
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
 from tacit.moments.numerics.power import power_method
 from tacit.moments.numerics.whitening import Whitening, whiten
 from tacit.moments.sides import Spectrum
 from tacit.moments.signal import check_signal
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,10 +34,8 @@ COMMON: Mapping[str, Constraint] = {
     "share": Real(0, 1, open_low=True, open_high=True),
     "restarts": AnyOf(Integer(1), None),
     "iterations": Integer(1),
-    "privacy": AnyOf(InstanceOf(Privacy), None),
     "on_failure": OneOf("stop", "exclude"),
-    "ledger": AnyOf(InstanceOf(Ledger), None),
-    "random_state": AnyOf(Integer(0), None),
+    **PAID,
 }
 
 

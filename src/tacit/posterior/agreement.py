@@ -193,16 +193,13 @@ class PosteriorAgreement(Agreement):
             return 1.0
         return "whether a person moves the statistic by the declared range is the function's"
 
+    def step_called(self, name: str, **more: Any) -> Step:
+        """Return the release as a step of an agreement, this one or a larger one."""
+        more |= {"replies": self.replies, "merge": self.merge, "reach": self.reach}
+        return Step(name, self.mechanism, **more)
+
     def _steps(self) -> tuple[Step, ...]:
-        return (
-            Step(
-                "statistic",
-                self.mechanism,
-                replies=self.replies,
-                merge=self.merge,
-                reach=self.reach,
-            ),
-        )
+        return (self.step_called("statistic"),)
 
     @property
     def ranges(self) -> tuple[str, ...]:
@@ -347,15 +344,6 @@ class SelectorAgreement(Agreement):
     def _steps(self) -> tuple[Step, ...]:
         replies = self.rest[0].replies["values"]
         numbers = Size("numbers", max(part.width for part in self.rest))
-        first = Step(
-            "first",
-            self.first.mechanism,
-            replies=self.first.replies,
-            part="first",
-            merge=self.first.merge,
-            cost=self.cost,
-            reach=self.first.reach,
-        )
         rest = Step(
             "rest",
             self.rest[0].mechanism,
@@ -365,7 +353,7 @@ class SelectorAgreement(Agreement):
             cost=self.cost,
             reach="the worst neighbour is among the first people",
         )
-        return first, rest
+        return self.first.step_called("first", part="first", cost=self.cost), rest
 
     @property
     def size(self) -> int:

@@ -7,22 +7,35 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import as_bounds
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.posterior.mechanism import MECHANISMS
+from tacit.posterior.numerics.infer import ParameterPosterior
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.plain import population_from_plain, prior_from_plain
+from tacit.posterior.plain import plain_law, plain_prior, population_from_plain, prior_from_plain
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PeopleEstimator", "as_people"]
+__all__ = ["COMMON", "PeopleEstimator", "as_people"]
+
+COMMON: Mapping[str, Constraint] = {
+    "population": InstanceOf(Population),
+    "prior": AnyOf(InstanceOf(ScalarPrior, tuple, list, text="prior(s)"), None),
+    "mechanism": OneOf(*MECHANISMS),
+    "chains": Integer(1, 64),
+    "draws": Integer(4),
+    "warmup": Integer(0),
+    "noise": OneOf("exact", "grid"),
+    **PAID,
+}
 
 
 def as_people(data: Any, size: int | None = None) -> NDArray[np.float64]:
@@ -54,13 +67,18 @@ class PeopleEstimator(PrivateEstimator):
     noise: str
 
     @property
+    def _law(self) -> Population:
+        if not isinstance(self.population, Population):
+            raise ParameterError("population must be given: pass population=NormalMean(), …")
+        return self.population
+
+    @property
     def _range(self) -> tuple[float, float]:
         return as_bounds("bounds", self.bounds, "the public range of a person's number")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        assert self.population is not None
-        self.population.check_bounds(self._range)
+        self._law.check_bounds(self._range)
         privacy = self.privacy
         if privacy is None:
             return
@@ -102,6 +120,14 @@ class PeopleEstimator(PrivateEstimator):
     def _read(self, data: Any, agreement: Agreement) -> NDArray[np.float64]:
         assert isinstance(agreement, PosteriorAgreement | SelectorAgreement)
         return as_people(data, agreement.size)
+
+    def _learn(self, posterior: ParameterPosterior) -> None:
+        """Keep what was inferred."""
+        self.posterior_ = posterior
+        self.mean_, self.sd_ = posterior.mean, posterior.sd
+
+    def _settings(self) -> dict[str, Any]:
+        return {"population": plain_law(self.population), "prior": plain_prior(self.prior)}
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:

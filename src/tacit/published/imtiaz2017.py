@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
+from tacit._core.check import Constraint, OneOf
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
@@ -55,8 +55,9 @@ from tacit.estimators.agreement import (
     Start,
     Step,
 )
+from tacit.estimators.base import PAID
 from tacit.estimators.fit import Outcome
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.knorm import KNorm
@@ -328,12 +329,7 @@ class NoisyTopicsHolder(Holder):
     agreement: NoisyTopicsAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: DocumentMoments,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: DocumentMoments, picks: Picks
     ) -> Any:
         """Return unique entries of a moment, or one step of the power method on the third.
 
@@ -399,9 +395,7 @@ class NoisyTopics(SingleTopicModel):
             for name in ("topics", "vocabulary", "smoothing")
         },
         "method": OneOf(*METHODS),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     def __init__(

@@ -18,7 +18,7 @@ from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -143,12 +143,10 @@ class PrivateLinearRegression(PrivateEstimator):
         "chains": Integer(1, 64),
         "draws": Integer(10),
         "warmup": Integer(0),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
         "noise": OneOf("exact", "grid"),
         "on_failure": OneOf("stop", "exclude"),
         "progress": InstanceOf(bool),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     summaries_: dict[str, SiteSummary]

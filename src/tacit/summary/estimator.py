@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, as_bounds, check
+from tacit._core.check import Constraint, InstanceOf, Integer, OneOf, Real, as_bounds, check
 from tacit._core.rng import generator
 from tacit.data.columns import numeric_columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.facts import Facts
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
@@ -85,10 +85,8 @@ class PrivateSummary(PrivateEstimator):
         "statistics": InstanceOf(tuple, list),
         "bins": Integer(2, 4096),
         "quantiles": InstanceOf(tuple, list),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
         "noise": OneOf("exact", "grid"),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     def __init__(

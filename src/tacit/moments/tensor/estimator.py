@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
+from tacit._core.check import AnyOf, Constraint, Integer, Real
 from tacit._core.rng import generator
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
@@ -84,9 +84,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         "iterations": Integer(1),
         "sensitivity": AnyOf(Real(0, open_low=True), None),
         "dimension": AnyOf(Integer(1), None),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     def __init__(
