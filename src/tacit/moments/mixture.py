@@ -172,13 +172,7 @@ class GaussianMixture(MomentEstimator):
         return found, None if columns is None else tuple(str(name) for name in columns)
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
-        """Return a site's samples from the columns of its table that are named.
-
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator._tables`.
-        """
+        """Return a site's samples from the columns of its table that are named."""
         table = super()._tables(tables, facts)
         if not facts:
             raise ParameterError("columns must be named: state them in their order")

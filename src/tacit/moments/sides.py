@@ -72,21 +72,8 @@ class Holding(Holder):
 class Spectrum:
     """What a coordinator makes of replies: leading eigenvectors, then the third moment in them.
 
-    Parameters
-    ----------
-    public
-        What is agreed on.
-    rng
-        For the first vectors; whoever decomposes the third moment goes on with it.
-
-    Attributes
-    ----------
-    basis, values
-        The leading eigenvectors and eigenvalues; the basis is None until they have settled.
-    third
-        The third moment in the basis.
-    sites
-        Whose moments these are.
+    The basis is None until eigenvectors have settled. ``rng`` is for the first vectors; whoever
+    decomposes the third moment goes on with it.
     """
 
     def __init__(self, public: MomentAgreement, rng: np.random.Generator) -> None:
@@ -94,7 +81,7 @@ class Spectrum:
         self.basis: NDArray[np.float64] | None = None
         self.values: NDArray[np.float64] = np.full(public.rank, np.inf)
         self.third: NDArray[np.float64] = np.zeros((public.rank,) * 3)
-        self.sites: tuple[str, ...] = ()
+        self.sites: tuple[str, ...] = ()  # whose moments these are
         self._seen: list[tuple[Any, Mapping[str, Any]]] = []  # vectors, and every site's product
         if public.dense:
             self._next: Any = np.eye(public.matrix_size)

@@ -161,13 +161,7 @@ class SingleTopicModel(MomentEstimator):
         return documents
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
-        """Return a site's documents from its table of documents, words and counts.
-
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator._tables`; a row is a document, a word and how often it occurs.
-        """
+        """Return a site's documents: a row is a document, a word and how often it occurs."""
         from scipy.sparse import coo_array
 
         table = super()._tables(tables, facts)

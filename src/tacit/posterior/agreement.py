@@ -277,21 +277,11 @@ _POWERS = Custom(_powers, ((-2.0, 10.0), (0.0, 100.0)), "x and x^2")
 
 
 class Selected(NamedTuple):
-    """What choosing adaptively gave.
+    """What choosing adaptively gave."""
 
-    Attributes
-    ----------
-    releases
-        Of the first people, and of the rest.
-    ranking
-        Of the candidates, given the first release.
-    posterior
-        Given both.
-    """
-
-    releases: tuple[NoisyStatistic, NoisyStatistic]
-    ranking: Ranking
-    posterior: ParameterPosterior
+    releases: tuple[NoisyStatistic, NoisyStatistic]  # of the first people, and of the rest
+    ranking: Ranking  # of the candidates, given the first release
+    posterior: ParameterPosterior  # given both
 
 
 @dataclass(frozen=True)

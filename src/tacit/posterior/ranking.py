@@ -135,25 +135,12 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Under which model statistics are compared and inferred from; no release depends on it.
-
-    Parameters
-    ----------
-    population, prior
-        The law of the data, and what is known about its parameters; None is flat over what the
-        bounds leave possible.
-    bounds
-        The public range of a person's number.
-    parameters
-        The θ at which to compare; None spreads 17 over the prior.
-    chains, draws, warmup
-        How much is sampled.
-    """
+    """Under which model statistics are compared and inferred from; no release depends on it."""
 
     population: Population
-    prior: ScalarPrior | Sequence[ScalarPrior] | None
-    bounds: tuple[float, float]
-    parameters: Any = None
+    prior: ScalarPrior | Sequence[ScalarPrior] | None  # None: flat over what bounds leave possible
+    bounds: tuple[float, float]  # of a person's number, public
+    parameters: Any = None  # the θ at which to compare; None spreads 17 over the prior
     chains: int = 4
     draws: int = 2000
     warmup: int = 1000

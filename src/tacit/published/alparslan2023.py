@@ -143,16 +143,10 @@ class ReadDesign(Design):
 def read_design(
     tables: Sequence[Any], statistics: str = "Sz", *, eigenvalue: bool = False
 ) -> ReadDesign:
-    """Return the thesis's design for all sites' rows together.
+    """Return the thesis's design for all sites' rows together, a pair (X, y) of arrays each.
 
-    Parameters
-    ----------
-    tables
-        A pair (X, y) of arrays for each site.
-    statistics
-        ``"Sz"``, or ``"Szu"`` for Bernstein & Sheldon's method.
-    eigenvalue
-        Whether the smallest eigenvalue of S is released as well, for adaSSP.
+    Statistics are ``"Sz"``, or ``"Szu"`` for Bernstein & Sheldon's method; for adaSSP the smallest
+    eigenvalue of S is released as well.
     """
     if not all(isinstance(table, tuple) and len(table) == 2 for table in tables):
         raise ParameterError("published tables are reproduced from pairs (X, y) of arrays only")

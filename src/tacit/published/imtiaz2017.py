@@ -99,22 +99,12 @@ _NOT_REACHED = "the longest row of W and the largest entry of Wu would have to b
 
 @dataclass(frozen=True)
 class Decomposed:
-    """What a method learned.
-
-    Attributes
-    ----------
-    white
-        The whitening.
-    values, vectors
-        Eigenvalues and eigenvectors (rows) of the whitened tensor.
-    count
-        The noisy number of documents.
-    """
+    """What a method learned."""
 
     white: Whitening
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
-    count: float
+    values: NDArray[np.float64]  # eigenvalues of the whitened tensor
+    vectors: NDArray[np.float64]  # its eigenvectors, as rows
+    count: float  # the noisy number of documents
 
 
 def _classical(epsilon: float, delta: float) -> float:

@@ -278,14 +278,8 @@ class Design:
     def unpack(self, vector: NDArray[np.float64], sd: float, rows: float | None) -> Moments:
         """Return the moments that a released vector holds, with the noise that is on them.
 
-        Parameters
-        ----------
-        vector
-            The release.
-        sd
-            Standard deviation of the noise on each of its numbers.
-        rows
-            The number of rows where it is public.
+        Each of its numbers has noise of standard deviation ``sd``; ``rows`` is their number
+        where it is public.
         """
         size = self.rows.size
         whole = np.zeros((size, size))

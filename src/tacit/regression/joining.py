@@ -71,18 +71,9 @@ def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | 
 def check_together(
     agreement: RegressionAgreement, known: Sequence[SiteSummary], method: str, noisy: bool
 ) -> None:
-    """Raise where summaries do not fit an agreement, a method or one another.
+    """Raise where summaries do not fit what is asked of further sites, a method or one another.
 
-    Parameters
-    ----------
-    agreement
-        What is asked of further sites.
-    known
-        What was released before.
-    method
-        How the posterior follows.
-    noisy
-        Whether further sites release with noise.
+    ``noisy`` says whether further sites release with noise.
     """
     for summary in known:
         _check_belongs(summary, agreement.design, agreement.columns)

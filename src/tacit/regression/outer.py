@@ -217,20 +217,9 @@ class ExactSum:
 def onto_grid(total: ExactSum, pairs: Any, weights: Any, grid: Grid) -> GridSum:
     """Return √weight times some entries of a sum, each rounded to the nearest step of a grid.
 
-    Parameters
-    ----------
-    total
-        The sum.
-    pairs
-        The entries, (row, column) each.
-    weights
-        The *squared* factor of each entry: 2 for a number that stands twice in a symmetric
-        matrix.
-    grid
-        Where to.
+    An entry is a pair (row, column). Its weight is the *squared* factor: 2 for a number that
+    stands twice in a symmetric matrix.
 
-    Examples
-    --------
     >>> onto_grid(ExactSum(np.array([[3]], object), 0), [(0, 0)], [2.0], Grid(-4)).integers
     array([68])
     """

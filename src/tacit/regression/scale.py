@@ -29,22 +29,12 @@ __all__ = ["Line", "mean_weight", "r_squared", "to_arviz", "to_callers_scale"]
 
 @dataclass(frozen=True)
 class Line:
-    """What predictions need, on the caller's own scale.
-
-    Attributes
-    ----------
-    coef, intercept
-        Posterior means.
-    covariance
-        Of intercept and coefficients; NaN for a point estimate.
-    noise_sd
-        The residuals' standard deviation; NaN where it is not known.
-    """
+    """What predictions need, on the caller's own scale: posterior means and their covariance."""
 
     coef: NDArray[np.float64]
     intercept: float
-    covariance: NDArray[np.float64]
-    noise_sd: float
+    covariance: NDArray[np.float64]  # of intercept and coefficients; NaN for a point estimate
+    noise_sd: float  # of residuals; NaN where it is not known
 
     @classmethod
     def of(cls, posterior: Posterior, design: Design, summaries: Sequence[SiteSummary]) -> Line:

@@ -75,13 +75,6 @@ SHRINK = 1.0 - 2.0**-15
 class DocumentMoments:
     """The exact moment sums of a holder's documents.
 
-    Parameters
-    ----------
-    documents
-        The documents.
-
-    Examples
-    --------
     >>> moments = DocumentMoments(Documents.read([[0, 0, 1]], vocabulary=2))
     >>> np.ldexp(moments.rows(0, 2), moments.exponent).round(6).tolist()
     [[0.333333, 0.333333], [0.333333, 0.0]]
@@ -140,15 +133,11 @@ class DocumentMoments:
     def third(self, basis: Any) -> NDArray[Any]:
         """Return Σ M₃(d)(U, U, U) for a ≤ b ≤ c as whole numbers of 2^exponent, times `SHRINK`.
 
-        With y = Uᵀc and P = Σ c_i u_i⊗u_i the tensor of a document is y⊗y⊗y minus the three
-        placements of P⊗y, which is summed document by document, plus 2·Σ c_i u_i⊗u_i⊗u_i. For
-        the last part the factor of every word is rounded document by document, and so is the
-        cube of every word's row of U; their products then add up exactly, word by word.
-
-        Parameters
-        ----------
-        basis
-            U, words × K with orthonormal columns.
+        U is words × K with orthonormal columns. With y = Uᵀc and P = Σ c_i u_i⊗u_i the tensor of a
+        document is y⊗y⊗y minus the three placements of P⊗y, which is summed document by document,
+        plus 2·Σ c_i u_i⊗u_i⊗u_i. For the last part the factor of every word is rounded document by
+        document, and so is the cube of every word's row of U; their products then add up exactly,
+        word by word.
         """
         basis = _checked_basis(basis, self.size)
         rank = basis.shape[1]
@@ -197,16 +186,10 @@ class DocumentMoments:
 
 
 class SampleMoments:
-    """The exact moment sums of a holder's samples.
+    """The exact moment sums of a holder's samples, samples × features.
 
-    Parameters
-    ----------
-    samples
-        Array of samples × features; what is not finite counts as the centre.
-    radius
-        The public radius; samples farther from the centre are scaled down to it.
-    centre
-        The public centre.
+    What is not finite counts as the public centre; what is farther from it than the public radius
+    is scaled down to that.
     """
 
     exponent = -2 * _COARSE

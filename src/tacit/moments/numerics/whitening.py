@@ -35,24 +35,12 @@ __all__ = ["Whitening", "as_weights", "noise_edge", "onto_simplex", "spread", "w
 
 @dataclass(frozen=True)
 class Whitening:
-    """A subspace with the second moment in it.
+    """A subspace with the second moment in it."""
 
-    Attributes
-    ----------
-    basis
-        U, with orthonormal columns.
-    values
-        The eigenvalues as found, largest first.
-    levels
-        ℓ: what whitens, after correction and floor.
-    edge
-        Where the spectrum of the noise ends.
-    """
-
-    basis: NDArray[np.float64]
-    values: NDArray[np.float64]
-    levels: NDArray[np.float64]
-    edge: float
+    basis: NDArray[np.float64]  # U, with orthonormal columns
+    values: NDArray[np.float64]  # eigenvalues as found, largest first
+    levels: NDArray[np.float64]  # ℓ: what whitens, after correction and floor
+    edge: float  # where the spectrum of the noise ends
 
     @property
     def inside(self) -> NDArray[np.float64]:

@@ -188,12 +188,8 @@ def moment_sweeps(
 class MomentSampler:
     """A kernel: β, σ², Σ and the sites' (S, z, u) from noisy moments with yᵀy.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked, each with ``square``; every part noisy, or none.
-    prior
-        β | σ² ~ N(m, σ²C), σ² ~ IG(a, b), Σ ~ IW(Λ, κ).
+    Of each site's moments every part is noisy, or none. The prior is β | σ² ~ N(m, σ²C),
+    σ² ~ IG(a, b), Σ ~ IW(Λ, κ).
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior) -> None:

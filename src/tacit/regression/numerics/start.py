@@ -45,18 +45,9 @@ class Start(NamedTuple):
 class SiteArrays:
     """What the sites released, in the basis of the pooled summary: isotropic noise looks the same.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked.
-    prior
-        The prior.
-    more
-        What a sampler reads of the prior besides κ, a and b.
-    squares
-        Whether yᵀy is used where it was released.
-    fixed
-        Whether every S_j is held at the nearest positive semi-definite matrix.
+    A sampler may read ``more`` of the prior than κ, a and b. It says whether yᵀy is used where it
+    was released (``squares``), and whether every S_j is held at the nearest positive semi-definite
+    matrix (``fixed``).
     """
 
     def __init__(

@@ -108,24 +108,12 @@ def check_particles(sampler: str, particles: int | None) -> None:
 
 
 class MetropolisKernel:
-    """A sampler of p(θ | y).
+    """A sampler of p(θ | y), one of `SAMPLERS`, with a prior for each parameter.
 
-    Parameters
-    ----------
-    sampler
-        One of `SAMPLERS`.
-    releases
-        What was released; of several, of different people, one may be seen through particles.
-    population
-        The law of the data.
-    priors
-        One for each parameter.
-    particles
-        How many; None takes the sampler's default. With ``"gibbs"``, moves of u for each of θ.
-    correlation
-        ρ of ``"correlated"``.
-    refresh
-        Whether a rejection draws the latent variables anew (averaged acceptance ratios).
+    Of several releases, of different people, one may be seen through particles. Their number is
+    the sampler's default unless given; with ``"gibbs"`` it is that of moves of u for each of θ.
+    ``correlation`` is ρ of ``"correlated"``, and ``refresh`` says whether a rejection draws the
+    latent variables anew (averaged acceptance ratios).
     """
 
     def __init__(

@@ -53,12 +53,7 @@ class TiedState(NamedTuple):
 class TiedGramSampler:
     """A kernel: β, σ², every site's S and how much sites differ, from noisy moments.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked.
-    prior
-        The prior; its ``sd`` and ``features`` are learned if None.
+    The prior's ``sd`` and ``features`` are learned if None.
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior) -> None:

@@ -63,16 +63,9 @@ class GibbsInfo(NamedTuple):
 
 
 class SiteGramSampler:
-    """A kernel: β, σ² and every site's S from noisy moments under normal features.
+    """A kernel: β, σ² and every site's S from noisy moments under normal features, without yᵀy.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked; yᵀy is not used.
-    prior
-        The prior.
-    fixed
-        Hold every S_j at the nearest positive semi-definite matrix (``MCMC-fixedS``).
+    ``fixed`` holds every S_j at the nearest positive semi-definite matrix (``MCMC-fixedS``).
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior, *, fixed: bool = False) -> None:
