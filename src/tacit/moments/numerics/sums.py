@@ -30,7 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,14 @@ _ROOM = 1.0 - 2.0**-40
 SHRINK = 1.0 - 2.0**-15
 
 
+class Bags(NamedTuple):
+    """Documents, as kernels take them."""
+
+    starts: Any
+    words: Any
+    counts: Any
+
+
 class DocumentMoments:
     """The exact moment sums of a holder's documents.
 
@@ -85,6 +93,7 @@ class DocumentMoments:
     def __init__(self, documents: Documents) -> None:
         _check_number(len(documents), "documents")
         self.documents = documents
+        self._bags = Bags(documents.starts, documents.words, documents.counts)
         self.units = len(documents)
         self.size = documents.vocabulary
         lengths = documents.lengths.astype(np.float64)
@@ -104,8 +113,8 @@ class DocumentMoments:
         """The transposed table: for each word its documents and counts."""
         from scipy.sparse import csr_array
 
-        bags = self.documents
-        table = csr_array((bags.counts, bags.words, bags.starts), shape=(len(bags), self.size))
+        bags = self._bags
+        table = csr_array((bags.counts, bags.words, bags.starts), shape=(self.units, self.size))
         turned = table.tocsc()
         return turned.indptr, turned.indices, turned.data
 
@@ -116,18 +125,8 @@ class DocumentMoments:
         norm of a difference beyond √2: ‖A − B‖² ≤ ‖A‖² + ‖B‖² where no entry is negative.
         """
         out = np.zeros((stop - start, self.size - start), np.int64)
-        bags = self.documents
-        over_range(
-            compiled(_pair_rows),
-            stop - start,
-            start,
-            *self._by_word,
-            bags.starts,
-            bags.words,
-            bags.counts,
-            self._pair,
-            out,
-        )
+        facts = start, self._by_word, self._bags, self._pair
+        over_range(compiled(_pair_rows), stop - start, *facts, out)
         return out
 
     def third(self, basis: Any) -> NDArray[Any]:
@@ -141,25 +140,13 @@ class DocumentMoments:
         """
         basis = _checked_basis(basis, self.size)
         rank = basis.shape[1]
-        bags, pieces = self.documents, 2 * threads()
-        edges = np.linspace(0, len(bags), pieces + 1).astype(np.int64)
+        pieces = 2 * threads()
+        edges = np.linspace(0, self.units, pieces + 1).astype(np.int64)
         sums = np.zeros((pieces, rank * (rank + 1) // 2, rank), np.int64)
-        over_range(
-            compiled(_triple_sums),
-            pieces,
-            edges,
-            bags.starts,
-            bags.words,
-            bags.counts,
-            self._triple,
-            basis,
-            2.0**FINE * SHRINK,
-            sums,
-        )
+        facts = edges, self._bags, self._triple, basis, 2.0**FINE * SHRINK
+        over_range(compiled(_triple_sums), pieces, *facts, sums)
         factors = np.zeros(self.size, np.int64)
-        compiled(_word_factors)(
-            bags.starts, bags.words, bags.counts, self._triple * (2.0 * 2.0**FINE), factors
-        )
+        compiled(_word_factors)(self._bags, self._triple * (2.0 * 2.0**FINE), factors)
         a, b, c = triples(rank).T
         pair = a * rank - a * (a - 1) // 2 + b - a
         total = np.zeros(len(a), object)
@@ -177,10 +164,7 @@ class DocumentMoments:
         Entries are rounded down, as in `rows`, so that no norm grows.
         """
         out = np.zeros((self.size,) * 3, np.int64)
-        bags = self.documents
-        compiled(_whole_triples)(
-            bags.starts, bags.words, bags.counts, self._triple * (2.0**FINE * _ROOM), out
-        )
+        compiled(_whole_triples)(self._bags, self._triple * (2.0**FINE * _ROOM), out)
         a, b, c = triples(self.size).T
         return np.asarray(out[a, b, c])
 
@@ -286,19 +270,11 @@ def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
 
 
 def _pair_rows(
-    first: int,
-    last: int,
-    start: int,
-    word_starts: Any,
-    word_documents: Any,
-    word_counts: Any,
-    starts: Any,
-    words: Any,
-    counts: Any,
-    factor: Any,
-    out: Any,
+    first: int, last: int, start: int, by_word: Any, bags: Any, factor: Any, out: Any
 ) -> None:
     """Add up rows of Σ M₂(d) word by word, so that no two threads write one row."""
+    word_starts, word_documents, word_counts = by_word
+    starts, words, counts = bags
     for i in range(first, last):
         word = start + i
         for place in range(word_starts[word], word_starts[word + 1]):
@@ -314,21 +290,13 @@ def _pair_rows(
 
 
 def _triple_sums(
-    first: int,
-    last: int,
-    edges: Any,
-    starts: Any,
-    words: Any,
-    counts: Any,
-    factor: Any,
-    basis: Any,
-    unit: float,
-    out: Any,
+    first: int, last: int, edges: Any, bags: Any, factor: Any, basis: Any, unit: float, out: Any
 ) -> None:
     """Add up y⊗y⊗y minus the placements of P⊗y, each document rounded by itself.
 
     Sums of a few documents are whole numbers below 2^53, which float64 adds without error.
     """
+    starts, words, counts = bags
     rank = basis.shape[1]
     for piece in range(first, last):
         y = np.empty(rank)
@@ -370,15 +338,17 @@ def _triple_sums(
                 out[piece, pair, c] += np.int64(total[pair, c])
 
 
-def _word_factors(starts: Any, words: Any, counts: Any, factor: Any, out: Any) -> None:
+def _word_factors(bags: Any, factor: Any, out: Any) -> None:
     """Add up the factor of every word over documents, each rounded by itself."""
+    starts, words, counts = bags
     for d in range(starts.shape[0] - 1):
         for place in range(starts[d], starts[d + 1]):
             out[words[place]] += np.int64(np.floor(counts[place] * factor[d] + 0.5))
 
 
-def _whole_triples(starts: Any, words: Any, counts: Any, factor: Any, out: Any) -> None:
+def _whole_triples(bags: Any, factor: Any, out: Any) -> None:
     """Add up M₃(d) at a ≤ b ≤ c, rounded down."""
+    starts, words, counts = bags
     for d in range(starts.shape[0] - 1):
         for i in range(starts[d], starts[d + 1]):
             for j in range(i, starts[d + 1]):
