@@ -36,7 +36,7 @@ from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.published.constructor import constructor
 from tacit.published.noise import PublishedNoise, mistyped_gaussian_noise
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
@@ -58,6 +58,7 @@ __all__ = [
 
 METHODS = ("MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "MCMC-B&S", "adaSSP")
 FAILURE = 0.05  # ϱ of adaSSP: the chance that its ridge is too small
+_STATED = ("bounds", "y_bounds", "target", "intercept", "clip", "statistics")  # not here
 _READ = "bounds, means and standard deviations were read from the data and count as public"
 
 
@@ -291,7 +292,7 @@ class ThesisRegression(PrivateLinearRegression):
         **{
             name: rule
             for name, rule in PrivateLinearRegression._constraints.items()
-            if name not in ("target", "intercept", "clip", "statistics")
+            if name not in _STATED
         },
         "method": OneOf(*METHODS),
     }
@@ -299,32 +300,7 @@ class ThesisRegression(PrivateLinearRegression):
     bounds = y_bounds = target = clip = None
     intercept = False
 
-    def __init__(
-        self,
-        method: str = "Bayes-fixedS-fast",
-        *,
-        prior: Any = None,
-        chains: int = 4,
-        draws: int = 1000,
-        warmup: int = 1000,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        noise: str = "exact",
-        on_failure: str = "stop",
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.method = method
-        self.prior = prior
-        self.chains = chains
-        self.draws = draws
-        self.warmup = warmup
-        self.privacy = privacy
-        self.ledger = ledger
-        self.noise = noise
-        self.on_failure = on_failure
-        self.progress = progress
-        self.random_state = random_state
+    __init__ = constructor(PrivateLinearRegression, *_STATED, method="Bayes-fixedS-fast")
 
     @property
     def statistics(self) -> str:  # type: ignore[override]

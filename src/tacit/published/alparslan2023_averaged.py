@@ -28,7 +28,7 @@ from tacit._core.check import Constraint, Integer, check
 from tacit.errors import ParameterError
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.published.constructor import constructor
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
 from tacit.regression.estimator import PrivateLinearRegression
@@ -195,44 +195,7 @@ class AveragedRegression(PrivateLinearRegression):
     }
     statistics = "moments"
 
-    def __init__(
-        self,
-        method: str = "auto",
-        *,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        target: str | None = None,
-        intercept: bool = True,
-        clip: float | None = None,
-        rows_per_group: int = 2,
-        prior: Any = None,
-        chains: int = 4,
-        draws: int = 1000,
-        warmup: int = 1000,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        noise: str = "exact",
-        on_failure: str = "stop",
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.method = method
-        self.bounds = bounds
-        self.y_bounds = y_bounds
-        self.target = target
-        self.intercept = intercept
-        self.clip = clip
-        self.rows_per_group = rows_per_group
-        self.prior = prior
-        self.chains = chains
-        self.draws = draws
-        self.warmup = warmup
-        self.privacy = privacy
-        self.ledger = ledger
-        self.noise = noise
-        self.on_failure = on_failure
-        self.progress = progress
-        self.random_state = random_state
+    __init__ = constructor(PrivateLinearRegression, "statistics", rows_per_group=2)
 
     def _design(self, features: int | None) -> Design:
         one = super()._design(features)

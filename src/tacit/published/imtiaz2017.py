@@ -70,7 +70,7 @@ from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.published.constructor import constructor
 from tacit.rounds.messages import ArraySpec
 
 if TYPE_CHECKING:
@@ -388,24 +388,9 @@ class NoisyTopics(SingleTopicModel):
         **PAID,
     }
 
-    def __init__(
-        self,
-        topics: int = 10,
-        *,
-        method: str = "agn",
-        vocabulary: int | Sequence[str] | None = None,
-        smoothing: float = 0.05,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.topics = topics
-        self.method = method
-        self.vocabulary = vocabulary
-        self.smoothing = smoothing
-        self.privacy = privacy
-        self.ledger = ledger
-        self.random_state = random_state
+    __init__ = constructor(
+        SingleTopicModel, "share", "restarts", "iterations", "on_failure", method="agn"
+    )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
