@@ -286,7 +286,7 @@ class ThesisRegression(PrivateLinearRegression):
         As in `PrivateLinearRegression`; the claim is ``Privacy(1.0, delta)`` under add-remove.
     """
 
-    _summaries = ThesisSummary
+    _agreements, _summaries = ThesisAgreement, ThesisSummary
     _stored = ("method",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{
@@ -311,14 +311,10 @@ class ThesisRegression(PrivateLinearRegression):
         if not self._noisy or self.privacy is None or self.privacy.neighbours != ADD_REMOVE:
             raise ParameterError("published noise needs Privacy(1.0, delta) under add-remove")
 
-    def _agreement(self, design: Design, sites: int) -> ThesisAgreement:
-        names = self._public.names(design, None)
-        return ThesisAgreement(design, names, self.privacy, sites, self.noise)
-
-    def _agreed(self, sites: Sequence[Site]) -> ThesisAgreement:
+    def _agreed(self, sites: Sequence[Site]) -> RegressionAgreement:
         return self._together([], list(sites))
 
-    def _together(self, known: list[SiteSummary], sites: list[Site]) -> ThesisAgreement:
+    def _together(self, known: list[SiteSummary], sites: list[Site]) -> RegressionAgreement:
         design: Design
         if sites:
             tables, smallest = [site.data for site in sites], self.method == "adaSSP"

@@ -187,7 +187,7 @@ class AveragedRegression(PrivateLinearRegression):
         As in `PrivateLinearRegression`; under replace-one.
     """
 
-    _summaries = AveragedSummary
+    _agreements, _summaries = AveragedAgreement, AveragedSummary
     _stored = ("method", "bounds", "y_bounds", "target", "intercept", "clip", "rows_per_group")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{n: c for n, c in PrivateLinearRegression._constraints.items() if n != "statistics"},
@@ -201,8 +201,3 @@ class AveragedRegression(PrivateLinearRegression):
         one = super()._design(features)
         common = {field.name: getattr(one, field.name) for field in fields(Design)}
         return AveragedDesign(**common, rows_per_group=self.rows_per_group)
-
-    def _agreement(self, design: Design, sites: int) -> AveragedAgreement:
-        assert isinstance(design, AveragedDesign)
-        names = self._public.names(design, self.target)
-        return AveragedAgreement(design, names, self.privacy, sites, self.noise)

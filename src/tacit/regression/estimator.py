@@ -122,6 +122,7 @@ class PrivateLinearRegression(PrivateEstimator):
     """
 
     _purpose = "linear regression"
+    _agreements: ClassVar[type[RegressionAgreement]] = RegressionAgreement
     _summaries: ClassVar[type[SiteSummary]] = SiteSummary
     _stored: ClassVar[tuple[str, ...]] = (
         "method",
@@ -242,7 +243,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def _agreement(self, design: Design, sites: int) -> RegressionAgreement:
         names = self._public.names(design, self.target)
-        return RegressionAgreement(design, names, self.privacy, sites, self.noise)
+        return self._agreements(design, names, self.privacy, sites, self.noise)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
