@@ -302,13 +302,10 @@ class TopicAgreement(MomentAgreement):
 
     @property
     def second_sensitivity(self) -> float:
-        """Δ₂ = 1, or √2 where one document takes the place of another."""
+        """Δ₂ = Δ₃ = 1, or √2 where one document takes the place of another."""
         return 1.0 if self.neighbours == ADD_REMOVE else math.sqrt(2.0)
 
-    @property
-    def third_sensitivity(self) -> float:
-        """Δ₃ = 1, or √2 where one document takes the place of another."""
-        return 1.0 if self.neighbours == ADD_REMOVE else math.sqrt(2.0)
+    third_sensitivity = second_sensitivity
 
     @property
     def _public(self) -> tuple[str, ...]:

@@ -117,21 +117,13 @@ def _travel(
 
 @inlined
 def _enter_common(
-    rng: Any,
-    data: Any,
-    law: Any,
-    grams: Any,
-    factors: Any,
-    whole: Any,
-    work: Any,
-    triangle: Any,
-    frame: Any,
-    bases: Any,
+    rng: Any, data: Any, law: Any, grams: Any, factors: Any, room: Any, bases: Any
 ) -> tuple[bool, float]:
     """Draw Σ = CCᵀ given the S_j, and take the T_j; return whether that can be, and κ.
 
-    Exact sites join the prior: κ, and ℓΛ in ``whole``.
+    Exact sites join the prior: κ, and ℓΛ in the first matrix of the room. C is the last.
     """
+    whole, work, triangle, frame = room[0], room[1], room[2], room[3]
     d, kappa = frame.shape[0], law.kappa
     copy(law.sized, whole)
     copy(law.sized, work)
@@ -157,12 +149,8 @@ def _propose_coefficients(
 ) -> float:
     """Draw β given the S_j and σ² but for û (Proposition 3); return log q(β) − log q(β')."""
     d, vectors = len(beta), scratch.vectors
-    work, factor, each, precision = (
-        scratch.matrices[0],
-        scratch.matrices[1],
-        scratch.matrices[2],
-        scratch.matrices[3],
-    )
+    matrices = scratch.matrices
+    work, factor, each, precision = matrices[0], matrices[1], matrices[2], matrices[3]
     linear, part, white = vectors[4], vectors[5], vectors[6]
     fill(precision, 0.0)
     for i in range(d):
@@ -237,17 +225,13 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
     out_beta, out_scales, accepts = out
     count, d = grams.shape[0], grams.shape[1]
     packed = d * (d + 1) // 2
-    kappa = data.prior[0]
-    learn_spread, learn_variance, learn_size = (
-        data.prior[3] > 0.0,
-        data.prior[4] > 0.0,
-        data.prior[5] > 0.0,
-    )
+    kappa, learned = data.prior[0], data.prior[3:]
+    learn_spread, learn_variance, learn_size = learned[0] > 0.0, learned[1] > 0.0, learned[2] > 0.0
     triples = np.zeros((5, count, d, d))
     factors, bases, bases_new = triples[0], triples[1], triples[2]
     scratch = Scratch(grams.copy(), triples[3], triples[4], np.zeros((6, d, d)), np.zeros((8, d)))
-    room = np.zeros((5, d, d))
-    sized, whole, work, triangle, frame = room[0], room[1], room[2], room[3], room[4]
+    room, sized = np.zeros((4, d, d)), np.zeros((d, d))
+    whole, work, triangle, frame = room[0], room[1], room[2], room[3]
     per_site = np.zeros((4, count))
     freedom, shares, log_dets, freedom_new = per_site[0], per_site[1], per_site[2], per_site[3]
     path = np.zeros((4, count * packed + d + 1))
@@ -279,9 +263,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             common = kind == 1
             now = law
             if common:
-                possible, kappa_whole = _enter_common(
-                    rng, data, law, grams, factors, whole, work, triangle, frame, bases
-                )
+                possible, kappa_whole = _enter_common(rng, data, law, grams, factors, room, bases)
                 if not possible:
                     break
                 now = Law(freedom, shares, total_freedom, kappa_whole, whole, precision)
@@ -372,13 +354,10 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             candidate = scales[3] + math.exp(tuning[4]) * rng.standard_normal()
             ratio = 0.5 * d * kappa * (candidate - scales[3])
             for sign, size in ((-1.0, candidate), (1.0, scales[3])):
-                ratio += (
-                    sign
-                    * total_freedom
-                    * half_log_pooled(
-                        grams, data.rows, freedom, data.scale, math.exp(size), work, triangle
-                    )
+                half = half_log_pooled(
+                    grams, data.rows, freedom, data.scale, math.exp(size), work, triangle
                 )
+                ratio += sign * total_freedom * half
             new, old = candidate - SIZE_CENTER, scales[3] - SIZE_CENTER
             ratio -= 0.5 * (new * new - old * old) / SIZE_SD**2
             took = accepted(rng, ratio)

@@ -221,11 +221,8 @@ def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, 
                 evidence_new = _evidence(precision_new, linear_new, vectors[0], root_new)
                 ratio += 0.5 * (freedom[j] - d - 1.0) * (log_det - log_dets[j])
                 ratio -= total_freedom * (half_new - half_log)
-                ratio -= (
-                    0.5
-                    / noise[j, 0]
-                    * (_misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j]))
-                )
+                change = _misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j])
+                ratio -= 0.5 / noise[j, 0] * change
                 ratio += new.values[j] - old.values[j] + evidence_new - evidence
                 took = accepted(rng, ratio)
                 if took:
@@ -265,11 +262,8 @@ def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, 
                     if parity == 0:
                         congruence(ref_mean, grams[j], work, grams_new[j])
                         # the shift is reversible for this part of the target already
-                        ratio -= (
-                            0.5
-                            / noise[j, 0]
-                            * (_misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j]))
-                        )
+                        change = _misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j])
+                        ratio -= 0.5 / noise[j, 0] * change
                     else:
                         for a in range(d):
                             for b in range(d):
@@ -279,11 +273,8 @@ def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, 
                         possible = _describe(j, data, variance, work, vectors, new)
                 if possible:
                     ratio += new.values[j] - old.values[j]
-                    ratio += (
-                        0.5
-                        * (freedom[j] - d - 1.0)
-                        * (2.0 * log_diagonal(factors_new[j]) - log_dets[j])
-                    )
+                    change = 2.0 * log_diagonal(factors_new[j]) - log_dets[j]
+                    ratio += 0.5 * (freedom[j] - d - 1.0) * change
                     for a in range(d):
                         linear_new[a] += new.linears[j, a]
                         for b in range(d):
