@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.columns import numeric_columns
 from tacit.errors import ParameterError, UnboundedData
@@ -19,9 +21,6 @@ from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["GaussianMixture"]
 
@@ -208,7 +207,7 @@ class GaussianMixture(MomentEstimator):
 
     # -- using the result ------------------------------------------------------------------
 
-    def _log_joint(self, data: Any) -> NDArray[np.float64]:
+    def _log_joint(self, data: Any) -> Array:
         if not hasattr(self, "means_"):
             raise ParameterError("there is no model yet: call fit first")
         x = _table(data)

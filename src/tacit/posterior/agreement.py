@@ -32,10 +32,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.estimators.agreement import (
@@ -47,6 +49,7 @@ from tacit.estimators.agreement import (
     Start,
     Step,
 )
+from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
@@ -69,11 +72,6 @@ from tacit.privacy.events import REPLACE, ApproximateDpEvent
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["PosteriorAgreement", "Selected", "SelectorAgreement"]
 
@@ -369,7 +367,7 @@ class SelectorAgreement(Agreement):
         made: Participant = late(f"{__package__}.sides").Chunks(self, name, [parts], gate)
         return made
 
-    def rank(self, thetas: NDArray[np.float64], seed: int | None) -> Ranking:
+    def rank(self, thetas: Array, seed: int | None) -> Ranking:
         """Return the candidates for the rest, the most informative at θ first."""
         assert self.privacy is not None
         return self.model.rank([part.planned for part in self.rest], thetas, self.privacy, seed)

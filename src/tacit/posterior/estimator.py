@@ -7,10 +7,11 @@ posterior follows in `tacit.posterior.numerics.infer`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
@@ -32,9 +33,6 @@ from tacit.posterior.plain import (
 )
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PrivatePosterior"]
 
@@ -225,7 +223,7 @@ class PrivatePosterior(PeopleEstimator):
         if not hasattr(self, "posterior_"):
             raise ParameterError("there is no posterior yet: call fit or infer first")
 
-    def interval(self, level: float = 0.9) -> NDArray[np.float64]:
+    def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each parameter, (parameters, 2)."""
         self._needs_posterior()
         return self.posterior_.interval(level)

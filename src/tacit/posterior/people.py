@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
@@ -20,9 +21,6 @@ from tacit.posterior.numerics.statistics import as_statistic
 from tacit.posterior.plain import plain_law, plain_prior, population_from_plain, prior_from_plain
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["COMMON", "PeopleEstimator", "as_people"]
 
@@ -38,7 +36,7 @@ COMMON: Mapping[str, Constraint] = {
 }
 
 
-def as_people(data: Any, size: int | None = None) -> NDArray[np.float64]:
+def as_people(data: Any, size: int | None = None) -> Array:
     """Return one number for each person; shapes are public, values are not looked at."""
     try:
         x = np.asarray(data, np.float64)
@@ -117,7 +115,7 @@ class PeopleEstimator(PrivateEstimator):
             as_statistic(statistic), self._range, size, self.privacy, self.mechanism, self.noise
         )
 
-    def _read(self, data: Any, agreement: Agreement) -> NDArray[np.float64]:
+    def _read(self, data: Any, agreement: Agreement) -> Array:
         assert isinstance(agreement, PosteriorAgreement | SelectorAgreement)
         return as_people(data, agreement.size)
 
@@ -139,7 +137,7 @@ class PeopleEstimator(PrivateEstimator):
         found["prior"] = prior_from_plain(found.get("prior"))
         return found, None
 
-    def _tables(self, tables: Mapping[str, Any], facts: Any) -> NDArray[np.float64]:
+    def _tables(self, tables: Mapping[str, Any], facts: Any) -> Array:
         """Return the column with a number of each person: the only one, or named ``value``."""
         if len(tables) != 1:
             raise ParameterError("one table is read: name it in the permission's tables")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
@@ -16,13 +18,10 @@ from tacit.mechanisms.laplace import Laplace
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
 from tacit.posterior.numerics.statistics import OrderStatistic
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["Chunks", "People", "contribution"]
 
 
-def contribution(public: PosteriorAgreement, x: NDArray[np.float64]) -> Any:
+def contribution(public: PosteriorAgreement, x: Array) -> Any:
     """Return what people contribute: a sum of shares on the grid, or a value of each."""
     statistic, mechanism = public.statistic, public.mechanism
     if isinstance(statistic, OrderStatistic):
@@ -41,9 +40,7 @@ class People(Holder):
 
     agreement: PosteriorAgreement
 
-    def contribute(
-        self, step: Step, asked: Asked, kept: Kept, shard: NDArray[np.float64], picks: Picks
-    ) -> Any:
+    def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Array, picks: Picks) -> Any:
         """Return what the people of a shard contribute."""
         return contribution(self.agreement, shard)
 
@@ -62,7 +59,7 @@ class Chunks(Holder):
         step: Step,
         asked: Asked,
         kept: Kept,
-        shard: Mapping[str, NDArray[np.float64]],
+        shard: Mapping[str, Array],
         picks: Picks,
     ) -> Any:
         """Return what the people of one part contribute to what is asked of them."""

@@ -24,10 +24,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Constraint, InstanceOf, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.price import Price, price_of
@@ -44,9 +45,6 @@ from tacit.regression.estimator import PrivateLinearRegression
 from tacit.regression.numerics.moments import Prior
 from tacit.regression.outer import ExactSum
 from tacit.regression.summary import SiteSummary
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "ReadDesign",
@@ -199,7 +197,7 @@ class ThesisAgreement(RegressionAgreement):
         assert self.privacy is not None
         return self.privacy.with_epsilon(self.published.epsilon() * 1.001)
 
-    def worst_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def worst_rows(self) -> tuple[Array, Array]:
         """A row along a feature that no other row has, at the edge, with the largest response."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         edges = np.eye(len(middle))[: self.design.features]

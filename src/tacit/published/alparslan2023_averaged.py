@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Constraint, Integer, check
 from tacit.errors import ParameterError
 from tacit.privacy.events import REPLACE
@@ -34,9 +35,6 @@ from tacit.regression.design import Design
 from tacit.regression.estimator import PrivateLinearRegression
 from tacit.regression.outer import BITS, ExactSum, OuterSum, RowMap
 from tacit.regression.summary import SiteSummary
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["AveragedAgreement", "AveragedDesign", "AveragedRegression", "AveragedSummary"]
 
@@ -68,7 +66,7 @@ class GroupSum(OuterSum):
     def _piece(self) -> int:
         return super()._piece // self._group * self._group
 
-    def _vectors(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _vectors(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(-1, self._group, rows.shape[1]).sum(axis=1))
 
     def add(self, x: Any, y: Any) -> None:
@@ -147,7 +145,7 @@ class AveragedAgreement(RegressionAgreement):
             return "the constant in front has one sign: the opposite of a row is no row"
         return super()._reach
 
-    def worst_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def worst_rows(self) -> tuple[Array, Array]:
         """A group of equal rows at the edge, and the same with the opposite of one of them."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         rows, _ = super().worst_rows()

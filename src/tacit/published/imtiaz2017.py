@@ -38,10 +38,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Constraint, OneOf
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
@@ -57,6 +58,7 @@ from tacit.estimators.agreement import (
 )
 from tacit.estimators.base import PAID
 from tacit.estimators.fit import Outcome
+from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
@@ -72,11 +74,6 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.published.constructor import constructor
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["METHODS", "NoisyTopics", "NoisyTopicsAgreement", "NoisyTopicsHolder", "reaches"]
 
@@ -102,8 +99,8 @@ class Decomposed:
     """What a method learned."""
 
     white: Whitening
-    values: NDArray[np.float64]  # eigenvalues of the whitened tensor
-    vectors: NDArray[np.float64]  # its eigenvectors, as rows
+    values: Array  # eigenvalues of the whitened tensor
+    vectors: Array  # its eigenvectors, as rows
     count: float  # the noisy number of documents
 
 
@@ -111,7 +108,7 @@ def _classical(epsilon: float, delta: float) -> float:
     return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
 
 
-def reaches(w: NDArray[np.float64], u: NDArray[np.float64]) -> tuple[float, float]:
+def reaches(w: Array, u: Array) -> tuple[float, float]:
     """Return how far one document more or less moves M₃(W, Wu, Wu) and M₃(Wu, Wu, Wu).
 
     M₃(d) has no negative entry and adds up to one: the first is an average of rows of W times two
@@ -343,7 +340,7 @@ class NoisyTopicsHolder(Holder):
         return value / three if three > _LEAST else 0.0
 
     @cached_property
-    def _tensor(self) -> NDArray[np.float64]:
+    def _tensor(self) -> Array:
         (shard,) = self.shards
         return np.asarray(np.ldexp(spread(shard.whole_third(), shard.size), shard.exponent))
 

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.estimators.agreement import (
@@ -28,6 +29,7 @@ from tacit.estimators.agreement import (
     Start,
     Step,
 )
+from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
@@ -36,11 +38,6 @@ from tacit.regression.outer import lattice_rows_reference
 from tacit.regression.rows import summarise
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["RegressionAgreement"]
 
@@ -134,7 +131,7 @@ class RegressionAgreement(Agreement):
         )
         return Neighbours(ours, theirs)
 
-    def worst_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def worst_rows(self) -> tuple[Array, Array]:
         """Return tables of features and response that differ by one row, as far as can be."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         size = 4 * len(middle)
@@ -157,7 +154,7 @@ class RegressionAgreement(Agreement):
             yield cls(design, names, privacy, 1 if intercept else 3, noise)
 
 
-def _farthest(design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _farthest(design: Design) -> tuple[Array, Array]:
     """Return two rows on the mapped scale whose products are as far apart as was found.
 
     The first has features of some length and the largest response. The second makes some angle
@@ -187,7 +184,7 @@ def _farthest(design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return ours[i], theirs[j]
 
 
-def _released(design: Design, mapped: NDArray[np.float64]) -> NDArray[np.float64]:
+def _released(design: Design, mapped: Array) -> Array:
     """Return what each row adds to the released vector."""
     rows = design.rows
     table = np.array(design.middle) + np.array(design.half) * mapped

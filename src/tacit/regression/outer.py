@@ -29,16 +29,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.kernels import compiled
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ExactSum", "OuterSum", "RowMap", "onto_grid"]
 
@@ -155,7 +154,7 @@ class OuterSum:
         """How many rows are added up at once."""
         return PIECE
 
-    def _vectors(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _vectors(self, rows: Array) -> Array:
         """Return the vectors whose products are added up, from rows on the lattice."""
         return rows
 
@@ -207,7 +206,7 @@ class ExactSum:
     exponent: int
     divisor: int = 1
 
-    def value(self) -> NDArray[np.float64]:
+    def value(self) -> Array:
         """Return the sum as floats."""
         scale = Fraction(2) ** self.exponent / self.divisor
         flat = [float(int(number) * scale) for number in self.integers.ravel()]
@@ -282,7 +281,7 @@ def _lattice_rows(
             out[i, features + 1] = np.floor(constant * factor + 0.5)
 
 
-def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> NDArray[np.float64]:
+def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> Array:
     """Return what the kernel writes, by NumPy."""
     with np.errstate(invalid="ignore", over="ignore"):
         table = np.column_stack([x, y]).astype(np.float64)

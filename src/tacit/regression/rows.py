@@ -12,17 +12,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit.data.columns import column_array, column_names, is_missing, numeric_columns
 from tacit.errors import MissingExtra, ParameterError
 from tacit.regression.design import Design
 from tacit.regression.outer import ExactSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "SiteSum",
@@ -105,7 +104,7 @@ def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) ->
     )
 
 
-def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> NDArray[np.float64]:
+def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> Array:
     """Return features to predict from, a row each.
 
     A table's columns go by ``columns``, or by what the model calls them where nobody knows.

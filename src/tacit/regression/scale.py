@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.chains import inference_data
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
@@ -21,9 +22,6 @@ from tacit.regression.numerics.moments import Moments
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.summary import SiteSummary
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["Line", "mean_weight", "r_squared", "to_arviz", "to_callers_scale"]
 
 
@@ -31,9 +29,9 @@ __all__ = ["Line", "mean_weight", "r_squared", "to_arviz", "to_callers_scale"]
 class Line:
     """What predictions need, on the caller's own scale: posterior means and their covariance."""
 
-    coef: NDArray[np.float64]
+    coef: Array
     intercept: float
-    covariance: NDArray[np.float64]  # of intercept and coefficients; NaN for a point estimate
+    covariance: Array  # of intercept and coefficients; NaN for a point estimate
     noise_sd: float  # of residuals; NaN where it is not known
 
     @classmethod
@@ -74,11 +72,11 @@ class Line:
         )
 
     @property
-    def sd(self) -> NDArray[np.float64]:
+    def sd(self) -> Array:
         """Posterior standard deviations of the intercept and of each coefficient."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
 
-    def predict(self, matrix: NDArray[np.float64], return_sd: bool, interval: float | None) -> Any:
+    def predict(self, matrix: Array, return_sd: bool, interval: float | None) -> Any:
         """Return the mean at each row, its standard deviation and an interval if asked for."""
         mean = matrix @ self.coef + self.intercept
         if not return_sd and interval is None:
@@ -102,7 +100,7 @@ class Line:
         return tuple(out)
 
 
-def to_callers_scale(design: Design) -> NDArray[np.float64]:
+def to_callers_scale(design: Design) -> Array:
     """Return the matrix from the model's coefficients to (intercept − middle of y, coef)."""
     response = design.half[-1]
     features = np.diag([response * design.stretch / half for half in design.half[:-1]])
@@ -129,7 +127,7 @@ def to_arviz(
     return inference_data(values, coords={"feature": list(names)}, dims={"coef": ["feature"]})
 
 
-def r_squared(y: Any, found: NDArray[np.float64]) -> float:
+def r_squared(y: Any, found: Array) -> float:
     """Return the share of the responses' variance that was found."""
     y = np.asarray(y, np.float64)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
@@ -167,7 +165,7 @@ def mean_weight(summaries: Sequence[SiteSummary]) -> float:
     return float(truncnorm.mean((least - found) / sd, (1.0 - found) / sd, found, sd))
 
 
-def _residual_variance(moments: Sequence[Moments], coefficients: NDArray[np.float64]) -> float:
+def _residual_variance(moments: Sequence[Moments], coefficients: Array) -> float:
     """Return the mean square of residuals from exact sums; NaN where sums are noisy."""
     squares, freedom = 0.0, -float(len(coefficients))
     for part in moments:

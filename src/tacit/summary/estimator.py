@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Constraint, InstanceOf, Integer, OneOf, Real, as_bounds, check
 from tacit._core.rng import generator
 from tacit.data.columns import numeric_columns
@@ -26,9 +27,6 @@ from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.summary.agreement import STATISTICS, W0, W1, W2, W3, SummaryAgreement, Totals
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PrivateSummary"]
 
@@ -142,7 +140,7 @@ class PrivateSummary(PrivateEstimator):
             bounds, tuple(self.statistics), self.bins, self.privacy, len(facts), self.noise
         )
 
-    def _read(self, data: Any, agreement: Agreement) -> dict[str, NDArray[np.float64]]:
+    def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
         assert isinstance(agreement, SummaryAgreement)
         return numeric_columns(data, list(agreement.columns))
 
@@ -294,9 +292,7 @@ class PrivateSummary(PrivateEstimator):
                 found[column] = array if statistic == "quantiles" else float(array)
 
 
-def _quantiles(
-    cells: NDArray[np.float64], edges: NDArray[np.float64], levels: Sequence[float], sd: float
-) -> NDArray[np.float64]:
+def _quantiles(cells: Array, edges: Array, levels: Sequence[float], sd: float) -> Array:
     """Return quantiles of a noisy histogram: small cells are noise, the rest is interpolated."""
     kept = np.where(cells > 2.0 * sd, cells, 0.0)
     if kept.sum() <= 0.0:

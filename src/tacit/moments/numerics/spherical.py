@@ -8,14 +8,12 @@ eigenvalue in the D − K + 1 directions in which the means do not differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.moments.numerics.sums import CONSTANT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["SphericalMoments", "spherical_moments", "turned_within"]
 
@@ -25,12 +23,12 @@ class SphericalMoments:
     """What the summed second moment of (½, z) says about a mixture."""
 
     count: float
-    total: NDArray[np.float64]
+    total: Array
     variance: float  # of a coordinate
-    values: NDArray[np.float64]  # leading eigenvalues of Σ z⊗z − count·variance·I
-    basis: NDArray[np.float64]  # its eigenvectors
+    values: Array  # leading eigenvalues of Σ z⊗z − count·variance·I
+    basis: Array  # its eigenvectors
 
-    def corrected(self, third: NDArray[np.float64]) -> NDArray[np.float64]:
+    def corrected(self, third: Array) -> Array:
         """Return the third moment in the basis without the Gaussians' own part."""
         mean = self.basis.T @ self.total
         placed = mean[:, None, None] * np.eye(len(mean))
@@ -58,7 +56,7 @@ def spherical_moments(matrix: Any, rank: int, basis: Any = None) -> SphericalMom
     )
 
 
-def turned_within(inside: Any, basis: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def turned_within(inside: Any, basis: Any) -> tuple[Array, Array]:
     """Return the basis, turned so that a matrix given in it is diagonal, and its eigenvalues.
 
     >>> turned_within(np.diag([1.0, 3.0]), np.eye(2))[1].tolist()

@@ -30,18 +30,17 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.kernels import compiled
 from tacit._core.threads import over_range, threads
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 from tacit.moments.numerics.bases import orthonormal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "CONSTANT",
@@ -231,7 +230,7 @@ def triples(size: int) -> NDArray[np.intp]:
     return np.array(list(itertools.combinations_with_replacement(range(size), 3)), np.intp)
 
 
-def entry_weights(size: int) -> NDArray[np.float64]:
+def entry_weights(size: int) -> Array:
     """Return √(number of permutations) of every a ≤ b ≤ c."""
     a, b, c = triples(size).T
     same = (a == b).astype(int) + (b == c)
@@ -258,9 +257,9 @@ def _check_number(units: int, what: str) -> None:
         raise ParameterError(f"more than {_MOST:,} {what}: make several sites of them")
 
 
-def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
+def _checked_basis(given: Any, size: int) -> Array:
     """Return a basis that lengthens no vector; whoever sends another is refused."""
-    basis: NDArray[np.float64] = np.ascontiguousarray(given, np.float64)
+    basis: Array = np.ascontiguousarray(given, np.float64)
     if basis.ndim != 2 or basis.shape[0] != size or orthonormal(basis):
         raise ParameterError(f"a basis must have {size} rows and orthonormal columns")
     return basis

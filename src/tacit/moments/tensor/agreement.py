@@ -15,10 +15,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import (
     Agreement,
@@ -29,6 +30,7 @@ from tacit.estimators.agreement import (
     Start,
     Step,
 )
+from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
@@ -38,11 +40,6 @@ from tacit.moments.numerics.sums import entry_weights, triples
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["TensorAgreement", "TensorHolder"]
 
@@ -132,7 +129,7 @@ class TensorHolder(Holder):
     agreement: TensorAgreement
 
     def contribute(
-        self, step: Step, asked: Asked, kept: Kept, shard: NDArray[np.float64], picks: Picks
+        self, step: Step, asked: Asked, kept: Kept, shard: Array, picks: Picks
     ) -> GridSum:
         """Return the coordinates of the symmetric part; what is not finite counts as zero."""
         size, grid = self.agreement.size, self.agreement.mechanism.grid

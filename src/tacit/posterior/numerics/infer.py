@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.chains import autocorrelation_time, effective_samples, inference_data, r_hat
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.rng import generator
@@ -35,11 +36,6 @@ from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.splines import clip_to_range, line_range, scale_codes
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["ParameterPosterior", "check_inference", "choose_sampler", "infer"]
 

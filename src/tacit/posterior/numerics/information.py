@@ -15,10 +15,11 @@ standard errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.information_simulated import importance, simulated
@@ -26,11 +27,6 @@ from tacit.posterior.numerics.likelihood import marginal, moments, moments_and_s
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Information", "information", "normal_information"]
 

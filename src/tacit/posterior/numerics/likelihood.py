@@ -12,19 +12,13 @@ Moments are those of s of the **clipped** X, by quadrature, for every population
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic, normal_laplace
 from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["has_likelihood", "log_likelihood", "marginal", "moments", "moments_and_slopes"]
 

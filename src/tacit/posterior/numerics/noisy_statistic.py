@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Integer, OneOf, Real, check
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["NOISES", "NoiseLaw", "NoisyStatistic", "log_noise", "normal_laplace"]
 

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit._core.linear import (
     bartlett,
     cholesky,
@@ -44,19 +45,16 @@ from tacit.errors import ParameterError
 from tacit.regression.numerics.moments import Moments, Prior, nearest_psd, pooled
 from tacit.regression.numerics.wishart.kernel import GibbsInfo
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["MomentSampler", "MomentState"]
 
 
 class MomentState(NamedTuple):
     """A chain: Σ, β, (log σ²), and the sites' T_j + isotropic noise, in scaled units."""
 
-    features: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    between: NDArray[np.float64]
+    features: Array
+    coefficients: Array
+    scales: Array
+    between: Array
 
 
 class MomentData(NamedTuple):

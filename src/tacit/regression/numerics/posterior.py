@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.chains import effective_samples, inference_data, r_hat
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
@@ -35,9 +36,6 @@ from tacit.regression.numerics.moments import (
     nearest_psd,
     pooled,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["METHODS", "Posterior", "posterior"]
 
@@ -71,8 +69,8 @@ class Posterior:
     """
 
     method: str
-    draws: NDArray[np.float64]
-    noise_variance: NDArray[np.float64]
+    draws: Array
+    noise_variance: Array
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,17 +79,17 @@ class Posterior:
         return self.draws.shape[:2] == (1, 1)
 
     @property
-    def flat(self) -> NDArray[np.float64]:
+    def flat(self) -> Array:
         """All draws of the coefficients, (chains·draws, d)."""
         return self.draws.reshape(-1, self.draws.shape[-1])
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Array:
         """Posterior mean of the coefficients."""
         return np.asarray(self.flat.mean(axis=0))
 
     @property
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Array:
         """Posterior covariance of the coefficients; NaN for a point estimate."""
         side = self.draws.shape[-1]
         if self.point:
@@ -99,24 +97,22 @@ class Posterior:
         return np.asarray(np.cov(self.flat.T).reshape(side, side))
 
     @property
-    def sd(self) -> NDArray[np.float64]:
+    def sd(self) -> Array:
         """Posterior standard deviation of each coefficient; NaN for a point estimate."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
-    def interval(self, level: float = 0.9) -> NDArray[np.float64]:
+    def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each coefficient, (d, 2)."""
         check("level", level, Real(0, 1, open_low=True, open_high=True))
         self._needs_spread()
         tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         return np.asarray(np.quantile(self.flat, tails, axis=0).T)
 
-    def predict(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, rows: Array) -> Array:
         """Return the posterior predictive mean at each row."""
         return np.asarray(np.asarray(rows, float) @ self.mean)
 
-    def predict_interval(
-        self, rows: NDArray[np.float64], level: float = 0.9, *, noise: bool = True
-    ) -> NDArray[np.float64]:
+    def predict_interval(self, rows: Array, level: float = 0.9, *, noise: bool = True) -> Array:
         """Return the central predictive interval at each row, (rows, 2).
 
         Parameters
@@ -354,13 +350,13 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     return NormalInverseGamma(mean, precision, prior.noise_shape, prior.noise_scale).given(total)
 
 
-def _ols(moments: Sequence[Moments]) -> NDArray[np.float64]:
+def _ols(moments: Sequence[Moments]) -> Array:
     """Least squares from the sums; the shortest solution where features are collinear."""
     total = pooled(moments)
     return np.asarray(np.linalg.lstsq(total.gram, total.cross, rcond=None)[0])
 
 
-def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> NDArray[np.float64]:
+def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> Array:
     """(7.2): sums over sites with the sum of their ridges."""
     total = pooled(moments)
     d = total.dimension

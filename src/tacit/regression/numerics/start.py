@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior, nearest_psd, pooled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Data", "SiteArrays", "Start"]
 
@@ -37,8 +35,8 @@ class Data(NamedTuple):
 class Start(NamedTuple):
     """Where a chain starts: the S_j, β and σ²."""
 
-    grams: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
+    grams: Array
+    coefficients: Array
     variance: float
 
 
@@ -128,9 +126,7 @@ class SiteArrays:
             coefficients = self.conditional(grams, variance)[0]
         return Start(grams, coefficients, variance * np.exp(0.3 * rng.standard_normal()))
 
-    def conditional(
-        self, grams: NDArray[np.float64], variance: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def conditional(self, grams: Array, variance: float) -> tuple[Array, Array]:
         """Return the mean and the precision of β given S_j and σ² (Proposition 3)."""
         data, d = self.data, len(self.data.center)
         smallest = 1e-10 * max(np.trace(data.seen.sum(axis=0)) / d, 1e-12)

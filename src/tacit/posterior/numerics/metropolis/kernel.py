@@ -14,11 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.likelihood import has_likelihood, log_likelihood
@@ -49,11 +50,6 @@ from tacit.posterior.numerics.splines import (
     tabulate,
     to_line,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_particles", "check_sampler"]
 

@@ -9,18 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import special
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.priors import ScalarPrior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["CustomPopulation", "Population", "difference_step", "slopes"]
 

@@ -19,17 +19,15 @@ adapt during warm-up only; how they move stands in `tacit.regression.numerics.ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior
 from tacit.regression.numerics.start import SiteArrays
 from tacit.regression.numerics.wishart.kernel import GibbsInfo
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["TiedGramSampler", "TiedState"]
 
@@ -41,12 +39,12 @@ class TiedState(NamedTuple):
     the coordinates, and sums for these), and the number of steps taken.
     """
 
-    grams: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    tuning: NDArray[np.float64]
-    widths: NDArray[np.float64]
-    running: NDArray[np.float64]
+    grams: Array
+    coefficients: Array
+    scales: Array
+    tuning: Array
+    widths: Array
+    running: Array
     steps: int
 
 
@@ -77,7 +75,7 @@ class TiedGramSampler:
         running = np.zeros((2, 2, widths.shape[1]))
         return TiedState(start.grams, start.coefficients, scales, tuning, widths, running, 0)
 
-    def _widths(self, grams: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
+    def _widths(self, grams: Array, variance: float) -> Array:
         """Return a first guess of every coordinate's posterior sd, (2, own or common)."""
         count, d = self.data.cross.shape
         packed = d * (d + 1) // 2
@@ -128,7 +126,7 @@ class TiedGramSampler:
         return after, GibbsInfo(out[0] @ self.basis.T, out[1], shown)
 
 
-def _factor_widths(gram: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+def _factor_widths(gram: Array, sd: float) -> Array:
     """Return about by how much noise moves (log L_ii, L_ik) of S = L·Lᵀ, row by row.
 
     dS_ik ≈ L_kk·dL_ik and dS_ii ≈ 2·L_ii²·d log L_ii; never more than half of what S_ii allows.

@@ -26,16 +26,14 @@ another. Degrees of freedom, ρ and steps adapt during warm-up only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior
 from tacit.regression.numerics.start import SiteArrays
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["GibbsInfo", "GibbsState", "SiteGramSampler"]
 
@@ -46,19 +44,19 @@ class GibbsState(NamedTuple):
     The S_j with their Cholesky factors, β, log σ², what was tuned, and the number of steps taken.
     """
 
-    grams: NDArray[np.float64]
-    factors: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    tuning: NDArray[np.float64]
+    grams: Array
+    factors: Array
+    coefficients: Array
+    scales: Array
+    tuning: Array
     steps: int
 
 
 class GibbsInfo(NamedTuple):
     """Draws of β and of the scales (log σ² first), and acceptance rates by kind of move."""
 
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
+    coefficients: Array
+    scales: Array
     acceptance: dict[str, float]
 
 
