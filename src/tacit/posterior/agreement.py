@@ -40,15 +40,7 @@ from numpy.typing import NDArray
 from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Coordinating,
-    Kind,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Kind, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian

@@ -100,15 +100,7 @@ class PrivatePosterior(PeopleEstimator):
     """
 
     _purpose = "noisy statistic"
-    _inference_only = (
-        "population",
-        "prior",
-        "sampler",
-        "particles",
-        "chains",
-        "draws",
-        "warmup",
-    )
+    _inference_only = ("population", "prior", "sampler", "particles", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **COMMON,
         "size": AnyOf(Integer(1), None),

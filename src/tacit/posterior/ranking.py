@@ -170,11 +170,7 @@ class Comparison:
         return posterior.flat[picked]
 
     def rank(
-        self,
-        planned: Sequence[NoisyStatistic],
-        thetas: Array,
-        privacy: Privacy,
-        seed: int | None,
+        self, planned: Sequence[NoisyStatistic], thetas: Array, privacy: Privacy, seed: int | None
     ) -> Ranking:
         """Return the ranking of planned releases at parameters (points, p)."""
         at = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"

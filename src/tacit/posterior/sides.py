@@ -55,12 +55,7 @@ class Chunks(Holder):
     agreement: SelectorAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Kept,
-        shard: Mapping[str, Array],
-        picks: Picks,
+        self, step: Step, asked: Asked, kept: Kept, shard: Mapping[str, Array], picks: Picks
     ) -> Any:
         """Return what the people of one part contribute to what is asked of them."""
         public, part = self.agreement, str(step.part)

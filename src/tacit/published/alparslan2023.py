@@ -46,13 +46,7 @@ from tacit.regression.numerics.moments import Prior
 from tacit.regression.outer import ExactSum
 from tacit.regression.summary import SiteSummary
 
-__all__ = [
-    "ReadDesign",
-    "ThesisAgreement",
-    "ThesisRegression",
-    "ThesisSummary",
-    "read_design",
-]
+__all__ = ["ReadDesign", "ThesisAgreement", "ThesisRegression", "ThesisSummary", "read_design"]
 
 METHODS = ("MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "MCMC-B&S", "adaSSP")
 FAILURE = 0.05  # ϱ of adaSSP: the chance that its ridge is too small

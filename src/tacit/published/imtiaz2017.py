@@ -47,15 +47,7 @@ from tacit._core.check import Constraint, OneOf
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Asked,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.base import PAID
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate

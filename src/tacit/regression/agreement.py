@@ -21,14 +21,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.privacy.events import ADD_REMOVE, REPLACE

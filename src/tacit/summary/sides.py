@@ -49,12 +49,7 @@ class Rows(Holder):
     agreement: SummaryAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Kept,
-        shard: Mapping[str, Array],
-        picks: Picks,
+        self, step: Step, asked: Asked, kept: Kept, shard: Mapping[str, Array], picks: Picks
     ) -> GridSum:
         """Return the sum of all rows' vectors."""
         return row_sums(self.agreement, shard, self.agreement.mechanism.grid)

@@ -21,15 +21,7 @@ import numpy as np
 
 from tacit._core.arrays import Array
 from tacit.errors import ParameterError
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Asked,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian

@@ -145,10 +145,7 @@ def _pieces(edges: Array, nodes: int) -> tuple[Array, Array]:
     t, w = np.polynomial.legendre.leggauss(nodes)
     edges = np.unique(edges)
     width = np.diff(edges)[:, None]
-    return (
-        np.ravel(edges[:-1, None] + width * (t + 1.0) / 2.0),
-        np.ravel(width * w / 2.0),
-    )
+    return (np.ravel(edges[:-1, None] + width * (t + 1.0) / 2.0), np.ravel(width * w / 2.0))
 
 
 def _from_densities(

@@ -286,11 +286,7 @@ def noise_covariance(coefficients: Array, sd: float) -> Array:
 
 
 def cross_log_density(
-    cross: Array,
-    gram: Array,
-    coefficients: Array,
-    noise_variance: float,
-    cross_sd: float = 0.0,
+    cross: Array, gram: Array, coefficients: Array, noise_variance: float, cross_sd: float = 0.0
 ) -> float:
     """Return log p(ẑ | S, β, σ²), with ẑ ~ N(Sβ, σ²S + cross_sd²·I) (Proposition 1)."""
     covariance = noise_variance * gram + cross_sd**2 * np.eye(len(cross))
