@@ -139,10 +139,9 @@ class PeopleEstimator(PrivateEstimator):
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Array:
         """Return the column with a number of each person: the only one, or named ``value``."""
-        if len(tables) != 1:
-            raise ParameterError("one table is read: name it in the permission's tables")
+        table = super()._tables(tables, facts)
         (found,) = tables.values()
-        names = [found["value"]] if found["value"] else list(found["table"])
-        if len(names) != 1 or names[0] not in found["table"]:
+        names = [found["value"]] if found["value"] else list(table)
+        if len(names) != 1 or names[0] not in table:
             raise ParameterError("value must name the column with one number for each person")
-        return as_people(found["table"][names[0]])
+        return as_people(table[names[0]])

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class RegressionAgreement(Agreement):
     """
 
     family = "regression"
+    cites: ClassVar[tuple[str, ...]] = ("dwork2006", "bernstein2019", "alparslan2023")
 
     design: Design
     columns: tuple[str, ...]
@@ -109,11 +110,6 @@ class RegressionAgreement(Agreement):
         found = yield Ask("rows")
         assert found.by_site is not None
         return dict(found.by_site)
-
-    @property
-    def cites(self) -> tuple[str, ...]:
-        """What a posterior given noisy moments builds on."""
-        return ("dwork2006", "bernstein2019", "alparslan2023")
 
     # -- the worst that a neighbour can do -------------------------------------------------
 

@@ -141,8 +141,15 @@ class OuterSum:
     def __init__(self, rows: RowMap) -> None:
         self.rows = rows
         self.count = 0
-        self._middle = np.array(rows.middle)
-        self._inverse = 1.0 / np.array(rows.half)
+        self._map = (
+            np.array(rows.middle),
+            1.0 / np.array(rows.half),
+            rows.constant,
+            rows.limit,
+            min(rows.inner, rows.limit),
+            rows.joint,
+            math.ldexp(1.0, -rows.exponent),
+        )
         width = -(-rows.size // 4) * 4  # BLAS is fastest on whole vectors
         self._buffer = np.zeros((self._piece, width))
         self._sum = np.zeros((width, width))  # whole numbers below 2^53
@@ -163,21 +170,10 @@ class OuterSum:
         self.count += len(y)
         kernel = compiled(_lattice_rows, reassociate=True, unchecked=True)
         size = len(self._buffer)
-        unit, limit = math.ldexp(1.0, -self.rows.exponent), self.rows.limit
         for start in range(0, len(y), size):
-            piece = self._buffer[: min(size, len(y) - start)]
-            kernel(
-                x[start : start + size],
-                y[start : start + size],
-                self._middle,
-                self._inverse,
-                self.rows.constant,
-                limit,
-                min(self.rows.inner, limit),
-                self.rows.joint,
-                unit,
-                piece,
-            )
+            part = slice(start, start + size)
+            piece = self._buffer[: len(y[part])]
+            kernel(x[part], y[part], *self._map, piece)
             piece = self._vectors(piece)
             if self._recent + len(piece) > _FLUSH:
                 self._flush()

@@ -6,7 +6,7 @@ A `NoisyStatistic` holds public facts only. It is all that inference needs, and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -166,9 +166,7 @@ class NoisyStatistic:
 
     def replace(self, values: Any) -> NoisyStatistic:
         """Return the same release with other numbers."""
-        return NoisyStatistic(
-            self.statistic, self.bounds, self.size, self.noise, values, self.local
-        )
+        return replace(self, values=values)
 
     def centre(self, x: Array) -> tuple[Array, Any]:
         """Return what is released of data (…, n) before noise, and its scale (None: the law's)."""
