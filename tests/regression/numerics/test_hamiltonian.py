@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from tacit.regression.numerics.hamiltonian import density as gradient
-from tacit.regression.numerics.hamiltonian.frames import draw_frame
 from tacit.regression.numerics.hamiltonian.kernel import TiedGramSampler
 from tacit.regression.numerics.hamiltonian.loop import stretch
+from tacit.regression.numerics.laws import draw_frame
 from tacit.regression.numerics.moments import Prior
 from tests.oracles.regression import normal_sites, wishart
 
@@ -87,7 +87,8 @@ def test_the_gradient_is_that_of_the_density(common, exact, squares):
     def density(at):
         out = np.zeros_like(position)
         room = scratch(state.grams, factors)
-        return gradient.log_density(common, at, sampler.data, law, bases, room, out), out
+        target = gradient.Target(common, sampler.data, law, bases, room)
+        return gradient.log_density(target, at, out), out
 
     _, slope = density(position)
     for i in range(len(position)):

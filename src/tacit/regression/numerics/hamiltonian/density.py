@@ -40,7 +40,7 @@ from tacit._core.linear import (
     multiply_lower,
 )
 
-__all__ = ["Law", "Scratch", "from_factor", "log_density", "site_terms", "to_factor"]
+__all__ = ["Law", "Scratch", "Target", "from_factor", "log_density", "site_terms", "to_factor"]
 
 
 class Law(NamedTuple):
@@ -62,6 +62,16 @@ class Scratch(NamedTuple):
     slopes: Any
     matrices: Any
     vectors: Any
+
+
+class Target(NamedTuple):
+    """What a density is of: own or common coordinates, the data, the law, and the T_j."""
+
+    common: bool
+    data: Any
+    law: Any
+    bases: Any
+    scratch: Any
 
 
 @inlined
@@ -223,13 +233,12 @@ def _room(matrices: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 @inlined
-def log_density(
-    common: bool, position: Any, data: Any, law: Any, bases: Any, scratch: Any, out: Any
-) -> Any:
+def log_density(target: Any, position: Any, out: Any) -> Any:
     """Return the log density in own or common coordinates, and its slope in ``out``; −∞ outside.
 
-    position: the packed L_j or C, then β, then log σ². bases: T_j.
+    position: the packed L_j or C, then β, then log σ².
     """
+    common, data, law, bases, scratch = target
     grams, factors, slopes = scratch.grams, scratch.factors, scratch.slopes
     noise, shares, vectors = data.noise, law.shares, scratch.vectors
     count, d = grams.shape[0], grams.shape[1]

@@ -28,16 +28,17 @@ from tacit._core.linear import (
 from tacit.regression.numerics.hamiltonian.density import (
     Law,
     Scratch,
+    Target,
     from_factor,
     log_density,
     to_factor,
 )
-from tacit.regression.numerics.hamiltonian.frames import draw_frame
 from tacit.regression.numerics.laws import (
     SIZE_CENTER,
     SIZE_SD,
     accepted,
     describe,
+    draw_frame,
     freedom_of,
     half_log_pooled,
     log_spread,
@@ -74,18 +75,7 @@ def stretch(square: float, old: float, new: float) -> tuple[bool, float, float]:
 
 
 @inlined
-def _travel(
-    rng: Any,
-    common: bool,
-    data: Any,
-    law: Any,
-    bases: Any,
-    scratch: Any,
-    path: Any,
-    widths: Any,
-    step: float,
-    size: int,
-) -> float:
+def _travel(rng: Any, target: Any, path: Any, widths: Any, step: float, size: int) -> float:
     """Follow a trajectory from ``path[0]``; return the chance that its end is accepted.
 
     path: position, momentum (in units of the widths) and slope.
@@ -98,7 +88,7 @@ def _travel(
     most = int(min(max(LENGTH / step, 1.0), MOST_STEPS))
     leaps = 1 + int(rng.random() * (2 * most - 1))
     for leap in range(leaps + 1):
-        value = log_density(common, position, data, law, bases, scratch, slope)
+        value = log_density(target, position, slope)
         if not math.isfinite(value):
             return 0.0
         if leap == 0:
@@ -277,18 +267,9 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
                 position[edge + i] = beta[i]
             position[edge + d] = scales[0]
             copy(position, origin)
-            chance = _travel(
-                rng,
-                common,
-                data,
-                now,
-                bases,
-                scratch,
-                path,
-                widths[kind],
-                math.exp(tuning[kind]),
-                edge + d + 1,
-            )
+            target = Target(common, data, now, bases, scratch)
+            step_size, size = math.exp(tuning[kind]), edge + d + 1
+            chance = _travel(rng, target, path, widths[kind], step_size, size)
             if rng.random() < chance:
                 copy(scratch.grams, grams)
                 copy(scratch.factors, factors)
@@ -316,7 +297,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             for sign, value in ((-1.0, beta), (1.0, beta_new)):
                 for i in range(d):
                     position[edge + i] = value[i]
-                ratio += sign * log_density(common, position, data, now, bases, scratch, path[2])
+                ratio += sign * log_density(target, position, path[2])
             took = accepted(rng, ratio)
             copy(beta_new if took else beta, beta)
             for i in range(d):
@@ -333,9 +314,8 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             took = False
             if fits:  # the position is that of the common trajectory
                 for sign, held in ((-1.0, bases), (1.0, bases_new)):
-                    ratio += sign * log_density(
-                        moved > 0, position, data, law, held, scratch, path[2]
-                    )
+                    target = Target(moved > 0, data, law, held, scratch)
+                    ratio += sign * log_density(target, position, path[2])
                 took = accepted(rng, ratio)
             if took:
                 scales[1] = candidate
