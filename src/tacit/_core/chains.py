@@ -6,16 +6,22 @@ Geyer (1992) for the initial monotone sequence that cuts off the sum of autocorr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.errors import ParameterError
+from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["autocorrelation", "autocorrelation_time", "effective_samples", "r_hat"]
+__all__ = [
+    "autocorrelation",
+    "autocorrelation_time",
+    "effective_samples",
+    "inference_data",
+    "r_hat",
+]
 
 
 def _split(chains: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -114,3 +120,12 @@ def autocorrelation(chains: NDArray[np.float64], lags: int) -> NDArray[np.float6
     """Return the autocorrelation at lags 0, …, ``lags``, averaged over chains."""
     covariance = _autocovariance(_in_unit(np.atleast_2d(chains))).mean(axis=0)
     return np.asarray(covariance[: lags + 1] / covariance[0])
+
+
+def inference_data(posterior: dict[str, Any], **more: Any) -> Any:
+    """Return draws by name, (chains, draws, …), as an ArviZ InferenceData."""
+    try:
+        import arviz  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise MissingExtra("to_arviz", "diagnostics") from None
+    return arviz.from_dict(posterior=posterior, **more)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
 
-from tacit._core.check import Constraint, check_table
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
 from tacit._core.html import Html, join
 from tacit.errors import NotCertified, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
@@ -24,9 +24,17 @@ from tacit.estimators.release import Release, read_release, write_release
 from tacit.estimators.site import Site, check_sites
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Failure, RunRecord
 
-__all__ = ["Estimator", "PrivateEstimator"]
+__all__ = ["PAID", "Estimator", "PrivateEstimator"]
+
+# what is asked for, who pays, and whether the noise is seeded
+PAID: Mapping[str, Constraint] = {
+    "privacy": AnyOf(InstanceOf(Privacy), None),
+    "ledger": AnyOf(InstanceOf(Ledger), None),
+    "random_state": AnyOf(Integer(0), None),
+}
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]

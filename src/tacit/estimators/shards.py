@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,10 @@ from tacit.rounds.sides import Participant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Holder", "Order", "merged"]
+__all__ = ["Holder", "Kept", "Order", "Picks", "merged"]
+
+Kept: TypeAlias = Mapping[str, Any]  # what a site keeps between rounds, by name
+Picks: TypeAlias = "NDArray[np.int64]"  # which units of a shard are in a sample
 
 
 class Order:

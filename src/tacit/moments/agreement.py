@@ -55,7 +55,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,6 +64,7 @@ from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
 from tacit.moments.numerics.bases import LONGEST, UNIT, orthonormal, short, short_in_steps
@@ -74,9 +75,6 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from tacit.estimators.gate import Gate
 
 __all__ = ["MixtureAgreement", "MomentAgreement", "TopicAgreement"]
 
@@ -303,13 +301,10 @@ class TopicAgreement(MomentAgreement):
 
     @property
     def second_sensitivity(self) -> float:
-        """Δ₂ = 1, or √2 where one document takes the place of another."""
+        """Δ₂ = Δ₃ = 1, or √2 where one document takes the place of another."""
         return 1.0 if self.neighbours == ADD_REMOVE else math.sqrt(2.0)
 
-    @property
-    def third_sensitivity(self) -> float:
-        """Δ₃ = 1, or √2 where one document takes the place of another."""
-        return 1.0 if self.neighbours == ADD_REMOVE else math.sqrt(2.0)
+    third_sensitivity = second_sensitivity
 
     @property
     def _public(self) -> tuple[str, ...]:

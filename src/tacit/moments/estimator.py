@@ -11,23 +11,21 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.arrays import Array
+from tacit._core.check import AnyOf, Constraint, Integer, OneOf, Real
 from tacit.errors import NotCertified, ParameterError
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
 from tacit.moments.numerics.power import power_method
 from tacit.moments.numerics.whitening import Whitening, whiten
 from tacit.moments.sides import Spectrum
 from tacit.moments.signal import check_signal
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["COMMON", "MomentEstimator"]
 
@@ -35,10 +33,8 @@ COMMON: Mapping[str, Constraint] = {
     "share": Real(0, 1, open_low=True, open_high=True),
     "restarts": AnyOf(Integer(1), None),
     "iterations": Integer(1),
-    "privacy": AnyOf(InstanceOf(Privacy), None),
     "on_failure": OneOf("stop", "exclude"),
-    "ledger": AnyOf(InstanceOf(Ledger), None),
-    "random_state": AnyOf(Integer(0), None),
+    **PAID,
 }
 
 
@@ -62,7 +58,7 @@ class MomentEstimator(PrivateEstimator, ABC):
         """Turn released moments into attributes: post-processing only."""
 
     @abstractmethod
-    def _log_joint(self, data: Any) -> NDArray[np.float64]:
+    def _log_joint(self, data: Any) -> Array:
         """Return log p(unit, component), up to what all components share."""
 
     # -- what every family says ------------------------------------------------------------
@@ -105,8 +101,8 @@ class MomentEstimator(PrivateEstimator, ABC):
         self._learn(found, white)
 
     def _decompose(
-        self, third: NDArray[np.float64], white: Whitening, rng: np.random.Generator
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, third: Array, white: Whitening, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
         """Return components (rows) and N·w of a third moment in the basis, heaviest first."""
         found = power_method(
             white.tensor(third),
@@ -119,7 +115,7 @@ class MomentEstimator(PrivateEstimator, ABC):
 
     # -- using the result ------------------------------------------------------------------
 
-    def predict_proba(self, data: Any) -> NDArray[np.float64]:
+    def predict_proba(self, data: Any) -> Array:
         """Return the probability of every component for every document or sample."""
         joint = self._log_joint(data)
         joint = np.exp(joint - joint.max(axis=1, keepdims=True))

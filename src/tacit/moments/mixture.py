@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.columns import numeric_columns
 from tacit.errors import ParameterError, UnboundedData
@@ -19,9 +21,6 @@ from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["GaussianMixture"]
 
@@ -143,16 +142,8 @@ class GaussianMixture(MomentEstimator):
             raise ParameterError(f"at most {LARGEST} features are supported")
         assert self.radius is not None
         centre = tuple(float(value) for value in np.ravel(np.asarray(self.centre, np.float64)))
-        return MixtureAgreement(
-            size,
-            self.components,
-            self.privacy,
-            len(facts),
-            self.share,
-            shares,
-            float(self.radius),
-            centre,
-        )
+        moments = size, self.components, self.privacy, len(facts), self.share, shares
+        return MixtureAgreement(*moments, float(self.radius), centre)
 
     def _read(self, data: Any, agreement: Agreement) -> NDArray[Any]:
         assert isinstance(agreement, MixtureAgreement)
@@ -172,13 +163,7 @@ class GaussianMixture(MomentEstimator):
         return found, None if columns is None else tuple(str(name) for name in columns)
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
-        """Return a site's samples from the columns of its table that are named.
-
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator._tables`.
-        """
+        """Return a site's samples from the columns of its table that are named."""
         table = super()._tables(tables, facts)
         if not facts:
             raise ParameterError("columns must be named: state them in their order")
@@ -214,7 +199,7 @@ class GaussianMixture(MomentEstimator):
 
     # -- using the result ------------------------------------------------------------------
 
-    def _log_joint(self, data: Any) -> NDArray[np.float64]:
+    def _log_joint(self, data: Any) -> Array:
         if not hasattr(self, "means_"):
             raise ParameterError("there is no model yet: call fit first")
         x = _table(data)

@@ -20,22 +20,21 @@ the place of the eigenvalues: a rotation of U makes it diagonal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.moments.agreement import MOST_ROUNDS, MomentAgreement
 from tacit.moments.numerics.spherical import spherical_moments, turned_within
 from tacit.moments.numerics.sums import FINE, SHRINK, entry_weights
 from tacit.moments.numerics.whitening import spread
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Holding", "Spectrum", "as_tensor", "check_room", "weighted_sum"]
 
@@ -50,14 +49,7 @@ class Holding(Holder):
 
     agreement: MomentAgreement
 
-    def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Any,
-        picks: NDArray[np.int64],
-    ) -> Any:
+    def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Any, picks: Picks) -> Any:
         """Return the second moment, whose rows are summed as they are needed, or the third."""
         if step.name == "second":
             return shard
@@ -79,29 +71,16 @@ class Holding(Holder):
 class Spectrum:
     """What a coordinator makes of replies: leading eigenvectors, then the third moment in them.
 
-    Parameters
-    ----------
-    public
-        What is agreed on.
-    rng
-        For the first vectors; whoever decomposes the third moment goes on with it.
-
-    Attributes
-    ----------
-    basis, values
-        The leading eigenvectors and eigenvalues; the basis is None until they have settled.
-    third
-        The third moment in the basis.
-    sites
-        Whose moments these are.
+    The basis is None until eigenvectors have settled. ``rng`` is for the first vectors; whoever
+    decomposes the third moment goes on with it.
     """
 
     def __init__(self, public: MomentAgreement, rng: np.random.Generator) -> None:
         self.public, self.rng = public, rng
-        self.basis: NDArray[np.float64] | None = None
-        self.values: NDArray[np.float64] = np.full(public.rank, np.inf)
-        self.third: NDArray[np.float64] = np.zeros((public.rank,) * 3)
-        self.sites: tuple[str, ...] = ()
+        self.basis: Array | None = None
+        self.values: Array = np.full(public.rank, np.inf)
+        self.third: Array = np.zeros((public.rank,) * 3)
+        self.sites: tuple[str, ...] = ()  # whose moments these are
         self._seen: list[tuple[Any, Mapping[str, Any]]] = []  # vectors, and every site's product
         if public.dense:
             self._next: Any = np.eye(public.matrix_size)
@@ -151,7 +130,7 @@ class Spectrum:
                 "taken out of a secure sum: begin a new run without it"
             )
 
-    def _summed(self, products: Mapping[str, Any]) -> NDArray[np.float64]:
+    def _summed(self, products: Mapping[str, Any]) -> Array:
         """Return a product with the sum over the sites that are left."""
         names = self.sites if len(products) > 1 else tuple(products)
         return np.asarray(sum(products[name] for name in names))
@@ -187,19 +166,19 @@ class Spectrum:
             fresh -= q @ (q.T @ fresh)
         self._next = np.linalg.qr(fresh[:, : q.shape[0] - q.shape[1]])[0]
 
-    def _matrix(self) -> NDArray[np.float64]:
+    def _matrix(self) -> Array:
         """Return the whole noisy matrix, where the identity was sent."""
         product = self._summed(self._seen[0][1])
         return np.asarray((product + product.T) / 2.0)
 
-    def _orthonormal(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _orthonormal(self) -> tuple[Array, Array]:
         """Return Q, an orthonormal basis of all vectors that were sent, and (A + E)·Q."""
         q, r = np.linalg.qr(np.hstack([vectors for vectors, _ in self._seen]))
         products = np.hstack([self._summed(products) for _, products in self._seen])
         return q, products @ np.linalg.inv(r)
 
     @property
-    def sums(self) -> NDArray[np.float64]:
+    def sums(self) -> Array:
         """The row sums of the noisy matrix."""
         if self.public.dense:
             return np.asarray(self._matrix().sum(axis=1))
@@ -254,7 +233,7 @@ def weighted_sum(entries: NDArray[Any], rank: int, grid: Grid) -> GridSum:
     return GridSum(grid.round(values), grid)
 
 
-def as_tensor(steps: Any, exponent: int, rank: int) -> NDArray[np.float64]:
+def as_tensor(steps: Any, exponent: int, rank: int) -> Array:
     """Return the symmetric tensor of released coordinates, undoing weights and `SHRINK`."""
     coordinates = np.ldexp(np.asarray(steps, np.float64), exponent)
     return spread(coordinates / entry_weights(rank) / SHRINK, rank)

@@ -18,14 +18,7 @@ __all__ = ["check_delta", "check_signal"]
 def check_signal(white: Whitening, sd: float, privacy: Privacy | None) -> None:
     """Raise where there are fewer components than asked for; warn where noise hides some.
 
-    Parameters
-    ----------
-    white
-        The whitening; of released moments where there is privacy.
-    sd
-        The standard deviation of the noise, 0 for none.
-    privacy
-        What was asked for.
+    The moments were released where there is privacy, with noise of standard deviation ``sd``.
     """
     if sd == 0.0:
         rank = int((white.values > 1e-9 * max(float(white.values[0]), 1e-300)).sum())

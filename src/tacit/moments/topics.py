@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit.data.documents import Documents
 from tacit.data.relations import Relation
@@ -27,9 +28,6 @@ from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["SingleTopicModel"]
 
@@ -161,13 +159,7 @@ class SingleTopicModel(MomentEstimator):
         return documents
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
-        """Return a site's documents from its table of documents, words and counts.
-
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator._tables`; a row is a document, a word and how often it occurs.
-        """
+        """Return a site's documents: a row is a document, a word and how often it occurs."""
         from scipy.sparse import coo_array
 
         table = super()._tables(tables, facts)
@@ -184,9 +176,7 @@ class SingleTopicModel(MomentEstimator):
         topics, mass = self._decompose(found.third, white, found.rng)
         self._publish(onto_simplex(topics), mass, documents)
 
-    def _publish(
-        self, topics: NDArray[np.float64], mass: NDArray[np.float64], documents: float
-    ) -> None:
+    def _publish(self, topics: Array, mass: Array, documents: float) -> None:
         """Keep topics with the weights that follow from their masses."""
         self.documents_ = documents
         self.topics_, self.weights_ = topics, as_weights(mass, documents)
@@ -233,7 +223,7 @@ class SingleTopicModel(MomentEstimator):
             raise ParameterError("there is no model yet: call fit first")
         return Documents.read(documents, self.topics_.shape[1])
 
-    def _log_joint(self, data: Any) -> NDArray[np.float64]:
+    def _log_joint(self, data: Any) -> Array:
         from scipy.sparse import csr_array
 
         bags, size = self._bags(data), self.topics_.shape[1]

@@ -2,10 +2,7 @@
 
 from tacit._core.lazy import lazy_names
 
-ESTIMATORS = {
-    "posterior": "estimator:PrivatePosterior",
-    "selector": "selector:StatisticSelector",
-}
+ESTIMATORS = {"posterior": "estimator:PrivatePosterior", "selector": "selector:StatisticSelector"}
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -32,21 +32,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Coordinating,
-    Kind,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Kind, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
@@ -69,11 +64,6 @@ from tacit.privacy.events import REPLACE, ApproximateDpEvent
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["PosteriorAgreement", "Selected", "SelectorAgreement"]
 
@@ -194,16 +184,13 @@ class PosteriorAgreement(Agreement):
             return 1.0
         return "whether a person moves the statistic by the declared range is the function's"
 
+    def step_called(self, name: str, **more: Any) -> Step:
+        """Return the release as a step of an agreement, this one or a larger one."""
+        more |= {"replies": self.replies, "merge": self.merge, "reach": self.reach}
+        return Step(name, self.mechanism, **more)
+
     def _steps(self) -> tuple[Step, ...]:
-        return (
-            Step(
-                "statistic",
-                self.mechanism,
-                replies=self.replies,
-                merge=self.merge,
-                reach=self.reach,
-            ),
-        )
+        return (self.step_called("statistic"),)
 
     @property
     def ranges(self) -> tuple[str, ...]:
@@ -281,21 +268,11 @@ _POWERS = Custom(_powers, ((-2.0, 10.0), (0.0, 100.0)), "x and x^2")
 
 
 class Selected(NamedTuple):
-    """What choosing adaptively gave.
+    """What choosing adaptively gave."""
 
-    Attributes
-    ----------
-    releases
-        Of the first people, and of the rest.
-    ranking
-        Of the candidates, given the first release.
-    posterior
-        Given both.
-    """
-
-    releases: tuple[NoisyStatistic, NoisyStatistic]
-    ranking: Ranking
-    posterior: ParameterPosterior
+    releases: tuple[NoisyStatistic, NoisyStatistic]  # of the first people, and of the rest
+    ranking: Ranking  # of the candidates, given the first release
+    posterior: ParameterPosterior  # given both
 
 
 @dataclass(frozen=True)
@@ -349,15 +326,6 @@ class SelectorAgreement(Agreement):
     def _steps(self) -> tuple[Step, ...]:
         replies = self.rest[0].replies["values"]
         numbers = Size("numbers", max(part.width for part in self.rest))
-        first = Step(
-            "first",
-            self.first.mechanism,
-            replies=self.first.replies,
-            part="first",
-            merge=self.first.merge,
-            cost=self.cost,
-            reach=self.first.reach,
-        )
         rest = Step(
             "rest",
             self.rest[0].mechanism,
@@ -367,7 +335,7 @@ class SelectorAgreement(Agreement):
             cost=self.cost,
             reach="the worst neighbour is among the first people",
         )
-        return first, rest
+        return self.first.step_called("first", part="first", cost=self.cost), rest
 
     @property
     def size(self) -> int:
@@ -393,7 +361,7 @@ class SelectorAgreement(Agreement):
         made: Participant = late(f"{__package__}.sides").Chunks(self, name, [parts], gate)
         return made
 
-    def rank(self, thetas: NDArray[np.float64], seed: int | None) -> Ranking:
+    def rank(self, thetas: Array, seed: int | None) -> Ranking:
         """Return the candidates for the rest, the most informative at θ first."""
         assert self.privacy is not None
         return self.model.rank([part.planned for part in self.rest], thetas, self.privacy, seed)

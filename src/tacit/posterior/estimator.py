@@ -7,43 +7,32 @@ posterior follows in `tacit.posterior.numerics.infer`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import (
-    AnyOf,
-    Constraint,
-    InstanceOf,
-    Integer,
-    OneOf,
-)
+from tacit._core.arrays import Array
+from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import PosteriorAgreement
-from tacit.posterior.mechanism import MECHANISMS
 from tacit.posterior.numerics.infer import check_inference, infer
 from tacit.posterior.numerics.metropolis.kernel import SAMPLERS
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.people import PeopleEstimator, as_people
+from tacit.posterior.people import COMMON, PeopleEstimator, as_people
 from tacit.posterior.plain import (
     noisy_from_plain,
-    plain_law,
     plain_noisy,
-    plain_prior,
     population_from_plain,
     prior_from_plain,
 )
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PrivatePosterior"]
 
@@ -111,29 +100,12 @@ class PrivatePosterior(PeopleEstimator):
     """
 
     _purpose = "noisy statistic"
-    _inference_only = (
-        "population",
-        "prior",
-        "sampler",
-        "particles",
-        "chains",
-        "draws",
-        "warmup",
-    )
+    _inference_only = ("population", "prior", "sampler", "particles", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "population": InstanceOf(Population),
+        **COMMON,
         "size": AnyOf(Integer(1), None),
-        "prior": AnyOf(InstanceOf(ScalarPrior, tuple, list, text="prior(s)"), None),
-        "mechanism": OneOf(*MECHANISMS),
         "sampler": OneOf("auto", *SAMPLERS),
         "particles": AnyOf(Integer(1), None),
-        "chains": Integer(1, 64),
-        "draws": Integer(4),
-        "warmup": Integer(0),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
-        "noise": OneOf("exact", "grid"),
-        "random_state": AnyOf(Integer(0), None),
     }
 
     def __init__(
@@ -178,11 +150,10 @@ class PrivatePosterior(PeopleEstimator):
     # -- what every family says ------------------------------------------------------------
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> PosteriorAgreement:
-        assert self.population is not None
         agreement = self._released(self.statistic, self._size(facts))
         # what cannot be inferred from is not released
         planned = [agreement.planned]
-        check_inference(planned, self.population, self.prior, self.sampler, self.particles)
+        check_inference(planned, self._law, self.prior, self.sampler, self.particles)
         return agreement
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -192,12 +163,7 @@ class PrivatePosterior(PeopleEstimator):
         self.shared_ |= {"mean": self.mean_, "sd": self.sd_}
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            **plain_noisy(self.released_),
-            "population": plain_law(self.population),
-            "prior": plain_prior(self.prior),
-            "sampler": self.sampler,
-        }
+        return {**plain_noisy(self.released_), **super()._settings(), "sampler": self.sampler}
 
     def _adopt(self, release: Release) -> None:
         settings = release.manifest["settings"]
@@ -226,14 +192,12 @@ class PrivatePosterior(PeopleEstimator):
         released
             One noisy statistic, or several of different people; None takes the own one.
         """
-        population = self.population
-        if not isinstance(population, Population):
-            raise ParameterError("population must be given: pass population=NormalMean(), …")
+        population = self._law
         if released is None:
             if not hasattr(self, "released_"):
                 raise ParameterError("nothing was released here: call fit, or pass what was")
             released = self.released_
-        self.posterior_ = infer(
+        found = infer(
             released,
             population,
             self.prior,
@@ -244,14 +208,14 @@ class PrivatePosterior(PeopleEstimator):
             warmup=self.warmup,
             rng=generator(self.random_state, "posterior"),
         )
-        self.mean_, self.sd_ = self.posterior_.mean, self.posterior_.sd
+        self._learn(found)
         return self
 
     def _needs_posterior(self) -> None:
         if not hasattr(self, "posterior_"):
             raise ParameterError("there is no posterior yet: call fit or infer first")
 
-    def interval(self, level: float = 0.9) -> NDArray[np.float64]:
+    def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each parameter, (parameters, 2)."""
         self._needs_posterior()
         return self.posterior_.interval(level)
@@ -264,5 +228,4 @@ class PrivatePosterior(PeopleEstimator):
     def score(self, data: Any, y: None = None) -> float:
         """Return the mean log density of given numbers, such as public ones: not private."""
         self._needs_posterior()
-        assert self.population is not None
-        return float(np.mean(self.population.log_density(as_people(data), self.mean_)))
+        return float(np.mean(self._law.log_density(as_people(data), self.mean_)))

@@ -34,20 +34,9 @@ def least_noise(
 ) -> Mechanism:
     """Return the least noise for which releasing a statistic of n people meets a request.
 
-    Parameters
-    ----------
-    statistic, bounds, size
-        What, with which public bounds of the data, of how many people.
-    privacy
-        The request, under replace-one; ``trust="local"`` lets each person answer alone. None
-        adds no noise.
-    how
-        One of `MECHANISMS`; ``"auto"`` takes the one with the least variance of those that apply.
-    source
-        The kind of noise source.
+    The request is under replace-one, ``trust="local"`` lets each person answer alone, and None
+    adds no noise. Of `MECHANISMS` ``"auto"`` takes the one with the least variance that applies.
 
-    Examples
-    --------
     >>> from tacit.posterior.numerics.statistics import Power
     >>> found = least_noise(Power(), (0.0, 1.0), 100, Privacy(2.0, neighbours="replace-one"))
     >>> round(found.scale, 6)

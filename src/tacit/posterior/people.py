@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import as_bounds
+from tacit._core.arrays import Array
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.posterior.mechanism import MECHANISMS
+from tacit.posterior.numerics.infer import ParameterPosterior
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.plain import population_from_plain, prior_from_plain
+from tacit.posterior.plain import plain_law, plain_prior, population_from_plain, prior_from_plain
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["COMMON", "PeopleEstimator", "as_people"]
 
-__all__ = ["PeopleEstimator", "as_people"]
+COMMON: Mapping[str, Constraint] = {
+    "population": InstanceOf(Population),
+    "prior": AnyOf(InstanceOf(ScalarPrior, tuple, list, text="prior(s)"), None),
+    "mechanism": OneOf(*MECHANISMS),
+    "chains": Integer(1, 64),
+    "draws": Integer(4),
+    "warmup": Integer(0),
+    "noise": OneOf("exact", "grid"),
+    **PAID,
+}
 
 
-def as_people(data: Any, size: int | None = None) -> NDArray[np.float64]:
+def as_people(data: Any, size: int | None = None) -> Array:
     """Return one number for each person; shapes are public, values are not looked at."""
     try:
         x = np.asarray(data, np.float64)
@@ -54,13 +65,18 @@ class PeopleEstimator(PrivateEstimator):
     noise: str
 
     @property
+    def _law(self) -> Population:
+        if not isinstance(self.population, Population):
+            raise ParameterError("population must be given: pass population=NormalMean(), …")
+        return self.population
+
+    @property
     def _range(self) -> tuple[float, float]:
         return as_bounds("bounds", self.bounds, "the public range of a person's number")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        assert self.population is not None
-        self.population.check_bounds(self._range)
+        self._law.check_bounds(self._range)
         privacy = self.privacy
         if privacy is None:
             return
@@ -99,9 +115,17 @@ class PeopleEstimator(PrivateEstimator):
             as_statistic(statistic), self._range, size, self.privacy, self.mechanism, self.noise
         )
 
-    def _read(self, data: Any, agreement: Agreement) -> NDArray[np.float64]:
+    def _read(self, data: Any, agreement: Agreement) -> Array:
         assert isinstance(agreement, PosteriorAgreement | SelectorAgreement)
         return as_people(data, agreement.size)
+
+    def _learn(self, posterior: ParameterPosterior) -> None:
+        """Keep what was inferred."""
+        self.posterior_ = posterior
+        self.mean_, self.sd_ = posterior.mean, posterior.sd
+
+    def _settings(self) -> dict[str, Any]:
+        return {"population": plain_law(self.population), "prior": plain_prior(self.prior)}
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
@@ -113,12 +137,11 @@ class PeopleEstimator(PrivateEstimator):
         found["prior"] = prior_from_plain(found.get("prior"))
         return found, None
 
-    def _tables(self, tables: Mapping[str, Any], facts: Any) -> NDArray[np.float64]:
+    def _tables(self, tables: Mapping[str, Any], facts: Any) -> Array:
         """Return the column with a number of each person: the only one, or named ``value``."""
-        if len(tables) != 1:
-            raise ParameterError("one table is read: name it in the permission's tables")
+        table = super()._tables(tables, facts)
         (found,) = tables.values()
-        names = [found["value"]] if found["value"] else list(found["table"])
-        if len(names) != 1 or names[0] not in found["table"]:
+        names = [found["value"]] if found["value"] else list(table)
+        if len(names) != 1 or names[0] not in table:
             raise ParameterError("value must name the column with one number for each person")
-        return as_people(found["table"][names[0]])
+        return as_people(table[names[0]])

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.rng import generator
 from tacit.posterior.numerics.infer import ParameterPosterior, infer
 from tacit.posterior.numerics.information import Information, information
@@ -24,9 +25,6 @@ from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.splines import clip_to_range, scale_codes
 from tacit.posterior.numerics.statistics import Statistic
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["DRAWN", "Candidate", "Comparison", "Ranking"]
 
@@ -66,7 +64,7 @@ class Ranking:
     """
 
     candidates: tuple[Candidate, ...]
-    parameters: NDArray[np.float64]
+    parameters: Array
     prior_variance: float
     request: str
 
@@ -135,25 +133,12 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Under which model statistics are compared and inferred from; no release depends on it.
-
-    Parameters
-    ----------
-    population, prior
-        The law of the data, and what is known about its parameters; None is flat over what the
-        bounds leave possible.
-    bounds
-        The public range of a person's number.
-    parameters
-        The θ at which to compare; None spreads 17 over the prior.
-    chains, draws, warmup
-        How much is sampled.
-    """
+    """Under which model statistics are compared and inferred from; no release depends on it."""
 
     population: Population
-    prior: ScalarPrior | Sequence[ScalarPrior] | None
-    bounds: tuple[float, float]
-    parameters: Any = None
+    prior: ScalarPrior | Sequence[ScalarPrior] | None  # None: flat over what bounds leave possible
+    bounds: tuple[float, float]  # of a person's number, public
+    parameters: Any = None  # the θ at which to compare; None spreads 17 over the prior
     chains: int = 4
     draws: int = 2000
     warmup: int = 1000
@@ -166,7 +151,7 @@ class Comparison:
         return (self.prior,) if isinstance(self.prior, ScalarPrior) else tuple(self.prior)
 
     @property
-    def points(self) -> NDArray[np.float64]:
+    def points(self) -> Array:
         """The parameters at which candidates are compared before any data, (points, p)."""
         if self.parameters is not None:
             return np.asarray(self.parameters, np.float64).reshape(-1, self.population.dimension)
@@ -179,19 +164,13 @@ class Comparison:
             columns.append(clip_to_range(prior, int(scale), prior.quantile(levels)[turn]))
         return np.column_stack(columns)
 
-    def drawn(
-        self, posterior: ParameterPosterior, rng: np.random.Generator
-    ) -> NDArray[np.float64]:
+    def drawn(self, posterior: ParameterPosterior, rng: np.random.Generator) -> Array:
         """Return the parameters at which candidates are compared given a first release."""
         picked = rng.choice(len(posterior.flat), DRAWN, replace=False)
         return posterior.flat[picked]
 
     def rank(
-        self,
-        planned: Sequence[NoisyStatistic],
-        thetas: NDArray[np.float64],
-        privacy: Privacy,
-        seed: int | None,
+        self, planned: Sequence[NoisyStatistic], thetas: Array, privacy: Privacy, seed: int | None
     ) -> Ranking:
         """Return the ranking of planned releases at parameters (points, p)."""
         at = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
@@ -221,8 +200,8 @@ class Comparison:
 def _candidate(
     planned: NoisyStatistic,
     population: Population,
-    precision: NDArray[np.float64],
-    thetas: NDArray[np.float64],
+    precision: Array,
+    thetas: Array,
     rng: np.random.Generator,
 ) -> Candidate:
     parts = tuple(
@@ -246,7 +225,7 @@ def _candidate(
     )
 
 
-def _left(matrix: NDArray[np.float64], precision: NDArray[np.float64]) -> float:
+def _left(matrix: Array, precision: Array) -> float:
     """Return tr (F + J)⁻¹ with what Monte Carlo left below 0 in F taken as 0."""
     levels, axes = np.linalg.eigh(matrix)
     whole = (axes * np.maximum(levels, 0.0)) @ axes.T + np.diag(precision)

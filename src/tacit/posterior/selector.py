@@ -11,34 +11,28 @@ charged that once, before the first draw: see `tacit.posterior.agreement`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import Selected, SelectorAgreement
-from tacit.posterior.mechanism import MECHANISMS
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.people import PeopleEstimator
+from tacit.posterior.people import COMMON, PeopleEstimator
 from tacit.posterior.plain import (
     noisy_from_plain,
-    plain_law,
     plain_noisy,
-    plain_prior,
     population_from_plain,
     prior_from_plain,
 )
 from tacit.posterior.ranking import DRAWN, Comparison, Ranking
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["StatisticSelector"]
 
@@ -101,19 +95,11 @@ class StatisticSelector(PeopleEstimator):
     _people = 400  # fewer tell too little
     _inference_only = ("population", "prior", "parameters", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
-        "population": InstanceOf(Population),
+        **COMMON,
         "candidates": InstanceOf(tuple, list, text="list of statistics"),
         "size": AnyOf(Integer(2), None),
-        "prior": AnyOf(InstanceOf(ScalarPrior, tuple, list, text="prior(s)"), None),
-        "mechanism": OneOf(*MECHANISMS),
         "first_share": Real(0, 0.5, open_low=True),
-        "chains": Integer(1, 64),
-        "draws": Integer(4),
-        "warmup": Integer(0),
         "privacy": InstanceOf(Privacy),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
-        "noise": OneOf("exact", "grid"),
-        "random_state": AnyOf(Integer(0), None),
     }
 
     def __init__(
@@ -163,16 +149,8 @@ class StatisticSelector(PeopleEstimator):
             as_statistic(candidate)
 
     def _model(self) -> Comparison:
-        assert self.population is not None
-        return Comparison(
-            self.population,
-            self.prior,
-            self._range,
-            self.parameters,
-            self.chains,
-            self.draws,
-            self.warmup,
-        )
+        sampling = self.chains, self.draws, self.warmup
+        return Comparison(self._law, self.prior, self._range, self.parameters, *sampling)
 
     def rank(self) -> Ranking:
         """Rank the candidates; no data is read, and nothing is spent."""
@@ -212,27 +190,20 @@ class StatisticSelector(PeopleEstimator):
         found: Selected = outcome.result
         self.releases_, self.ranking_ = list(found.releases), found.ranking
         self.selected_ = self.releases_[1].statistic
-        self.posterior_ = found.posterior
-        self.mean_, self.sd_ = found.posterior.mean, found.posterior.sd
+        self._learn(found.posterior)
         self.shared_ = outcome.agreement.shared(found) | {"mean": self.mean_, "sd": self.sd_}
 
     def infer(self) -> StatisticSelector:
         """Infer the parameters from both releases again, as after reading them back: no cost."""
         if not hasattr(self, "releases_"):
             raise ParameterError("nothing was released here: call fit first")
-        if self.population is None:
-            raise ParameterError("population must be given: pass population=NormalMean(), …")
         rng = generator(self.random_state, "posterior")
-        self.posterior_ = self._model().infer(self.releases_, rng)
-        self.mean_, self.sd_ = self.posterior_.mean, self.posterior_.sd
+        self._learn(self._model().infer(self.releases_, rng))
         return self
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "releases": [plain_noisy(release) for release in self.releases_],
-            "population": plain_law(self.population),
-            "prior": plain_prior(self.prior),
-        }
+        releases = [plain_noisy(release) for release in self.releases_]
+        return {"releases": releases, **super()._settings()}
 
     def _adopt(self, release: Release) -> None:
         settings = release.manifest["settings"]

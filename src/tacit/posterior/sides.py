@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
 from tacit.posterior.numerics.statistics import OrderStatistic
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["Chunks", "People", "contribution"]
 
 
-def contribution(public: PosteriorAgreement, x: NDArray[np.float64]) -> Any:
+def contribution(public: PosteriorAgreement, x: Array) -> Any:
     """Return what people contribute: a sum of shares on the grid, or a value of each."""
     statistic, mechanism = public.statistic, public.mechanism
     if isinstance(statistic, OrderStatistic):
@@ -41,14 +40,7 @@ class People(Holder):
 
     agreement: PosteriorAgreement
 
-    def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: NDArray[np.float64],
-        picks: NDArray[np.int64],
-    ) -> Any:
+    def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Array, picks: Picks) -> Any:
         """Return what the people of a shard contribute."""
         return contribution(self.agreement, shard)
 
@@ -63,12 +55,7 @@ class Chunks(Holder):
     agreement: SelectorAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Mapping[str, NDArray[np.float64]],
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: Mapping[str, Array], picks: Picks
     ) -> Any:
         """Return what the people of one part contribute to what is asked of them."""
         public, part = self.agreement, str(step.part)

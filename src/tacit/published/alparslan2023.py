@@ -24,20 +24,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Constraint, InstanceOf, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.price import Price, price_of
 from tacit.estimators.site import Site
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
-from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.published.constructor import constructor
 from tacit.published.noise import PublishedNoise, mistyped_gaussian_noise
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
@@ -46,19 +46,11 @@ from tacit.regression.numerics.moments import Prior
 from tacit.regression.outer import ExactSum
 from tacit.regression.summary import SiteSummary
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = [
-    "ReadDesign",
-    "ThesisAgreement",
-    "ThesisRegression",
-    "ThesisSummary",
-    "read_design",
-]
+__all__ = ["ReadDesign", "ThesisAgreement", "ThesisRegression", "ThesisSummary", "read_design"]
 
 METHODS = ("MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "MCMC-B&S", "adaSSP")
 FAILURE = 0.05  # ϱ of adaSSP: the chance that its ridge is too small
+_STATED = ("bounds", "y_bounds", "target", "intercept", "clip", "statistics")  # not here
 _READ = "bounds, means and standard deviations were read from the data and count as public"
 
 
@@ -144,16 +136,10 @@ class ReadDesign(Design):
 def read_design(
     tables: Sequence[Any], statistics: str = "Sz", *, eigenvalue: bool = False
 ) -> ReadDesign:
-    """Return the thesis's design for all sites' rows together.
+    """Return the thesis's design for all sites' rows together, a pair (X, y) of arrays each.
 
-    Parameters
-    ----------
-    tables
-        A pair (X, y) of arrays for each site.
-    statistics
-        ``"Sz"``, or ``"Szu"`` for Bernstein & Sheldon's method.
-    eigenvalue
-        Whether the smallest eigenvalue of S is released as well, for adaSSP.
+    Statistics are ``"Sz"``, or ``"Szu"`` for Bernstein & Sheldon's method; for adaSSP the smallest
+    eigenvalue of S is released as well.
     """
     if not all(isinstance(table, tuple) and len(table) == 2 for table in tables):
         raise ParameterError("published tables are reproduced from pairs (X, y) of arrays only")
@@ -205,7 +191,7 @@ class ThesisAgreement(RegressionAgreement):
         assert self.privacy is not None
         return self.privacy.with_epsilon(self.published.epsilon() * 1.001)
 
-    def worst_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def worst_rows(self) -> tuple[Array, Array]:
         """A row along a feature that no other row has, at the edge, with the largest response."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         edges = np.eye(len(middle))[: self.design.features]
@@ -243,20 +229,9 @@ class ThesisSummary(SiteSummary):
     eigenvalue: float | None = None
 
     @classmethod
-    def of(
-        cls,
-        site: str,
-        columns: tuple[str, ...],
-        design: Design,
-        reply: Mapping[str, Any],
-        sd: float,
-        certificate: Certificate,
-    ) -> Self:
-        """Return what a site's reply says."""
+    def _beside(cls, design: Design, reply: Mapping[str, Any]) -> dict[str, Any]:
         assert isinstance(design, ReadDesign)
-        moments = design.unpack(reply["vector"], sd, float(reply["rows"][0]))
-        smallest = float(reply["vector"][-1]) if design.eigenvalue else None
-        return cls(site, columns, design, moments, certificate, smallest)
+        return {"eigenvalue": float(reply["vector"][-1])} if design.eigenvalue else {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -303,13 +278,13 @@ class ThesisRegression(PrivateLinearRegression):
         As in `PrivateLinearRegression`; the claim is ``Privacy(1.0, delta)`` under add-remove.
     """
 
-    _summaries = ThesisSummary
+    _agreements, _summaries = ThesisAgreement, ThesisSummary
     _stored = ("method",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{
             name: rule
             for name, rule in PrivateLinearRegression._constraints.items()
-            if name not in ("target", "intercept", "clip", "statistics")
+            if name not in _STATED
         },
         "method": OneOf(*METHODS),
     }
@@ -317,32 +292,7 @@ class ThesisRegression(PrivateLinearRegression):
     bounds = y_bounds = target = clip = None
     intercept = False
 
-    def __init__(
-        self,
-        method: str = "Bayes-fixedS-fast",
-        *,
-        prior: Any = None,
-        chains: int = 4,
-        draws: int = 1000,
-        warmup: int = 1000,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        noise: str = "exact",
-        on_failure: str = "stop",
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.method = method
-        self.prior = prior
-        self.chains = chains
-        self.draws = draws
-        self.warmup = warmup
-        self.privacy = privacy
-        self.ledger = ledger
-        self.noise = noise
-        self.on_failure = on_failure
-        self.progress = progress
-        self.random_state = random_state
+    __init__ = constructor(PrivateLinearRegression, *_STATED, method="Bayes-fixedS-fast")
 
     @property
     def statistics(self) -> str:  # type: ignore[override]
@@ -353,14 +303,10 @@ class ThesisRegression(PrivateLinearRegression):
         if not self._noisy or self.privacy is None or self.privacy.neighbours != ADD_REMOVE:
             raise ParameterError("published noise needs Privacy(1.0, delta) under add-remove")
 
-    def _agreement(self, design: Design, sites: int) -> ThesisAgreement:
-        names = self._public.names(design, None)
-        return ThesisAgreement(design, names, self.privacy, sites, self.noise)
-
-    def _agreed(self, sites: Sequence[Site]) -> ThesisAgreement:
+    def _agreed(self, sites: Sequence[Site]) -> RegressionAgreement:
         return self._together([], list(sites))
 
-    def _together(self, known: list[SiteSummary], sites: list[Site]) -> ThesisAgreement:
+    def _together(self, known: list[SiteSummary], sites: list[Site]) -> RegressionAgreement:
         design: Design
         if sites:
             tables, smallest = [site.data for site in sites], self.method == "adaSSP"

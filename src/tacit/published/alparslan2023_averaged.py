@@ -20,23 +20,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Constraint, Integer, check
 from tacit.errors import ParameterError
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.published.constructor import constructor
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
 from tacit.regression.estimator import PrivateLinearRegression
 from tacit.regression.outer import BITS, ExactSum, OuterSum, RowMap
 from tacit.regression.summary import SiteSummary
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["AveragedAgreement", "AveragedDesign", "AveragedRegression", "AveragedSummary"]
 
@@ -68,7 +66,7 @@ class GroupSum(OuterSum):
     def _piece(self) -> int:
         return super()._piece // self._group * self._group
 
-    def _vectors(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _vectors(self, rows: Array) -> Array:
         return np.asarray(rows.reshape(-1, self._group, rows.shape[1]).sum(axis=1))
 
     def add(self, x: Any, y: Any) -> None:
@@ -147,7 +145,7 @@ class AveragedAgreement(RegressionAgreement):
             return "the constant in front has one sign: the opposite of a row is no row"
         return super()._reach
 
-    def worst_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def worst_rows(self) -> tuple[Array, Array]:
         """A group of equal rows at the edge, and the same with the opposite of one of them."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         rows, _ = super().worst_rows()
@@ -187,7 +185,7 @@ class AveragedRegression(PrivateLinearRegression):
         As in `PrivateLinearRegression`; under replace-one.
     """
 
-    _summaries = AveragedSummary
+    _agreements, _summaries = AveragedAgreement, AveragedSummary
     _stored = ("method", "bounds", "y_bounds", "target", "intercept", "clip", "rows_per_group")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{n: c for n, c in PrivateLinearRegression._constraints.items() if n != "statistics"},
@@ -195,51 +193,9 @@ class AveragedRegression(PrivateLinearRegression):
     }
     statistics = "moments"
 
-    def __init__(
-        self,
-        method: str = "auto",
-        *,
-        bounds: Any = None,
-        y_bounds: Any = None,
-        target: str | None = None,
-        intercept: bool = True,
-        clip: float | None = None,
-        rows_per_group: int = 2,
-        prior: Any = None,
-        chains: int = 4,
-        draws: int = 1000,
-        warmup: int = 1000,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        noise: str = "exact",
-        on_failure: str = "stop",
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.method = method
-        self.bounds = bounds
-        self.y_bounds = y_bounds
-        self.target = target
-        self.intercept = intercept
-        self.clip = clip
-        self.rows_per_group = rows_per_group
-        self.prior = prior
-        self.chains = chains
-        self.draws = draws
-        self.warmup = warmup
-        self.privacy = privacy
-        self.ledger = ledger
-        self.noise = noise
-        self.on_failure = on_failure
-        self.progress = progress
-        self.random_state = random_state
+    __init__ = constructor(PrivateLinearRegression, "statistics", rows_per_group=2)
 
     def _design(self, features: int | None) -> Design:
         one = super()._design(features)
         common = {field.name: getattr(one, field.name) for field in fields(Design)}
         return AveragedDesign(**common, rows_per_group=self.rows_per_group)
-
-    def _agreement(self, design: Design, sites: int) -> AveragedAgreement:
-        assert isinstance(design, AveragedDesign)
-        names = self._public.names(design, self.target)
-        return AveragedAgreement(design, names, self.privacy, sites, self.noise)

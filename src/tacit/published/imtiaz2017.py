@@ -38,25 +38,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
+from tacit._core.arrays import Array
+from tacit._core.check import Constraint, OneOf
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Asked,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
+from tacit.estimators.base import PAID
 from tacit.estimators.fit import Outcome
-from tacit.estimators.shards import Holder
+from tacit.estimators.gate import Gate
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.knorm import KNorm
@@ -69,13 +64,8 @@ from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
+from tacit.published.constructor import constructor
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["METHODS", "NoisyTopics", "NoisyTopicsAgreement", "NoisyTopicsHolder", "reaches"]
 
@@ -98,29 +88,19 @@ _NOT_REACHED = "the longest row of W and the largest entry of Wu would have to b
 
 @dataclass(frozen=True)
 class Decomposed:
-    """What a method learned.
-
-    Attributes
-    ----------
-    white
-        The whitening.
-    values, vectors
-        Eigenvalues and eigenvectors (rows) of the whitened tensor.
-    count
-        The noisy number of documents.
-    """
+    """What a method learned."""
 
     white: Whitening
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
-    count: float
+    values: Array  # eigenvalues of the whitened tensor
+    vectors: Array  # its eigenvectors, as rows
+    count: float  # the noisy number of documents
 
 
 def _classical(epsilon: float, delta: float) -> float:
     return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
 
 
-def reaches(w: NDArray[np.float64], u: NDArray[np.float64]) -> tuple[float, float]:
+def reaches(w: Array, u: Array) -> tuple[float, float]:
     """Return how far one document more or less moves M₃(W, Wu, Wu) and M₃(Wu, Wu, Wu).
 
     M₃(d) has no negative entry and adds up to one: the first is an average of rows of W times two
@@ -328,12 +308,7 @@ class NoisyTopicsHolder(Holder):
     agreement: NoisyTopicsAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: DocumentMoments,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: DocumentMoments, picks: Picks
     ) -> Any:
         """Return unique entries of a moment, or one step of the power method on the third.
 
@@ -357,7 +332,7 @@ class NoisyTopicsHolder(Holder):
         return value / three if three > _LEAST else 0.0
 
     @cached_property
-    def _tensor(self) -> NDArray[np.float64]:
+    def _tensor(self) -> Array:
         (shard,) = self.shards
         return np.asarray(np.ldexp(spread(shard.whole_third(), shard.size), shard.exponent))
 
@@ -399,29 +374,12 @@ class NoisyTopics(SingleTopicModel):
             for name in ("topics", "vocabulary", "smoothing")
         },
         "method": OneOf(*METHODS),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
-    def __init__(
-        self,
-        topics: int = 10,
-        *,
-        method: str = "agn",
-        vocabulary: int | Sequence[str] | None = None,
-        smoothing: float = 0.05,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.topics = topics
-        self.method = method
-        self.vocabulary = vocabulary
-        self.smoothing = smoothing
-        self.privacy = privacy
-        self.ledger = ledger
-        self.random_state = random_state
+    __init__ = constructor(
+        SingleTopicModel, "share", "restarts", "iterations", "on_failure", method="agn"
+    )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

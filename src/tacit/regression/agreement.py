@@ -14,20 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
@@ -36,11 +31,6 @@ from tacit.regression.outer import lattice_rows_reference
 from tacit.regression.rows import summarise
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["RegressionAgreement"]
 
@@ -69,6 +59,7 @@ class RegressionAgreement(Agreement):
     """
 
     family = "regression"
+    cites: ClassVar[tuple[str, ...]] = ("dwork2006", "bernstein2019", "alparslan2023")
 
     design: Design
     columns: tuple[str, ...]
@@ -120,11 +111,6 @@ class RegressionAgreement(Agreement):
         assert found.by_site is not None
         return dict(found.by_site)
 
-    @property
-    def cites(self) -> tuple[str, ...]:
-        """What a posterior given noisy moments builds on."""
-        return ("dwork2006", "bernstein2019", "alparslan2023")
-
     # -- the worst that a neighbour can do -------------------------------------------------
 
     def worst_case(self) -> Neighbours:
@@ -134,7 +120,7 @@ class RegressionAgreement(Agreement):
         )
         return Neighbours(ours, theirs)
 
-    def worst_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def worst_rows(self) -> tuple[Array, Array]:
         """Return tables of features and response that differ by one row, as far as can be."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         size = 4 * len(middle)
@@ -157,7 +143,7 @@ class RegressionAgreement(Agreement):
             yield cls(design, names, privacy, 1 if intercept else 3, noise)
 
 
-def _farthest(design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _farthest(design: Design) -> tuple[Array, Array]:
     """Return two rows on the mapped scale whose products are as far apart as was found.
 
     The first has features of some length and the largest response. The second makes some angle
@@ -187,7 +173,7 @@ def _farthest(design: Design) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return ours[i], theirs[j]
 
 
-def _released(design: Design, mapped: NDArray[np.float64]) -> NDArray[np.float64]:
+def _released(design: Design, mapped: Array) -> Array:
     """Return what each row adds to the released vector."""
     rows = design.rows
     table = np.array(design.middle) + np.array(design.half) * mapped

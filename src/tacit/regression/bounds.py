@@ -21,21 +21,12 @@ __all__ = ["PublicBounds", "as_pairs", "plain_bounds"]
 class PublicBounds:
     """What is public about the range of features and response.
 
-    Parameters
-    ----------
-    features
-        A mapping of column to (low, high), a sequence of pairs, or one number, the norm of a row.
-    response
-        (low, high), or the largest |y|.
-
-    Examples
-    --------
     >>> PublicBounds.of([(0, 10)], 5.0).design(True, ADD_REMOVE).half
     (5.0, 5.0)
     """
 
-    features: Any
-    response: Any
+    features: Any  # column → (low, high), a sequence of pairs, or one number, the norm of a row
+    response: Any  # (low, high), or the largest |y|
 
     @classmethod
     def of(cls, bounds: Any, y_bounds: Any) -> PublicBounds:
@@ -113,16 +104,10 @@ class PublicBounds:
         *,
         scaled: bool = True,
     ) -> Design:
-        """Return everything public about a release.
+        """Return everything public about a release; see `Design`.
 
-        Parameters
-        ----------
-        intercept, neighbours, statistics, clip
-            As in `Design`.
-        features
-            How many features there are, where only a norm is public.
-        scaled
-            Whether rows are scaled to the rule's norm where no ``clip`` is given.
+        The number of features is needed where only a norm is public. Rows are ``scaled`` to the
+        rule's norm where no ``clip`` is given.
         """
         constant = CONSTANT if intercept or neighbours == ADD_REMOVE else 0.0
         if self.is_norm:

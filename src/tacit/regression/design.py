@@ -50,10 +50,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import InstanceOf, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.mechanisms.gaussian import Gaussian
@@ -62,9 +63,6 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.outer import ExactSum, OuterSum, RowMap, onto_grid
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["CONSTANT", "STATISTICS", "Design"]
 
@@ -275,17 +273,11 @@ class Design:
         """Return a site's exact sum on the mechanism's grid, ready for the gate."""
         return onto_grid(total, self.pairs, self.weights, mechanism.grid)
 
-    def unpack(self, vector: NDArray[np.float64], sd: float, rows: float | None) -> Moments:
+    def unpack(self, vector: Array, sd: float, rows: float | None) -> Moments:
         """Return the moments that a released vector holds, with the noise that is on them.
 
-        Parameters
-        ----------
-        vector
-            The release.
-        sd
-            Standard deviation of the noise on each of its numbers.
-        rows
-            The number of rows where it is public.
+        Each of its numbers has noise of standard deviation ``sd``; ``rows`` is their number
+        where it is public.
         """
         size = self.rows.size
         whole = np.zeros((size, size))

@@ -18,7 +18,7 @@ from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -122,6 +122,7 @@ class PrivateLinearRegression(PrivateEstimator):
     """
 
     _purpose = "linear regression"
+    _agreements: ClassVar[type[RegressionAgreement]] = RegressionAgreement
     _summaries: ClassVar[type[SiteSummary]] = SiteSummary
     _stored: ClassVar[tuple[str, ...]] = (
         "method",
@@ -143,12 +144,10 @@ class PrivateLinearRegression(PrivateEstimator):
         "chains": Integer(1, 64),
         "draws": Integer(10),
         "warmup": Integer(0),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
         "noise": OneOf("exact", "grid"),
         "on_failure": OneOf("stop", "exclude"),
         "progress": InstanceOf(bool),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     summaries_: dict[str, SiteSummary]
@@ -244,7 +243,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def _agreement(self, design: Design, sites: int) -> RegressionAgreement:
         names = self._public.names(design, self.target)
-        return RegressionAgreement(design, names, self.privacy, sites, self.noise)
+        return self._agreements(design, names, self.privacy, sites, self.noise)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:

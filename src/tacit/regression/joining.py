@@ -16,13 +16,7 @@ from tacit.regression.design import Design
 from tacit.regression.methods import SQUARE_METHODS
 from tacit.regression.summary import SiteSummary
 
-__all__ = [
-    "check_names",
-    "check_together",
-    "common_labels",
-    "sorted_parts",
-    "summaries_of",
-]
+__all__ = ["check_names", "check_together", "common_labels", "sorted_parts", "summaries_of"]
 
 
 def sorted_parts(data: Any) -> tuple[list[SiteSummary], Any]:
@@ -43,12 +37,7 @@ def summaries_of(outcome: Outcome, kind: type[SiteSummary]) -> dict[str, SiteSum
     sd = math.sqrt(agreement.mechanism.variance())
     return {
         site: kind.of(
-            site,
-            agreement.columns,
-            agreement.design,
-            reply.arrays,
-            sd,
-            outcome.certificates[site],
+            site, agreement.columns, agreement.design, reply.arrays, sd, outcome.certificates[site]
         )
         for site, reply in outcome.result.items()
         if site in outcome.certificates
@@ -71,18 +60,9 @@ def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | 
 def check_together(
     agreement: RegressionAgreement, known: Sequence[SiteSummary], method: str, noisy: bool
 ) -> None:
-    """Raise where summaries do not fit an agreement, a method or one another.
+    """Raise where summaries do not fit what is asked of further sites, a method or one another.
 
-    Parameters
-    ----------
-    agreement
-        What is asked of further sites.
-    known
-        What was released before.
-    method
-        How the posterior follows.
-    noisy
-        Whether further sites release with noise.
+    ``noisy`` says whether further sites release with noise.
     """
     for summary in known:
         _check_belongs(summary, agreement.design, agreement.columns)

@@ -22,19 +22,7 @@ UNREAD: Mapping[str, tuple[str, ...]] = {
 
 
 def check_method(method: str, noisy: bool, statistics: str, changed: Collection[str]) -> None:
-    """Raise where a method cannot use what is released, or does not read what was given.
-
-    Parameters
-    ----------
-    method
-        Its name.
-    noisy
-        Whether sums are noisy.
-    statistics
-        What is released.
-    changed
-        The parameters that are not at their defaults.
-    """
+    """Raise where a method cannot use what is released, or does not read what was changed."""
     if method in EXACT_METHODS and noisy:
         raise ParameterError(
             f"method {method!r} takes sums for exact: pass privacy=None, or method='auto'"

@@ -29,16 +29,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.kernels import compiled
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ExactSum", "OuterSum", "RowMap", "onto_grid"]
 
@@ -142,8 +141,15 @@ class OuterSum:
     def __init__(self, rows: RowMap) -> None:
         self.rows = rows
         self.count = 0
-        self._middle = np.array(rows.middle)
-        self._inverse = 1.0 / np.array(rows.half)
+        self._map = (
+            np.array(rows.middle),
+            1.0 / np.array(rows.half),
+            rows.constant,
+            rows.limit,
+            min(rows.inner, rows.limit),
+            rows.joint,
+            math.ldexp(1.0, -rows.exponent),
+        )
         width = -(-rows.size // 4) * 4  # BLAS is fastest on whole vectors
         self._buffer = np.zeros((self._piece, width))
         self._sum = np.zeros((width, width))  # whole numbers below 2^53
@@ -155,7 +161,7 @@ class OuterSum:
         """How many rows are added up at once."""
         return PIECE
 
-    def _vectors(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _vectors(self, rows: Array) -> Array:
         """Return the vectors whose products are added up, from rows on the lattice."""
         return rows
 
@@ -164,21 +170,10 @@ class OuterSum:
         self.count += len(y)
         kernel = compiled(_lattice_rows, reassociate=True, unchecked=True)
         size = len(self._buffer)
-        unit, limit = math.ldexp(1.0, -self.rows.exponent), self.rows.limit
         for start in range(0, len(y), size):
-            piece = self._buffer[: min(size, len(y) - start)]
-            kernel(
-                x[start : start + size],
-                y[start : start + size],
-                self._middle,
-                self._inverse,
-                self.rows.constant,
-                limit,
-                min(self.rows.inner, limit),
-                self.rows.joint,
-                unit,
-                piece,
-            )
+            part = slice(start, start + size)
+            piece = self._buffer[: len(y[part])]
+            kernel(x[part], y[part], *self._map, piece)
             piece = self._vectors(piece)
             if self._recent + len(piece) > _FLUSH:
                 self._flush()
@@ -207,7 +202,7 @@ class ExactSum:
     exponent: int
     divisor: int = 1
 
-    def value(self) -> NDArray[np.float64]:
+    def value(self) -> Array:
         """Return the sum as floats."""
         scale = Fraction(2) ** self.exponent / self.divisor
         flat = [float(int(number) * scale) for number in self.integers.ravel()]
@@ -217,20 +212,9 @@ class ExactSum:
 def onto_grid(total: ExactSum, pairs: Any, weights: Any, grid: Grid) -> GridSum:
     """Return √weight times some entries of a sum, each rounded to the nearest step of a grid.
 
-    Parameters
-    ----------
-    total
-        The sum.
-    pairs
-        The entries, (row, column) each.
-    weights
-        The *squared* factor of each entry: 2 for a number that stands twice in a symmetric
-        matrix.
-    grid
-        Where to.
+    An entry is a pair (row, column). Its weight is the *squared* factor: 2 for a number that
+    stands twice in a symmetric matrix.
 
-    Examples
-    --------
     >>> onto_grid(ExactSum(np.array([[3]], object), 0), [(0, 0)], [2.0], Grid(-4)).integers
     array([68])
     """
@@ -293,7 +277,7 @@ def _lattice_rows(
             out[i, features + 1] = np.floor(constant * factor + 0.5)
 
 
-def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> NDArray[np.float64]:
+def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> Array:
     """Return what the kernel writes, by NumPy."""
     with np.errstate(invalid="ignore", over="ignore"):
         table = np.column_stack([x, y]).astype(np.float64)

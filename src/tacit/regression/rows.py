@@ -12,17 +12,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit.data.columns import column_array, column_names, is_missing, numeric_columns
 from tacit.errors import MissingExtra, ParameterError
 from tacit.regression.design import Design
 from tacit.regression.outer import ExactSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "SiteSum",
@@ -54,19 +53,10 @@ def summarise(
     *,
     checked: bool = True,
 ) -> SiteSum:
-    """Go through a site's rows once and add up their outer products, exactly.
+    """Go through a site's rows (`row_pieces`) once and add up their outer products, exactly.
 
-    Parameters
-    ----------
-    data
-        As in `row_pieces`.
-    design
-        What a row becomes.
-    names, target
-        The columns of features and response, for tables.
-    checked
-        Whether a value that is not finite is an error, to the holder; else it counts as the
-        middle of its bounds.
+    Where it is ``checked``, a value that is not finite is an error, to the holder; else it counts
+    as the middle of its bounds.
     """
     total = design.outer_sum()
     shown = names or tuple(f"column {k}" for k in range(design.features))
@@ -80,13 +70,7 @@ def summarise(
 def read_site(
     data: Any, design: Design, names: Sequence[str] | None, target: str | None
 ) -> SiteSum:
-    """Add up a site's rows; what cannot be used is refused, to the holder.
-
-    Parameters
-    ----------
-    data, design, names, target
-        As in `summarise`.
-    """
+    """Add up a site's rows; what cannot be used is refused, to the holder."""
     total = summarise(data, design, names, target)
     rows = design.counted(total.count)
     if rows < design.coefficients:
@@ -120,17 +104,10 @@ def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) ->
     )
 
 
-def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> NDArray[np.float64]:
+def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> Array:
     """Return features to predict from, a row each.
 
-    Parameters
-    ----------
-    X
-        A table or an array.
-    columns
-        How a table's columns are called; by their order where nobody knows.
-    names
-        What the model calls its features.
+    A table's columns go by ``columns``, or by what the model calls them where nobody knows.
     """
     if isinstance(X, Mapping):
         columns = columns or names
@@ -146,20 +123,11 @@ def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> NDAr
 def row_pieces(
     data: Any, features: Sequence[str] | int, target: str | None = None
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield (x, y) piece by piece.
+    """Yield (x, y) piece by piece, given the names of features, or their number for arrays.
 
-    Parameters
-    ----------
-    data
-        A pair (X, y) of arrays, memory maps or tables; a mapping of columns; a pandas, Polars
-        or Arrow table; the path of a Parquet file; or an iterable of any of these.
-    features
-        The names of the feature columns, or their number where X is an array.
-    target
-        The name of the response's column, for tables.
+    Data are a pair (X, y) of arrays, memory maps or tables; a mapping of columns; a pandas, Polars
+    or Arrow table; the path of a Parquet file; or an iterable of any of these.
 
-    Examples
-    --------
     >>> [(x.shape, y.shape) for x, y in row_pieces(([[1.0, 2.0], [3.0, 4.0]], [0.5, 0.6]), 2)]
     [((2, 2), (2,))]
     """

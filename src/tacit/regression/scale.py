@@ -9,41 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
+from tacit._core.chains import inference_data
 from tacit._core.check import Real, check
-from tacit.errors import MissingExtra, ParameterError
+from tacit.errors import ParameterError
 from tacit.regression.design import CONSTANT, Design
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.summary import SiteSummary
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Line", "mean_weight", "r_squared", "to_arviz", "to_callers_scale"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """What predictions need, on the caller's own scale.
+    """What predictions need, on the caller's own scale: posterior means and their covariance."""
 
-    Attributes
-    ----------
-    coef, intercept
-        Posterior means.
-    covariance
-        Of intercept and coefficients; NaN for a point estimate.
-    noise_sd
-        The residuals' standard deviation; NaN where it is not known.
-    """
-
-    coef: NDArray[np.float64]
+    coef: Array
     intercept: float
-    covariance: NDArray[np.float64]
-    noise_sd: float
+    covariance: Array  # of intercept and coefficients; NaN for a point estimate
+    noise_sd: float  # of residuals; NaN where it is not known
 
     @classmethod
     def of(cls, posterior: Posterior, design: Design, summaries: Sequence[SiteSummary]) -> Line:
@@ -83,11 +72,11 @@ class Line:
         )
 
     @property
-    def sd(self) -> NDArray[np.float64]:
+    def sd(self) -> Array:
         """Posterior standard deviations of the intercept and of each coefficient."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
 
-    def predict(self, matrix: NDArray[np.float64], return_sd: bool, interval: float | None) -> Any:
+    def predict(self, matrix: Array, return_sd: bool, interval: float | None) -> Any:
         """Return the mean at each row, its standard deviation and an interval if asked for."""
         mean = matrix @ self.coef + self.intercept
         if not return_sd and interval is None:
@@ -111,7 +100,7 @@ class Line:
         return tuple(out)
 
 
-def to_callers_scale(design: Design) -> NDArray[np.float64]:
+def to_callers_scale(design: Design) -> Array:
     """Return the matrix from the model's coefficients to (intercept − middle of y, coef)."""
     response = design.half[-1]
     features = np.diag([response * design.stretch / half for half in design.half[:-1]])
@@ -128,10 +117,6 @@ def to_arviz(
     posterior: Posterior, design: Design, summaries: Sequence[SiteSummary], names: Sequence[str]
 ) -> Any:
     """Return all draws of coefficients, intercept and residuals as ArviZ ``InferenceData``."""
-    try:
-        import arviz  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtra("to_arviz", "diagnostics") from None
     draws = np.asarray(posterior.draws) @ to_callers_scale(design).T
     variance = np.asarray(posterior.noise_variance).reshape(draws.shape[:2])
     values = {
@@ -139,12 +124,10 @@ def to_arviz(
         "intercept": draws[..., 0] + design.middle[-1],
         "noise_sd": _noise_unit(design, summaries) * np.sqrt(variance),
     }
-    return arviz.from_dict(
-        posterior=values, coords={"feature": list(names)}, dims={"coef": ["feature"]}
-    )
+    return inference_data(values, coords={"feature": list(names)}, dims={"coef": ["feature"]})
 
 
-def r_squared(y: Any, found: NDArray[np.float64]) -> float:
+def r_squared(y: Any, found: Array) -> float:
     """Return the share of the responses' variance that was found."""
     y = np.asarray(y, np.float64)
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
@@ -182,7 +165,7 @@ def mean_weight(summaries: Sequence[SiteSummary]) -> float:
     return float(truncnorm.mean((least - found) / sd, (1.0 - found) / sd, found, sd))
 
 
-def _residual_variance(moments: Sequence[Moments], coefficients: NDArray[np.float64]) -> float:
+def _residual_variance(moments: Sequence[Moments], coefficients: Array) -> float:
     """Return the mean square of residuals from exact sums; NaN where sums are noisy."""
     squares, freedom = 0.0, -float(len(coefficients))
     for part in moments:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.grid import GridSum
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.rows import SiteSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Rows"]
 
@@ -25,12 +21,7 @@ class Rows(Holder):
     agreement: RegressionAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: SiteSum,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: SiteSum, picks: Picks
     ) -> GridSum:
         """Return the entries of the sum that are released, on the mechanism's grid."""
         return self.agreement.design.vector(shard.total, self.agreement.mechanism)

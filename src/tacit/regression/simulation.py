@@ -15,15 +15,7 @@ __all__ = ["simulated_error"]
 
 
 def simulated_error(kind: Any, facts: Facts, seed: int) -> float:
-    """Return the error of fitted values, relative to their spread.
-
-    Parameters
-    ----------
-    kind
-        The estimator's class.
-    facts, seed
-        As in `PrivateEstimator._simulate`.
-    """
+    """Return the error of fitted values of a class of estimators, relative to their spread."""
     rng = generator(seed, "plan")
     x = rng.uniform(-1.0, 1.0, (facts.rows, facts.features))
     slope = rng.standard_normal(facts.features)

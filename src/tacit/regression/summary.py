@@ -77,7 +77,13 @@ class SiteSummary:
             Standard deviation of the noise on each number.
         """
         rows = float(reply["rows"][0]) if "rows" in reply else None
-        return cls(site, columns, design, design.unpack(reply["vector"], sd, rows), certificate)
+        moments = design.unpack(reply["vector"], sd, rows)
+        return cls(site, columns, design, moments, certificate, **cls._beside(design, reply))
+
+    @classmethod
+    def _beside(cls, design: Design, reply: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a reply holds besides moments, by name."""
+        return {}
 
     def __post_init__(self) -> None:
         columns = set(self.columns)
@@ -114,7 +120,7 @@ class SiteSummary:
         return target
 
     def _more(self) -> dict[str, Any]:
-        """Return further numbers of the release, by name."""
+        """Return what a release holds besides moments, by name."""
         return {}
 
     @classmethod

@@ -28,14 +28,7 @@ from typing import Any
 import numpy as np
 
 from tacit._core.lazy import late
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace

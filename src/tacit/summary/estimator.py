@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, as_bounds, check
+from tacit._core.arrays import Array
+from tacit._core.check import Constraint, InstanceOf, Integer, OneOf, Real, as_bounds, check
 from tacit._core.rng import generator
 from tacit.data.columns import numeric_columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.facts import Facts
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
@@ -26,9 +27,6 @@ from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.summary.agreement import STATISTICS, W0, W1, W2, W3, SummaryAgreement, Totals
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PrivateSummary"]
 
@@ -85,10 +83,8 @@ class PrivateSummary(PrivateEstimator):
         "statistics": InstanceOf(tuple, list),
         "bins": Integer(2, 4096),
         "quantiles": InstanceOf(tuple, list),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
         "noise": OneOf("exact", "grid"),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     def __init__(
@@ -144,7 +140,7 @@ class PrivateSummary(PrivateEstimator):
             bounds, tuple(self.statistics), self.bins, self.privacy, len(facts), self.noise
         )
 
-    def _read(self, data: Any, agreement: Agreement) -> dict[str, NDArray[np.float64]]:
+    def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
         assert isinstance(agreement, SummaryAgreement)
         return numeric_columns(data, list(agreement.columns))
 
@@ -296,9 +292,7 @@ class PrivateSummary(PrivateEstimator):
                 found[column] = array if statistic == "quantiles" else float(array)
 
 
-def _quantiles(
-    cells: NDArray[np.float64], edges: NDArray[np.float64], levels: Sequence[float], sd: float
-) -> NDArray[np.float64]:
+def _quantiles(cells: Array, edges: Array, levels: Sequence[float], sd: float) -> Array:
     """Return quantiles of a noisy histogram: small cells are noise, the rest is interpolated."""
     kept = np.where(cells > 2.0 * sd, cells, 0.0)
     if kept.sum() <= 0.0:

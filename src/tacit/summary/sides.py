@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.estimators.agreement import Asked, Step
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.summary.agreement import W0, W1, W2, W3, SummaryAgreement
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Rows", "row_sums"]
 
 _CHUNK = 1 << 14
 
 
-def row_sums(
-    public: SummaryAgreement, table: Mapping[str, NDArray[np.float64]], grid: Grid
-) -> GridSum:
+def row_sums(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> GridSum:
     """Return the sum of all rows' vectors, each rounded to the grid first."""
     total = np.zeros(public.size, np.int64)
     rows = len(next(iter(table.values())))
@@ -53,12 +49,7 @@ class Rows(Holder):
     agreement: SummaryAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Mapping[str, NDArray[np.float64]],
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: Mapping[str, Array], picks: Picks
     ) -> GridSum:
         """Return the sum of all rows' vectors."""
         return row_sums(self.agreement, shard, self.agreement.mechanism.grid)

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from tacit.regression.numerics.hamiltonian import density as gradient
-from tacit.regression.numerics.hamiltonian.frames import draw_frame
 from tacit.regression.numerics.hamiltonian.kernel import TiedGramSampler
 from tacit.regression.numerics.hamiltonian.loop import stretch
+from tacit.regression.numerics.laws import draw_frame
 from tacit.regression.numerics.moments import Prior
 from tests.oracles.regression import normal_sites, wishart
 
@@ -81,13 +81,14 @@ def test_the_gradient_is_that_of_the_density(common, exact, squares):
         gradient.from_factor(frame if common else factors[block], position, block * packed)
     position[blocks * packed :] = *state.coefficients, state.scales[0]
     freedom = np.array([40.0, 30.0])
-    law = gradient.Law(freedom, freedom / sampler.sites.rows, 75.0, 4.0,
-                       0.3 * sampler.sites.scale, 1.3)  # fmt: skip
+    law = gradient.Law(freedom, freedom / sampler.data.rows, 75.0, 4.0,
+                       0.3 * sampler.data.scale, 1.3)  # fmt: skip
 
     def density(at):
         out = np.zeros_like(position)
         room = scratch(state.grams, factors)
-        return gradient.log_density(common, at, sampler.data, law, bases, room, out), out
+        target = gradient.Target(common, sampler.data, law, bases, room)
+        return gradient.log_density(target, at, out), out
 
     _, slope = density(position)
     for i in range(len(position)):

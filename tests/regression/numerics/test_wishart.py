@@ -180,7 +180,7 @@ def test_a_chain_over_moments_keeps_the_joint_distribution_at_large_n(isotropic)
                 sites.append(released(rng, total[:D, :D], total[:D, D], n, total[D, D], *noises))
             sampler = MomentSampler(sites, prior)
             unit = sampler.unit
-            between = sampler.seen.copy()
+            between = sampler.data.seen.copy()
             state = MomentState(
                 features, beta * unit, np.array([np.log(variance * unit**2), 0, 0]), between
             )

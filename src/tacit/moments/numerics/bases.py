@@ -7,12 +7,12 @@ None.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit._core.arrays import Array
 
 __all__ = ["LONGEST", "STRAIGHT", "UNIT", "orthonormal", "short", "short_in_steps"]
 
@@ -21,7 +21,7 @@ LONGEST = 1.25  # of vectors that have length one, up to rounding
 UNIT = 16  # vectors are whole numbers of 2^-16 under a secure sum
 
 
-def orthonormal(basis: NDArray[np.float64]) -> str | None:
+def orthonormal(basis: Array) -> str | None:
     """Refuse a basis that might lengthen a vector.
 
     >>> orthonormal(np.eye(3)[:, :2]), orthonormal(2.0 * np.eye(3))

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Integer, check
 from tacit._core.kernels import compiled
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Decomposition", "Factored", "power_method", "symmetrise"]
 
@@ -32,8 +30,8 @@ _SETTLED = 1e-14  # squared change of a unit vector below which an iteration sto
 class Decomposition:
     """Eigenvalues in the order they were found, and their unit vectors as rows."""
 
-    values: NDArray[np.float64]
-    vectors: NDArray[np.float64]
+    values: Array
+    vectors: Array
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,13 @@ class Factored:
     weights: Any
     vectors: Any
 
-    def __call__(self, batch: Any) -> NDArray[np.float64]:
+    def __call__(self, batch: Any) -> Array:
         """Return T(I, u, u) for every row u."""
         vectors = np.asarray(self.vectors, np.float64)
         return np.asarray(np.square(batch @ vectors.T) * np.asarray(self.weights) @ vectors)
 
 
-def symmetrise(tensor: Any) -> NDArray[np.float64]:
+def symmetrise(tensor: Any) -> Array:
     """Return the average of a third-order tensor over all permutations of its indices."""
     t = np.asarray(tensor, np.float64)
     orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
@@ -124,15 +122,13 @@ def power_method(
     return Decomposition(values, vectors)
 
 
-def _deflated(
-    tensor: Callable[[Any], Any], values: NDArray[np.float64], vectors: NDArray[np.float64]
-) -> Callable[[Any], Any]:
+def _deflated(tensor: Callable[[Any], Any], values: Array, vectors: Array) -> Callable[[Any], Any]:
     return lambda batch: tensor(batch) - np.square(batch @ vectors.T) * values @ vectors
 
 
 def _iterate_function(
-    tensor: Callable[[Any], Any], batch: NDArray[np.float64], iterations: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    tensor: Callable[[Any], Any], batch: Array, iterations: int
+) -> tuple[Array, Array]:
     """Iterate all starts at once."""
     for _ in range(iterations):
         image = tensor(batch)

@@ -8,39 +8,27 @@ eigenvalue in the D − K + 1 directions in which the means do not differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.moments.numerics.sums import CONSTANT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["SphericalMoments", "spherical_moments", "turned_within"]
 
 
 @dataclass(frozen=True)
 class SphericalMoments:
-    """What the summed second moment of (½, z) says about a mixture.
-
-    Attributes
-    ----------
-    count, total
-        How many samples, and their sum.
-    variance
-        The common variance of a coordinate.
-    values, basis
-        The leading eigenvalues and eigenvectors of Σ z⊗z − count·variance·I.
-    """
+    """What the summed second moment of (½, z) says about a mixture."""
 
     count: float
-    total: NDArray[np.float64]
-    variance: float
-    values: NDArray[np.float64]
-    basis: NDArray[np.float64]
+    total: Array
+    variance: float  # of a coordinate
+    values: Array  # leading eigenvalues of Σ z⊗z − count·variance·I
+    basis: Array  # its eigenvectors
 
-    def corrected(self, third: NDArray[np.float64]) -> NDArray[np.float64]:
+    def corrected(self, third: Array) -> Array:
         """Return the third moment in the basis without the Gaussians' own part."""
         mean = self.basis.T @ self.total
         placed = mean[:, None, None] * np.eye(len(mean))
@@ -49,19 +37,11 @@ class SphericalMoments:
 
 
 def spherical_moments(matrix: Any, rank: int, basis: Any = None) -> SphericalMoments:
-    """Read the moments of K = ``rank`` spherical Gaussians off a (noisy) second moment.
+    """Read the moments of K = ``rank`` spherical Gaussians off a (noisy) sum of (½, z)⊗(½, z).
 
     The variance is the mean of the D − K + 1 smallest eigenvalues of the covariance: noise on a
-    single one would be far larger.
-
-    Parameters
-    ----------
-    matrix
-        The summed second moment of (½, z).
-    rank
-        K.
-    basis
-        Orthonormal columns in whose span eigenvectors are sought; everywhere unless given.
+    single one would be far larger. Eigenvectors are sought in the span of a basis, where one is
+    given.
     """
     matrix = np.asarray(matrix, np.float64)
     count = max(float(matrix[0, 0]) / CONSTANT**2, 1.0)
@@ -76,7 +56,7 @@ def spherical_moments(matrix: Any, rank: int, basis: Any = None) -> SphericalMom
     )
 
 
-def turned_within(inside: Any, basis: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def turned_within(inside: Any, basis: Any) -> tuple[Array, Array]:
     """Return the basis, turned so that a matrix given in it is diagonal, and its eigenvalues.
 
     >>> turned_within(np.diag([1.0, 3.0]), np.eye(2))[1].tolist()

@@ -30,18 +30,17 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.kernels import compiled
 from tacit._core.threads import over_range, threads
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 from tacit.moments.numerics.bases import orthonormal
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "CONSTANT",
@@ -72,16 +71,17 @@ _ROOM = 1.0 - 2.0**-40
 SHRINK = 1.0 - 2.0**-15
 
 
+class Bags(NamedTuple):
+    """Documents, as kernels take them."""
+
+    starts: Any
+    words: Any
+    counts: Any
+
+
 class DocumentMoments:
     """The exact moment sums of a holder's documents.
 
-    Parameters
-    ----------
-    documents
-        The documents.
-
-    Examples
-    --------
     >>> moments = DocumentMoments(Documents.read([[0, 0, 1]], vocabulary=2))
     >>> np.ldexp(moments.rows(0, 2), moments.exponent).round(6).tolist()
     [[0.333333, 0.333333], [0.333333, 0.0]]
@@ -92,6 +92,7 @@ class DocumentMoments:
     def __init__(self, documents: Documents) -> None:
         _check_number(len(documents), "documents")
         self.documents = documents
+        self._bags = Bags(documents.starts, documents.words, documents.counts)
         self.units = len(documents)
         self.size = documents.vocabulary
         lengths = documents.lengths.astype(np.float64)
@@ -111,8 +112,8 @@ class DocumentMoments:
         """The transposed table: for each word its documents and counts."""
         from scipy.sparse import csr_array
 
-        bags = self.documents
-        table = csr_array((bags.counts, bags.words, bags.starts), shape=(len(bags), self.size))
+        bags = self._bags
+        table = csr_array((bags.counts, bags.words, bags.starts), shape=(self.units, self.size))
         turned = table.tocsc()
         return turned.indptr, turned.indices, turned.data
 
@@ -123,54 +124,28 @@ class DocumentMoments:
         norm of a difference beyond √2: ‖A − B‖² ≤ ‖A‖² + ‖B‖² where no entry is negative.
         """
         out = np.zeros((stop - start, self.size - start), np.int64)
-        bags = self.documents
-        over_range(
-            compiled(_pair_rows),
-            stop - start,
-            start,
-            *self._by_word,
-            bags.starts,
-            bags.words,
-            bags.counts,
-            self._pair,
-            out,
-        )
+        facts = start, self._by_word, self._bags, self._pair
+        over_range(compiled(_pair_rows), stop - start, *facts, out)
         return out
 
     def third(self, basis: Any) -> NDArray[Any]:
         """Return Σ M₃(d)(U, U, U) for a ≤ b ≤ c as whole numbers of 2^exponent, times `SHRINK`.
 
-        With y = Uᵀc and P = Σ c_i u_i⊗u_i the tensor of a document is y⊗y⊗y minus the three
-        placements of P⊗y, which is summed document by document, plus 2·Σ c_i u_i⊗u_i⊗u_i. For
-        the last part the factor of every word is rounded document by document, and so is the
-        cube of every word's row of U; their products then add up exactly, word by word.
-
-        Parameters
-        ----------
-        basis
-            U, words × K with orthonormal columns.
+        U is words × K with orthonormal columns. With y = Uᵀc and P = Σ c_i u_i⊗u_i the tensor of a
+        document is y⊗y⊗y minus the three placements of P⊗y, which is summed document by document,
+        plus 2·Σ c_i u_i⊗u_i⊗u_i. For the last part the factor of every word is rounded document by
+        document, and so is the cube of every word's row of U; their products then add up exactly,
+        word by word.
         """
         basis = _checked_basis(basis, self.size)
         rank = basis.shape[1]
-        bags, pieces = self.documents, 2 * threads()
-        edges = np.linspace(0, len(bags), pieces + 1).astype(np.int64)
+        pieces = 2 * threads()
+        edges = np.linspace(0, self.units, pieces + 1).astype(np.int64)
         sums = np.zeros((pieces, rank * (rank + 1) // 2, rank), np.int64)
-        over_range(
-            compiled(_triple_sums),
-            pieces,
-            edges,
-            bags.starts,
-            bags.words,
-            bags.counts,
-            self._triple,
-            basis,
-            2.0**FINE * SHRINK,
-            sums,
-        )
+        facts = edges, self._bags, self._triple, basis, 2.0**FINE * SHRINK
+        over_range(compiled(_triple_sums), pieces, *facts, sums)
         factors = np.zeros(self.size, np.int64)
-        compiled(_word_factors)(
-            bags.starts, bags.words, bags.counts, self._triple * (2.0 * 2.0**FINE), factors
-        )
+        compiled(_word_factors)(self._bags, self._triple * (2.0 * 2.0**FINE), factors)
         a, b, c = triples(rank).T
         pair = a * rank - a * (a - 1) // 2 + b - a
         total = np.zeros(len(a), object)
@@ -188,25 +163,16 @@ class DocumentMoments:
         Entries are rounded down, as in `rows`, so that no norm grows.
         """
         out = np.zeros((self.size,) * 3, np.int64)
-        bags = self.documents
-        compiled(_whole_triples)(
-            bags.starts, bags.words, bags.counts, self._triple * (2.0**FINE * _ROOM), out
-        )
+        compiled(_whole_triples)(self._bags, self._triple * (2.0**FINE * _ROOM), out)
         a, b, c = triples(self.size).T
         return np.asarray(out[a, b, c])
 
 
 class SampleMoments:
-    """The exact moment sums of a holder's samples.
+    """The exact moment sums of a holder's samples, samples × features.
 
-    Parameters
-    ----------
-    samples
-        Array of samples × features; what is not finite counts as the centre.
-    radius
-        The public radius; samples farther from the centre are scaled down to it.
-    centre
-        The public centre.
+    What is not finite counts as the public centre; what is farther from it than the public radius
+    is scaled down to that.
     """
 
     exponent = -2 * _COARSE
@@ -264,7 +230,7 @@ def triples(size: int) -> NDArray[np.intp]:
     return np.array(list(itertools.combinations_with_replacement(range(size), 3)), np.intp)
 
 
-def entry_weights(size: int) -> NDArray[np.float64]:
+def entry_weights(size: int) -> Array:
     """Return √(number of permutations) of every a ≤ b ≤ c."""
     a, b, c = triples(size).T
     same = (a == b).astype(int) + (b == c)
@@ -291,9 +257,9 @@ def _check_number(units: int, what: str) -> None:
         raise ParameterError(f"more than {_MOST:,} {what}: make several sites of them")
 
 
-def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
+def _checked_basis(given: Any, size: int) -> Array:
     """Return a basis that lengthens no vector; whoever sends another is refused."""
-    basis: NDArray[np.float64] = np.ascontiguousarray(given, np.float64)
+    basis: Array = np.ascontiguousarray(given, np.float64)
     if basis.ndim != 2 or basis.shape[0] != size or orthonormal(basis):
         raise ParameterError(f"a basis must have {size} rows and orthonormal columns")
     return basis
@@ -303,19 +269,11 @@ def _checked_basis(given: Any, size: int) -> NDArray[np.float64]:
 
 
 def _pair_rows(
-    first: int,
-    last: int,
-    start: int,
-    word_starts: Any,
-    word_documents: Any,
-    word_counts: Any,
-    starts: Any,
-    words: Any,
-    counts: Any,
-    factor: Any,
-    out: Any,
+    first: int, last: int, start: int, by_word: Any, bags: Any, factor: Any, out: Any
 ) -> None:
     """Add up rows of Σ M₂(d) word by word, so that no two threads write one row."""
+    word_starts, word_documents, word_counts = by_word
+    starts, words, counts = bags
     for i in range(first, last):
         word = start + i
         for place in range(word_starts[word], word_starts[word + 1]):
@@ -331,21 +289,13 @@ def _pair_rows(
 
 
 def _triple_sums(
-    first: int,
-    last: int,
-    edges: Any,
-    starts: Any,
-    words: Any,
-    counts: Any,
-    factor: Any,
-    basis: Any,
-    unit: float,
-    out: Any,
+    first: int, last: int, edges: Any, bags: Any, factor: Any, basis: Any, unit: float, out: Any
 ) -> None:
     """Add up y⊗y⊗y minus the placements of P⊗y, each document rounded by itself.
 
     Sums of a few documents are whole numbers below 2^53, which float64 adds without error.
     """
+    starts, words, counts = bags
     rank = basis.shape[1]
     for piece in range(first, last):
         y = np.empty(rank)
@@ -387,15 +337,17 @@ def _triple_sums(
                 out[piece, pair, c] += np.int64(total[pair, c])
 
 
-def _word_factors(starts: Any, words: Any, counts: Any, factor: Any, out: Any) -> None:
+def _word_factors(bags: Any, factor: Any, out: Any) -> None:
     """Add up the factor of every word over documents, each rounded by itself."""
+    starts, words, counts = bags
     for d in range(starts.shape[0] - 1):
         for place in range(starts[d], starts[d + 1]):
             out[words[place]] += np.int64(np.floor(counts[place] * factor[d] + 0.5))
 
 
-def _whole_triples(starts: Any, words: Any, counts: Any, factor: Any, out: Any) -> None:
+def _whole_triples(bags: Any, factor: Any, out: Any) -> None:
     """Add up M₃(d) at a ≤ b ≤ c, rounded down."""
+    starts, words, counts = bags
     for d in range(starts.shape[0] - 1):
         for i in range(starts[d], starts[d + 1]):
             for j in range(i, starts[d + 1]):

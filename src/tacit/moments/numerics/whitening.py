@@ -23,39 +23,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit._core.arrays import Array
 
 __all__ = ["Whitening", "as_weights", "noise_edge", "onto_simplex", "spread", "whiten"]
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """A subspace with the second moment in it.
+    """A subspace with the second moment in it."""
 
-    Attributes
-    ----------
-    basis
-        U, with orthonormal columns.
-    values
-        The eigenvalues as found, largest first.
-    levels
-        ℓ: what whitens, after correction and floor.
-    edge
-        Where the spectrum of the noise ends.
-    """
-
-    basis: NDArray[np.float64]
-    values: NDArray[np.float64]
-    levels: NDArray[np.float64]
-    edge: float
+    basis: Array  # U, with orthonormal columns
+    values: Array  # eigenvalues as found, largest first
+    levels: Array  # ℓ: what whitens, after correction and floor
+    edge: float  # where the spectrum of the noise ends
 
     @property
-    def inside(self) -> NDArray[np.float64]:
+    def inside(self) -> Array:
         """What M₂ itself has along each vector of the basis: not floored, zero if hidden."""
         return _without_noise(self.values, self.edge)
 
@@ -64,21 +51,17 @@ class Whitening:
         """How many of the eigenvalues do not stand out of the noise."""
         return int((self.values <= self.edge).sum())
 
-    def tensor(self, third: NDArray[np.float64]) -> NDArray[np.float64]:
+    def tensor(self, third: Array) -> Array:
         """Return the whitened tensor of M₃(U, U, U)."""
         s = self.levels**-0.5
         return np.asarray(third * s[:, None, None] * s[:, None] * s)
 
-    def components(
-        self, values: NDArray[np.float64], vectors: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def components(self, values: Array, vectors: Array) -> Array:
         """Return a_k as rows, from eigenvalues and eigenvectors (rows) of the tensor."""
         back = self.inside * self.levels**-0.5
         return np.asarray((values[:, None] * vectors * back) @ self.basis.T)
 
-    def heaviest_first(
-        self, values: NDArray[np.float64], vectors: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def heaviest_first(self, values: Array, vectors: Array) -> tuple[Array, Array]:
         """Return a_k as rows and N·w_k, in the order of the latter."""
         mass = np.where(values > 0.0, np.maximum(values, 1e-150) ** -2.0, 0.0)
         order = np.argsort(-mass, kind="stable")
@@ -101,13 +84,13 @@ def whiten(values: Any, basis: Any, edge: float) -> Whitening:
     return Whitening(np.asarray(basis, np.float64), found, levels, edge)
 
 
-def _without_noise(values: NDArray[np.float64], edge: float) -> NDArray[np.float64]:
+def _without_noise(values: Array, edge: float) -> Array:
     """Return √(ℓ̂² − edge²), and zero for what does not stand out."""
     squares = np.maximum(np.square(values) - edge**2, 0.0)
     return np.asarray(np.sqrt(squares) * (values > 0.0))
 
 
-def as_weights(mass: NDArray[np.float64], count: float) -> NDArray[np.float64]:
+def as_weights(mass: Array, count: float) -> Array:
     """Return the weights of components of N·w: none has more units than there are.
 
     >>> as_weights(np.array([30.0, 10.0]), 10.0).tolist()
@@ -118,7 +101,7 @@ def as_weights(mass: NDArray[np.float64], count: float) -> NDArray[np.float64]:
     return mass / total if total > 0.0 else np.full(len(mass), 1.0 / len(mass))
 
 
-def spread(entries: Any, rank: int) -> NDArray[np.float64]:
+def spread(entries: Any, rank: int) -> Array:
     """Return the symmetric tensor with the given entries at a ≤ b ≤ c."""
     a, b, c = np.sort(np.indices((rank,) * 3).reshape(3, -1), axis=0)
     # place of (a, b, c) in order: all triples that begin lower, then all pairs that do
@@ -127,7 +110,7 @@ def spread(entries: Any, rank: int) -> NDArray[np.float64]:
     return np.asarray(np.asarray(entries, np.float64)[place].reshape((rank,) * 3))
 
 
-def onto_simplex(rows: Any) -> NDArray[np.float64]:
+def onto_simplex(rows: Any) -> Array:
     """Return the nearest probability vector of every row.
 
     >>> onto_simplex([[0.5, 0.7, -1.0]]).round(6).tolist()

@@ -12,24 +12,18 @@ released.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
-from tacit.estimators.agreement import (
-    Agreement,
-    Ask,
-    Asked,
-    Coordinating,
-    Neighbours,
-    Start,
-    Step,
-)
-from tacit.estimators.shards import Holder
+from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
+from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.knorm import KNorm
@@ -38,11 +32,6 @@ from tacit.moments.numerics.sums import entry_weights, triples
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["TensorAgreement", "TensorHolder"]
 
@@ -132,12 +121,7 @@ class TensorHolder(Holder):
     agreement: TensorAgreement
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: NDArray[np.float64],
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Kept, shard: Array, picks: Picks
     ) -> GridSum:
         """Return the coordinates of the symmetric part; what is not finite counts as zero."""
         size, grid = self.agreement.size, self.agreement.mechanism.grid

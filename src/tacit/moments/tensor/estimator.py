@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
+from tacit._core.arrays import Array
+from tacit._core.check import AnyOf, Constraint, Integer, Real
 from tacit._core.rng import generator
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
@@ -20,9 +21,6 @@ from tacit.moments.numerics.whitening import spread, whiten
 from tacit.moments.tensor.agreement import TensorAgreement
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["OrthogonalDecomposition"]
 
@@ -84,9 +82,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         "iterations": Integer(1),
         "sensitivity": AnyOf(Real(0, open_low=True), None),
         "dimension": AnyOf(Integer(1), None),
-        "privacy": AnyOf(InstanceOf(Privacy), None),
-        "ledger": AnyOf(InstanceOf(Ledger), None),
-        "random_state": AnyOf(Integer(0), None),
+        **PAID,
     }
 
     def __init__(
@@ -136,7 +132,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         assert self.sensitivity is not None
         return TensorAgreement(size, float(self.sensitivity), self.privacy, len(facts))
 
-    def _read(self, data: Any, agreement: Agreement) -> NDArray[np.float64]:
+    def _read(self, data: Any, agreement: Agreement) -> Array:
         return _as_array(data)
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -256,7 +252,7 @@ def _as_tensor(tensor: Any) -> Any:
     return tensor if callable(tensor) else _as_array(tensor)
 
 
-def _as_array(tensor: Any) -> NDArray[np.float64]:
+def _as_array(tensor: Any) -> Array:
     """Return a tensor as an array of three equal sides."""
     array = np.asarray(tensor, np.float64)
     if array.ndim != 3 or len(set(array.shape)) != 1:
@@ -264,7 +260,7 @@ def _as_array(tensor: Any) -> NDArray[np.float64]:
     return array
 
 
-def _is_symmetric(array: NDArray[np.float64]) -> bool:
+def _is_symmetric(array: Array) -> bool:
     if not np.isfinite(array).all():
         raise ParameterError("the tensor must be finite")
     scale = max(float(np.abs(array).max()), 1e-300)

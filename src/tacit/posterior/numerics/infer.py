@@ -13,14 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tacit._core.chains import autocorrelation_time, effective_samples, r_hat
+from tacit._core.arrays import Array
+from tacit._core.chains import autocorrelation_time, effective_samples, inference_data, r_hat
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.errors import MissingExtra, ParameterError
+from tacit.errors import ParameterError
 from tacit.posterior.numerics.likelihood import has_likelihood, moments
 from tacit.posterior.numerics.metropolis.kernel import (
     SAMPLERS,
@@ -35,11 +36,6 @@ from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.splines import clip_to_range, line_range, scale_codes
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["ParameterPosterior", "check_inference", "choose_sampler", "infer"]
 
@@ -93,14 +89,10 @@ class ParameterPosterior:
 
     def to_arviz(self) -> Any:
         """Return an ArviZ InferenceData (extra ``diagnostics``), our diagnostics as attributes."""
-        try:
-            import arviz  # type: ignore[import-not-found,unused-ignore]
-        except ImportError as missing:
-            raise MissingExtra("to_arviz", "diagnostics") from missing
         names = ("r_hat", "effective_samples", "autocorrelation_time")
         found = {key: self.diagnostics[key] for key in names if key in self.diagnostics}
-        return arviz.from_dict(
-            posterior={name: self.draws[..., k] for k, name in enumerate(self.names)},
+        return inference_data(
+            {name: self.draws[..., k] for k, name in enumerate(self.names)},
             attrs={"sampler": self.sampler, **found},
         )
 

@@ -15,22 +15,18 @@ standard errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.information_simulated import importance, simulated
 from tacit.posterior.numerics.likelihood import marginal, moments, moments_and_slopes
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
-from tacit.posterior.numerics.populations.base import Population, difference_step
+from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Information", "information", "normal_information"]
 
@@ -149,10 +145,7 @@ def _pieces(edges: Array, nodes: int) -> tuple[Array, Array]:
     t, w = np.polynomial.legendre.leggauss(nodes)
     edges = np.unique(edges)
     width = np.diff(edges)[:, None]
-    return (
-        np.ravel(edges[:-1, None] + width * (t + 1.0) / 2.0),
-        np.ravel(width * w / 2.0),
-    )
+    return (np.ravel(edges[:-1, None] + width * (t + 1.0) / 2.0), np.ravel(width * w / 2.0))
 
 
 def _from_densities(
@@ -160,16 +153,7 @@ def _from_densities(
 ) -> Array:
     """Return ∫ (∂p)(∂p)ᵀ/p dy from log densities at nodes, differentiated in θ."""
     centre = np.exp(log_density(theta))
-    slopes = []
-    for k in range(len(theta)):
-        step = difference_step(theta, population.scales, k)
-        at = []
-        for m in (-2.0, -1.0, 1.0, 2.0):
-            moved = theta.copy()
-            moved[k] += m * step
-            at.append(np.exp(log_density(moved)))
-        slopes.append((at[0] - 8.0 * at[1] + 8.0 * at[2] - at[3]) / (12.0 * step))
-    stacked = np.array(slopes)
+    stacked = np.array(slopes(lambda at: np.exp(log_density(at)), theta, population.scales))
     inverse = np.where(centre > 1e-290, 1.0 / np.maximum(centre, 1e-290), 0.0)
     return np.asarray((stacked * weights * inverse) @ stacked.T)
 

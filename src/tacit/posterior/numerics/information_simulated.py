@@ -12,19 +12,15 @@ continuous populations, also those whose support moves with θ) or through the d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.posterior.numerics.likelihood import moments_and_slopes
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.base import Population, difference_step
 from tacit.posterior.numerics.statistics import Additive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["importance", "simulated"]
 

@@ -12,19 +12,13 @@ Moments are those of s of the **clipped** X, by quadrature, for every population
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic, normal_laplace
-from tacit.posterior.numerics.populations.base import Population, difference_step
+from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["has_likelihood", "log_likelihood", "marginal", "moments", "moments_and_slopes"]
 
@@ -54,19 +48,12 @@ def moments_and_slopes(
 ) -> tuple[Array, Array, Array, Array]:
     """Return μ, Σ and their derivatives (p, k) and (p, k, k), by fourth-order differences."""
     mean, cov = moments(population, statistic, bounds, theta)
-    mean_slopes: list[Array] = []
-    cov_slopes: list[Array] = []
-    for k in range(population.dimension):
-        step = difference_step(theta, population.scales, k)
-        at = []
-        for m in (-2.0, -1.0, 1.0, 2.0):
-            moved = np.array(theta, np.float64)
-            moved[k] += m * step
-            at.append(moments(population, statistic, bounds, moved))
-        for slopes, part in ((mean_slopes, 0), (cov_slopes, 1)):
-            a, b, c, d = (pair[part] for pair in at)
-            slopes.append((a - 8.0 * b + 8.0 * c - d) / (12.0 * step))
-    return mean, cov, np.array(mean_slopes), np.array(cov_slopes)
+
+    def rows(at: Array) -> Array:
+        return np.vstack(moments(population, statistic, bounds, at))
+
+    found = np.array(slopes(rows, theta, population.scales))
+    return mean, cov, found[:, 0].copy(), found[:, 1:].copy()
 
 
 def has_likelihood(release: NoisyStatistic) -> bool:

@@ -6,21 +6,17 @@ A `NoisyStatistic` holds public facts only. It is all that inference needs, and 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Integer, OneOf, Real, check
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["NOISES", "NoiseLaw", "NoisyStatistic", "log_noise", "normal_laplace"]
 
@@ -170,9 +166,7 @@ class NoisyStatistic:
 
     def replace(self, values: Any) -> NoisyStatistic:
         """Return the same release with other numbers."""
-        return NoisyStatistic(
-            self.statistic, self.bounds, self.size, self.noise, values, self.local
-        )
+        return replace(self, values=values)
 
     def centre(self, x: Array) -> tuple[Array, Any]:
         """Return what is released of data (…, n) before noise, and its scale (None: the law's)."""

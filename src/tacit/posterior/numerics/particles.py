@@ -21,11 +21,12 @@ people) and ``LOCAL`` (one group for each person).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import overload
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.likelihood import has_likelihood, moments
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
@@ -48,11 +49,6 @@ from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.splines import Table
 from tacit.posterior.numerics.statistics import Additive
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "BATCH",
@@ -150,72 +146,39 @@ def log_target(model: Any, theta: Any) -> Any:
     return table_target(model.known, theta) if isinstance(model, BuiltIn) else model.target(theta)
 
 
-def log_weights(model: Any, z: Any, theta: Any, out: Any) -> None:
-    """Fill in log h(y_t | z, θ) of particles of people."""
-    if isinstance(model, BuiltIn):
-        people_weights(model, z, theta, out)
-    else:
-        model.weights(z, theta, out)
+def _question(name: str, answer: Any) -> Any:
+    """Return a question: a built-in model has a function for it, any other a method.
 
+    What compiled loops reach is always built in.
+    """
 
-def log_normal_weights(model: Any, z: Any, theta: Any, out: Any) -> None:
-    """Fill in log h(y | z, θ) of particles of S_n."""
-    if isinstance(model, BuiltIn):
-        normal_weights(model, z, theta, out)
-    else:
-        model.normal_weights(z, theta, out)
+    def ask(model: Any, *given: Any) -> None:
+        if isinstance(model, BuiltIn):
+            answer(model, *given)
+        else:
+            getattr(model, name)(*given)
 
-
-def draw_statistic(model: Any, rng: Any, theta: Any, out: Any) -> None:
-    """Draw u ~ f(u | θ) into (N, numbers)."""
-    if isinstance(model, BuiltIn):
-        normal_draw(model, rng, theta, out)
-    else:
-        model.sample(rng, theta, out)
-
-
-def log_statistic(model: Any, u: Any, theta: Any, out: Any) -> None:
-    """Fill in log f(u | θ)."""
-    if isinstance(model, BuiltIn):
-        normal_density(model, u, theta, out)
-    else:
-        model.statistic(u, theta, out)
-
-
-def log_release(model: Any, u: Any, out: Any) -> None:
-    """Fill in log g(y | u)."""
-    if isinstance(model, BuiltIn):
-        release_density(model, u, out)
-    else:
-        model.noise(u, out)
-
-
-def _compile_as(question: Any, answer: Any) -> None:
-    """Let compiled loops ask a question: what they reach is always built in."""
-    count = answer.__code__.co_argcount
     forms = {
         3: lambda a, b, c: lambda a, b, c: answer(a, b, c),
         4: lambda a, b, c, d: lambda a, b, c, d: answer(a, b, c, d),
     }
-    overload(question, strict=False)(forms[count])
+    overload(ask, strict=False)(forms[answer.__code__.co_argcount])
+    return ask
 
 
+log_weights = _question("weights", people_weights)
+log_normal_weights = _question("normal_weights", normal_weights)
+draw_statistic = _question("sample", normal_draw)
+log_statistic = _question("statistic", normal_density)
+log_release = _question("noise", release_density)
+
+
+@overload(log_target, strict=False)  # type: ignore[untyped-decorator]
 def _compiled_target(model: Any, theta: Any) -> Any:
     """Answer `log_target` for the type of a model."""
     if model.instance_class is Table:
         return lambda model, theta: table_target(model, theta)
     return lambda model, theta: table_target(model.known, theta)
-
-
-overload(log_target, strict=False)(_compiled_target)
-for _question, _answer in (
-    (log_weights, people_weights),
-    (log_normal_weights, normal_weights),
-    (draw_statistic, normal_draw),
-    (log_statistic, normal_density),
-    (log_release, release_density),
-):
-    _compile_as(_question, _answer)
 
 
 def seen_first(releases: Sequence[NoisyStatistic]) -> list[NoisyStatistic]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import best_pair
 from tacit.posterior.numerics.likelihood import log_likelihood, moments
@@ -31,11 +32,6 @@ from tacit.posterior.numerics.splines import (
     to_line,
 )
 from tacit.posterior.numerics.statistics import OrderStatistic, Power, power
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "BATCH",

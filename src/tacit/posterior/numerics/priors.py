@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
+from tacit._core.arrays import Array
 from tacit._core.check import Real, check
 from tacit._core.linear import inlined
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Beta", "Gamma", "InverseGamma", "Normal", "ScalarPrior", "Uniform", "log_prior"]
 
@@ -60,7 +58,7 @@ class ScalarPrior(ABC):
         return float(log_prior(float(self.code), self.a, self.b, float(x)))
 
     @abstractmethod
-    def quantile(self, level: Any) -> NDArray[np.float64]:
+    def quantile(self, level: Any) -> Array:
         """Return quantiles."""
 
     @property
@@ -73,7 +71,7 @@ class ScalarPrior(ABC):
     def variance(self) -> float:
         """The variance."""
 
-    def sample(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
         """Draw, by inversion."""
         return self.quantile(rng.random(count))
 
@@ -100,7 +98,7 @@ class Uniform(ScalarPrior):
         """The variance."""
         return (self.b - self.a) ** 2 / 12.0
 
-    def quantile(self, level: Any) -> NDArray[np.float64]:
+    def quantile(self, level: Any) -> Array:
         """Return a + level·(b − a)."""
         return np.asarray(self.a + np.asarray(level) * (self.b - self.a))
 
@@ -125,7 +123,7 @@ class Normal(ScalarPrior):
         """The variance."""
         return self.b**2
 
-    def quantile(self, level: Any) -> NDArray[np.float64]:
+    def quantile(self, level: Any) -> Array:
         """Return normal quantiles."""
         return np.asarray(self.a + self.b * special.ndtri(level))
 
@@ -146,7 +144,7 @@ class Gamma(ScalarPrior):
         """The variance."""
         return self.a * self.b**2
 
-    def quantile(self, level: Any) -> NDArray[np.float64]:
+    def quantile(self, level: Any) -> Array:
         """Return gamma quantiles."""
         return np.asarray(self.b * special.gammaincinv(self.a, level))
 
@@ -167,7 +165,7 @@ class InverseGamma(ScalarPrior):
         """The variance."""
         return self.mean**2 / (self.a - 2.0) if self.a > 2.0 else math.inf
 
-    def quantile(self, level: Any) -> NDArray[np.float64]:
+    def quantile(self, level: Any) -> Array:
         """Return inverse gamma quantiles."""
         return np.asarray(self.b / special.gammainccinv(self.a, level))
 
@@ -188,6 +186,6 @@ class Beta(ScalarPrior):
         """The variance."""
         return self.mean * (1.0 - self.mean) / (self.a + self.b + 1.0)
 
-    def quantile(self, level: Any) -> NDArray[np.float64]:
+    def quantile(self, level: Any) -> Array:
         """Return beta quantiles."""
         return np.asarray(special.betaincinv(self.a, self.b, level))

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit._core.linear import inlined
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.priors import ScalarPrior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "SCALES",

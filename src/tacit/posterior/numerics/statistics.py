@@ -18,18 +18,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Real, check
 from tacit._core.linear import inlined
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Additive", "Custom", "OrderStatistic", "Power", "Statistic", "as_statistic", "power"]
 

@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit._core.linear import (
     bartlett,
     cholesky,
@@ -44,44 +45,43 @@ from tacit.errors import ParameterError
 from tacit.regression.numerics.moments import Moments, Prior, nearest_psd, pooled
 from tacit.regression.numerics.wishart.kernel import GibbsInfo
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["MomentSampler", "MomentState"]
 
 
 class MomentState(NamedTuple):
     """A chain: Σ, β, (log σ²), and the sites' T_j + isotropic noise, in scaled units."""
 
-    features: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    between: NDArray[np.float64]
+    features: Array
+    coefficients: Array
+    scales: Array
+    between: Array
 
 
-def moment_sweeps(
-    rng: Any,
-    seen: Any,
-    iso: Any,
-    rest: Any,
-    rows: Any,
-    scale: Any,
-    prior: Any,
-    precision0: Any,
-    linear0: Any,
-    features: Any,
-    beta: Any,
-    scales: Any,
-    between: Any,
-    thin: int,
-    out_beta: Any,
-    out_scales: Any,
-) -> None:
-    """Run ``thin`` iterations per row of ``out_beta``, from and into the state's arrays.
+class MomentData(NamedTuple):
+    """What the sites released, y in scaled units, and the prior.
 
     seen: T̂_j. iso: variance of its isotropic noise. rest: variances of further noise, by entry.
-    prior: κ, a₀, b₀ and mᵀC⁻¹m. precision0, linear0: C⁻¹ and C⁻¹m.
+    rows: n_j. scale: Λ. prior: κ, a₀, b₀ and mᵀC⁻¹m. precision, linear: C⁻¹ and C⁻¹m.
     """
+
+    seen: Any
+    iso: Any
+    rest: Any
+    rows: Any
+    scale: Any
+    prior: Any
+    precision: Any
+    linear: Any
+
+
+def moment_sweeps(rng: Any, data: Any, state: Any, thin: int, out: Any) -> None:
+    """Run ``thin`` iterations per draw, from and into the state's arrays.
+
+    data, state: see `MomentData` and `MomentState`. out: draws of β and of log σ².
+    """
+    seen, iso, rest, rows, scale, prior, precision0, linear0 = data
+    features, beta, scales, between = state
+    out_beta, out_scales = out
     count, e = seen.shape[0], seen.shape[1]
     d = e - 1
     omega, total, drawn = np.empty((e, e)), np.empty((e, e)), np.empty((e, e))
@@ -188,12 +188,8 @@ def moment_sweeps(
 class MomentSampler:
     """A kernel: β, σ², Σ and the sites' (S, z, u) from noisy moments with yᵀy.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked, each with ``square``; every part noisy, or none.
-    prior
-        β | σ² ~ N(m, σ²C), σ² ~ IG(a, b), Σ ~ IW(Λ, κ).
+    Of each site's moments every part is noisy, or none. The prior is β | σ² ~ N(m, σ²C),
+    σ² ~ IG(a, b), Σ ~ IW(Λ, κ).
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior) -> None:
@@ -210,45 +206,44 @@ class MomentSampler:
         ratios = [m.gram_sd / (math.sqrt(2.0) * m.cross_sd) for m in moments if not m.exact]
         self.unit = float(np.exp(np.mean(np.log(ratios)))) if ratios else 1.0  # y in these units
         k = self.unit
-        self.seen, self.iso = np.empty((len(moments), d + 1, d + 1)), np.empty(len(moments))
-        self.rest = np.empty_like(self.seen)
+        seen, iso = np.empty((len(moments), d + 1, d + 1)), np.empty(len(moments))
+        rest = np.empty_like(seen)
         for j, m in enumerate(moments):
-            self.seen[j, :d, :d] = m.gram
-            self.seen[j, d, :d] = self.seen[j, :d, d] = k * m.cross
-            self.seen[j, d, d] = k * k * float(m.square or 0.0)
+            seen[j, :d, :d] = m.gram
+            seen[j, d, :d] = seen[j, :d, d] = k * m.cross
+            seen[j, d, d] = k * k * float(m.square or 0.0)
             parts = np.array([m.gram_sd, math.sqrt(2.0) * k * m.cross_sd, k * k * m.square_sd])
-            self.iso[j] = (parts**2).min()
-            excess = parts**2 - self.iso[j]
-            excess[excess < 1e-9 * self.iso[j]] = 0.0
-            self.rest[j, :d, :d] = excess[0] * 0.5 * (1.0 + np.eye(d))
-            self.rest[j, d, :d] = self.rest[j, :d, d] = 0.5 * excess[1]
-            self.rest[j, d, d] = excess[2]
-        self.rows = np.array([max(float(m.rows), 1.0) for m in moments])
+            iso[j] = (parts**2).min()
+            excess = parts**2 - iso[j]
+            excess[excess < 1e-9 * iso[j]] = 0.0
+            rest[j, :d, :d] = excess[0] * 0.5 * (1.0 + np.eye(d))
+            rest[j, d, :d] = rest[j, :d, d] = 0.5 * excess[1]
+            rest[j, d, d] = excess[2]
+        rows = np.array([max(float(m.rows), 1.0) for m in moments])
         total = pooled(moments)
-        self.size = max(np.trace(total.gram) / d, total.gram_sd, 1e-12) / self.rows.sum()
+        self.size = max(np.trace(total.gram) / d, total.gram_sd, 1e-12) / rows.sum()
         features = np.eye(d) * self.size if prior.features is None else prior.features
-        self.scale = np.asarray(features, float)
+        scale = np.asarray(features, float)
         kappa = d + 1.0 if prior.freedom is None else float(prior.freedom)
         mean = np.full(d, prior.mean * k)
-        self.precision = prior.precision(d)
-        self.linear = self.precision @ mean
+        precision = prior.precision(d)
+        linear = precision @ mean
         # b₀ and m change with the unit of y
-        self.settings = np.array(
-            [kappa, prior.noise_shape, prior.noise_scale * k * k, mean @ self.linear]
-        )
+        settings = np.array([kappa, prior.noise_shape, prior.noise_scale * k * k, mean @ linear])
+        self.data = MomentData(seen, iso, rest, rows, scale, settings, precision, linear)
 
     def init(self, rng: np.random.Generator) -> MomentState:
         """Start near the pooled moments, each chain elsewhere."""
-        d = len(self.linear)
-        n = self.rows.sum()
-        total = nearest_psd(self.seen.sum(axis=0), 1e-6 * self.size * n)
-        noise = float(np.sqrt(self.iso.sum()))
+        data, d = self.data, len(self.data.linear)
+        n = data.rows.sum()
+        total = nearest_psd(data.seen.sum(axis=0), 1e-6 * self.size * n)
+        noise = float(np.sqrt(data.iso.sum()))
         gram = nearest_psd(total[:d, :d], 0.5 * noise * math.sqrt(d) + 1e-9 * self.size * n)
-        beta = np.linalg.solve(gram + self.precision, total[:d, d] + self.linear)
+        beta = np.linalg.solve(gram + data.precision, total[:d, d] + data.linear)
         beta = beta * (1.0 + 0.1 * rng.standard_normal(d))
         variance = max(0.5 * total[d, d] / n, 1e-9)
         scales = np.array([math.log(variance) + 0.3 * rng.standard_normal(), 0.0, 0.0])
-        return MomentState(gram / n, beta, scales, self.seen.copy())
+        return MomentState(gram / n, beta, scales, data.seen.copy())
 
     def step(self, rng: np.random.Generator, state: MomentState) -> tuple[MomentState, GibbsInfo]:
         """Take one iteration."""
@@ -265,27 +260,9 @@ class MomentSampler:
         compiled: bool = True,
     ) -> tuple[MomentState, GibbsInfo]:
         """Take ``draws``·``thin`` iterations; nothing adapts."""
-        features, beta, scales, between = (a.copy() for a in state)
-        out_beta, out_scales = np.empty((draws, len(beta))), np.zeros((draws, 3))
+        after = MomentState._make(a.copy() for a in state)
+        out = np.empty((draws, len(state.coefficients))), np.zeros((draws, 3))
         function = kernels.compiled(moment_sweeps) if compiled else moment_sweeps
-        function(
-            rng,
-            self.seen,
-            self.iso,
-            self.rest,
-            self.rows,
-            self.scale,
-            self.settings,
-            self.precision,
-            self.linear,
-            features,
-            beta,
-            scales,
-            between,
-            thin,
-            out_beta,
-            out_scales,
-        )
-        out_scales[:, 0] -= 2.0 * math.log(self.unit)
-        after = MomentState(features, beta, scales, between)
-        return after, GibbsInfo(out_beta / self.unit, out_scales, {})
+        function(rng, self.data, after, thin, out)
+        out[1][:, 0] -= 2.0 * math.log(self.unit)
+        return after, GibbsInfo(out[0] / self.unit, out[1], {})

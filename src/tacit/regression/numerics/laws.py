@@ -20,6 +20,7 @@ __all__ = [
     "SIZE_SD",
     "accepted",
     "describe",
+    "draw_frame",
     "freedom_of",
     "half_log_pooled",
     "log_spread",
@@ -147,3 +148,22 @@ def accepted(rng: Any, log_ratio: float) -> bool:
 def tune(tuning: Any, index: int, took: bool, target: float, gain: float) -> None:
     """Move a log step towards a target acceptance."""
     tuning[index] += gain * ((1.0 if took else 0.0) - target)
+
+
+@inlined
+def draw_frame(rng: Any, factor: Any, freedom: float, work: Any, out: Any) -> None:
+    """Draw C with CCᵀ ~ IW(RRᵀ, F) given R: C·H = R where HᵀH ~ Wishart(I, F)."""
+    d = factor.shape[0]
+    for i in range(d):
+        for k in range(i):
+            work[i, k] = rng.standard_normal()
+        work[i, i] = math.sqrt(2.0 * rng.standard_gamma(0.5 * (freedom - d + 1 + i)))
+    for i in range(d):
+        for k in range(d - 1, -1, -1):
+            if k > i:
+                out[i, k] = 0.0
+            else:
+                total = factor[i, k]
+                for m in range(k + 1, i + 1):
+                    total -= out[i, m] * work[m, k]
+                out[i, k] = total / work[k, k]

@@ -12,15 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Integer, Real, check
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "Moments",
@@ -58,8 +55,8 @@ class Moments:
         Standard deviations of the independent noise on each entry of z, on u, on the count.
     """
 
-    gram: NDArray[np.float64]
-    cross: NDArray[np.float64]
+    gram: Array
+    cross: Array
     rows: float
     square: float | None = None
     gram_sd: float = 0.0
@@ -68,7 +65,7 @@ class Moments:
     rows_sd: float = 0.0
 
     @classmethod
-    def of(cls, rows: NDArray[np.float64], responses: NDArray[np.float64]) -> Moments:
+    def of(cls, rows: Array, responses: Array) -> Moments:
         """Return the exact moments of some rows.
 
         >>> Moments.of(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([3.0, 1.0])).cross
@@ -182,7 +179,7 @@ class Prior:
     noise_shape: float = 1.5
     noise_scale: float = 0.01
     freedom: float | None = None
-    features: NDArray[np.float64] | None = None
+    features: Array | None = None
 
     def __post_init__(self) -> None:
         positive = Real(0, open_low=True)
@@ -198,7 +195,7 @@ class Prior:
             return self.sd
         return math.sqrt(max(self.noise_shape - 1.0, 0.25) / self.noise_scale)
 
-    def precision(self, dimension: int) -> NDArray[np.float64]:
+    def precision(self, dimension: int) -> Array:
         """Return C⁻¹."""
         check("dimension", dimension, Integer(1))
         return np.asarray(np.eye(dimension) / self.known_sd() ** 2)
@@ -230,8 +227,8 @@ class NormalInverseGamma:
     (0.8, 4.0, 1.9)
     """
 
-    mean: NDArray[np.float64]
-    precision: NDArray[np.float64]
+    mean: Array
+    precision: Array
     shape: float
     scale: float
 
@@ -247,22 +244,20 @@ class NormalInverseGamma:
             mean, precision, self.shape + 0.5 * moments.rows, self.scale + 0.5 * max(gain, 0.0)
         )
 
-    def sample(
-        self, rng: np.random.Generator, count: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def sample(self, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
         """Return ``count`` draws of β and of σ²."""
         variance = self.scale / rng.standard_gamma(self.shape, count)
         factor = np.linalg.cholesky(self.precision)
         white = rng.standard_normal((len(self.mean), count)) * np.sqrt(variance)
         return (self.mean[:, None] + np.linalg.solve(factor.T, white)).T, variance
 
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Array:
         """Return the covariance of β, that of its Student law."""
         inverse = np.linalg.inv(self.precision)
         return np.asarray(inverse * (self.scale / (self.shape - 1.0)))
 
 
-def nearest_psd(matrix: NDArray[np.float64], floor: float = 0.0) -> NDArray[np.float64]:
+def nearest_psd(matrix: Array, floor: float = 0.0) -> Array:
     """Return the nearest symmetric matrix with eigenvalues of at least ``floor``.
 
     Nearest in Frobenius norm (Higham 1988): the maximum-likelihood S under isotropic symmetric
@@ -276,7 +271,7 @@ def nearest_psd(matrix: NDArray[np.float64], floor: float = 0.0) -> NDArray[np.f
     return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T + 0.0)
 
 
-def noise_covariance(coefficients: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+def noise_covariance(coefficients: Array, sd: float) -> Array:
     """Return Cov(E·β) of isotropic symmetric noise E with diagonal variance sd².
 
     Var E_aa = sd², Var E_ab = sd²/2, so Cov(Eβ)_aa = sd²·β_a² + sd²/2·Σ_{b≠a} β_b² and
@@ -291,11 +286,7 @@ def noise_covariance(coefficients: NDArray[np.float64], sd: float) -> NDArray[np
 
 
 def cross_log_density(
-    cross: NDArray[np.float64],
-    gram: NDArray[np.float64],
-    coefficients: NDArray[np.float64],
-    noise_variance: float,
-    cross_sd: float = 0.0,
+    cross: Array, gram: Array, coefficients: Array, noise_variance: float, cross_sd: float = 0.0
 ) -> float:
     """Return log p(ẑ | S, β, σ²), with ẑ ~ N(Sβ, σ²S + cross_sd²·I) (Proposition 1)."""
     covariance = noise_variance * gram + cross_sd**2 * np.eye(len(cross))

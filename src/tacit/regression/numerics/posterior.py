@@ -18,14 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit._core.chains import effective_samples, r_hat
+from tacit._core.arrays import Array
+from tacit._core.chains import effective_samples, inference_data, r_hat
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.errors import MissingExtra, ParameterError
+from tacit.errors import ParameterError
 from tacit.regression.numerics.moments import (
     Moments,
     NormalInverseGamma,
@@ -35,9 +36,6 @@ from tacit.regression.numerics.moments import (
     nearest_psd,
     pooled,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["METHODS", "Posterior", "posterior"]
 
@@ -71,8 +69,8 @@ class Posterior:
     """
 
     method: str
-    draws: NDArray[np.float64]
-    noise_variance: NDArray[np.float64]
+    draws: Array
+    noise_variance: Array
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -81,17 +79,17 @@ class Posterior:
         return self.draws.shape[:2] == (1, 1)
 
     @property
-    def flat(self) -> NDArray[np.float64]:
+    def flat(self) -> Array:
         """All draws of the coefficients, (chains·draws, d)."""
         return self.draws.reshape(-1, self.draws.shape[-1])
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Array:
         """Posterior mean of the coefficients."""
         return np.asarray(self.flat.mean(axis=0))
 
     @property
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Array:
         """Posterior covariance of the coefficients; NaN for a point estimate."""
         side = self.draws.shape[-1]
         if self.point:
@@ -99,24 +97,22 @@ class Posterior:
         return np.asarray(np.cov(self.flat.T).reshape(side, side))
 
     @property
-    def sd(self) -> NDArray[np.float64]:
+    def sd(self) -> Array:
         """Posterior standard deviation of each coefficient; NaN for a point estimate."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
-    def interval(self, level: float = 0.9) -> NDArray[np.float64]:
+    def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each coefficient, (d, 2)."""
         check("level", level, Real(0, 1, open_low=True, open_high=True))
         self._needs_spread()
         tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         return np.asarray(np.quantile(self.flat, tails, axis=0).T)
 
-    def predict(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, rows: Array) -> Array:
         """Return the posterior predictive mean at each row."""
         return np.asarray(np.asarray(rows, float) @ self.mean)
 
-    def predict_interval(
-        self, rows: NDArray[np.float64], level: float = 0.9, *, noise: bool = True
-    ) -> NDArray[np.float64]:
+    def predict_interval(self, rows: Array, level: float = 0.9, *, noise: bool = True) -> Array:
         """Return the central predictive interval at each row, (rows, 2).
 
         Parameters
@@ -150,19 +146,24 @@ class Posterior:
 
     def to_arviz(self) -> Any:
         """Return an ArviZ InferenceData (extra ``diagnostics``)."""
-        try:
-            import arviz  # type: ignore[import-not-found,unused-ignore]
-        except ImportError as missing:
-            raise MissingExtra("to_arviz", "diagnostics") from missing
-        return arviz.from_dict(
-            posterior={"coefficients": self.draws, "noise_variance": self.noise_variance}
-        )
+        return inference_data({"coefficients": self.draws, "noise_variance": self.noise_variance})
 
     def _needs_spread(self) -> None:
         if self.point:
             raise ParameterError(
                 f"{self.method} is a point estimate without intervals: use method='auto'"
             )
+
+
+class _Plan(NamedTuple):
+    """How much is sampled, with which randomness, and who is told of it."""
+
+    chains: int
+    draws: int
+    warmup: int
+    thin: int | None
+    rng: np.random.Generator
+    progress: Callable[[int], None]
 
 
 def posterior(
@@ -228,20 +229,10 @@ def posterior(
         replace(site, gram=np.asarray(site.gram, float), cross=np.asarray(site.cross, float))
         for site in moments
     ]
+    warmup = draws if warmup is None else warmup
+    plan = _Plan(chains, draws, warmup, thin, rng, progress or (lambda done: None))
     try:
-        return _infer(
-            moments,
-            method,
-            prior,
-            chains,
-            draws,
-            warmup,
-            thin,
-            noise_variance,
-            ridges,
-            rng,
-            progress or (lambda done: None),
-        )
+        return _infer(moments, method, prior, plan, noise_variance, ridges)
     except (np.linalg.LinAlgError, ArithmeticError):
         raise _contradiction(method) from None
 
@@ -257,43 +248,26 @@ def _infer(
     moments: list[Moments],
     method: str,
     prior: Prior,
-    chains: int,
-    draws: int,
-    warmup: int | None,
-    thin: int | None,
+    plan: _Plan,
     noise_variance: float | None,
     ridges: Sequence[float] | None,
-    rng: np.random.Generator,
-    progress: Callable[[int], None],
 ) -> Posterior:
     """Return the posterior from arguments that were checked."""
-    d = moments[0].dimension
+    d, shape = moments[0].dimension, (plan.chains, plan.draws)
     exact = all(site.exact and site.square is not None for site in moments)
     if method == "conjugate" or (method == "auto" and exact):
-        beta, variance = _conjugate(moments, prior).sample(rng, chains * draws)
-        return Posterior(method, beta.reshape(chains, draws, d), variance.reshape(chains, draws))
+        beta, variance = _conjugate(moments, prior).sample(plan.rng, math.prod(shape))
+        return Posterior(method, beta.reshape(*shape, d), variance.reshape(shape))
     if method in ("OLS", "adaSSP"):
         point = _ols(moments) if method == "OLS" else _adassp(moments, ridges)
         return Posterior(method, point.reshape(1, 1, d), np.full((1, 1), np.nan))
     if method == "Bayes-fixedS-fast":
-        return _fixed_fast(moments, prior, noise_variance, chains, draws, rng)
-    kernel = _kernel(method, moments, prior)
-    given = thin is not None
+        return _fixed_fast(moments, prior, noise_variance, shape, plan.rng)
+    thin = plan.thin
     if thin is None:
         walks = method in ("MCMC-normalX", "MCMC-B&S")
         thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
-    warmup = draws if warmup is None else warmup
-    return _run(
-        method,
-        kernel,
-        chains,
-        draws,
-        warmup,
-        thin,
-        rng,
-        progress,
-        extend=not given and chains > 1,
-    )
+    return _run(method, _kernel(method, moments, prior), plan, thin)
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
@@ -309,42 +283,32 @@ def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
     return SiteGramSampler(moments, prior, fixed=method == "MCMC-fixedS")
 
 
-def _run(
-    method: str,
-    kernel: Any,
-    chains: int,
-    draws: int,
-    warmup: int,
-    thin: int,
-    rng: np.random.Generator,
-    progress: Callable[[int], None],
-    *,
-    extend: bool,
-) -> Posterior:
+def _run(method: str, kernel: Any, plan: _Plan, thin: int) -> Posterior:
     """Run the chains one after the other, and look at how they mixed.
 
     Where they do not agree, what was drawn counts as warm-up, and the chains go on with twice
-    the iterations per draw, up to `_EXTENSIONS` times.
+    the iterations per draw, up to `_EXTENSIONS` times; unless the caller said how many.
     """
-    states = []
-    for _ in range(chains):
+    states, rng = [], plan.rng
+    for _ in range(plan.chains):
         state = kernel.init(rng)
-        if warmup:
-            state, _ = kernel.run(rng, state, warmup, adapt=True, thin=thin)
+        if plan.warmup:
+            state, _ = kernel.run(rng, state, plan.warmup, adapt=True, thin=thin)
         states.append(state)
-        progress(1)
-    for extension in range(_EXTENSIONS + 1 if extend else 1):
+        plan.progress(1)
+    extended = plan.thin is None and plan.chains > 1
+    for extension in range(_EXTENSIONS + 1 if extended else 1):
         thin = 2 * thin if extension else thin
         runs = []
         for state in states:
-            runs.append(kernel.run(rng, state, draws, thin=thin))
-            progress(0 if extension else 1)
+            runs.append(kernel.run(rng, state, plan.draws, thin=thin))
+            plan.progress(0 if extension else 1)
         states, infos = [run[0] for run in runs], [run[1] for run in runs]
-        found = np.array([info.coefficients for info in infos])
-        agreed = max(r_hat(found[:, :, k]) for k in range(found.shape[2])) <= _AGREED
-        if agreed:
+        coefficients = np.array([info.coefficients for info in infos])
+        each = [coefficients[:, :, k] for k in range(coefficients.shape[2])]
+        hats = [r_hat(c) for c in each]
+        if max(hats) <= _AGREED:
             break
-    coefficients = np.array([info.coefficients for info in infos])
     variance = np.exp(np.array([info.scales[:, 0] for info in infos]))
     if not (np.isfinite(coefficients).all() and np.isfinite(variance).all()):
         raise _contradiction(method)
@@ -352,15 +316,14 @@ def _run(
         kind: float(np.mean([info.acceptance.get(kind, 0.0) for info in infos]))
         for kind in infos[0].acceptance
     }
-    each = [coefficients[:, :, k] for k in range(coefficients.shape[2])]
     diagnostics = {
-        "r_hat": np.array([r_hat(c) for c in each]),
+        "r_hat": np.array(hats),
         "effective_samples": np.array([effective_samples(c) for c in each]),
-        "converged": bool(agreed),
+        "converged": bool(max(hats) <= _AGREED),
         "r_hat_noise_variance": r_hat(variance),
         "acceptance": by_kind,
-        "iterations": draws * thin,
-        "warmup": warmup * thin,
+        "iterations": plan.draws * thin,
+        "warmup": plan.warmup * thin,
         "thin": thin,
     }
     return Posterior(method, coefficients, variance, diagnostics)
@@ -387,13 +350,13 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     return NormalInverseGamma(mean, precision, prior.noise_shape, prior.noise_scale).given(total)
 
 
-def _ols(moments: Sequence[Moments]) -> NDArray[np.float64]:
+def _ols(moments: Sequence[Moments]) -> Array:
     """Least squares from the sums; the shortest solution where features are collinear."""
     total = pooled(moments)
     return np.asarray(np.linalg.lstsq(total.gram, total.cross, rcond=None)[0])
 
 
-def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> NDArray[np.float64]:
+def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> Array:
     """(7.2): sums over sites with the sum of their ridges."""
     total = pooled(moments)
     d = total.dimension
@@ -414,8 +377,7 @@ def _fixed_fast(
     moments: Sequence[Moments],
     prior: Prior,
     noise_variance: float | None,
-    chains: int,
-    draws: int,
+    shape: tuple[int, int],
     rng: np.random.Generator,
 ) -> Posterior:
     """Algorithm 18: Proposition 3 once, at a fixed σ² and the nearest semi-definite S_j."""
@@ -436,8 +398,8 @@ def _fixed_fast(
         linear = linear + gram @ solved[:, d]
     factor = np.linalg.cholesky(0.5 * (precision + precision.T))
     mean = np.linalg.solve(factor.T, np.linalg.solve(factor, linear))
-    white = rng.standard_normal((d, chains * draws))
+    white = rng.standard_normal((d, math.prod(shape)))
     white -= white.mean(axis=1, keepdims=True)  # the mean of the draws is m_post itself
     beta = mean + np.linalg.solve(factor.T, white).T
-    variance = np.full((chains, draws), noise_variance)
-    return Posterior("Bayes-fixedS-fast", beta.reshape(chains, draws, d), variance)
+    variance = np.full(shape, noise_variance)
+    return Posterior("Bayes-fixedS-fast", beta.reshape(*shape, d), variance)

@@ -14,11 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.likelihood import has_likelihood, log_likelihood
@@ -49,11 +50,6 @@ from tacit.posterior.numerics.splines import (
     tabulate,
     to_line,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_particles", "check_sampler"]
 
@@ -108,24 +104,12 @@ def check_particles(sampler: str, particles: int | None) -> None:
 
 
 class MetropolisKernel:
-    """A sampler of p(θ | y).
+    """A sampler of p(θ | y), one of `SAMPLERS`, with a prior for each parameter.
 
-    Parameters
-    ----------
-    sampler
-        One of `SAMPLERS`.
-    releases
-        What was released; of several, of different people, one may be seen through particles.
-    population
-        The law of the data.
-    priors
-        One for each parameter.
-    particles
-        How many; None takes the sampler's default. With ``"gibbs"``, moves of u for each of θ.
-    correlation
-        ρ of ``"correlated"``.
-    refresh
-        Whether a rejection draws the latent variables anew (averaged acceptance ratios).
+    Of several releases, of different people, one may be seen through particles. Their number is
+    the sampler's default unless given; with ``"gibbs"`` it is that of moves of u for each of θ.
+    ``correlation`` is ρ of ``"correlated"``, and ``refresh`` says whether a rejection draws the
+    latent variables anew (averaged acceptance ratios).
     """
 
     def __init__(
@@ -262,25 +246,13 @@ class MetropolisKernel:
         compiled: bool = True,
     ) -> tuple[State, Info]:
         """Take ``draws``·``thin`` iterations, compiled where the model allows it."""
-        theta, latent = state.theta.copy(), state.latent.copy()
-        out = np.empty((draws, len(theta)))
+        theta, latent, p = state.theta.copy(), state.latent.copy(), len(state.theta)
+        out, (eta, new, new_eta) = np.empty((draws, p)), np.empty((3, p))
+        law = self._priors, self._scales, state.walk, self.goal, adapt, thin
+        walk = loops.Walk(*law, theta, eta, new, new_eta, out)
         fast = compiled and self.is_compiled
         loop = kernels.compiled(self._loop, unchecked=True) if fast else self._loop
-        acceptance, step = loop(
-            rng,
-            self.model,
-            self._priors,
-            self._scales,
-            state.walk,
-            theta,
-            latent,
-            float(state.step),
-            self.goal,
-            adapt,
-            thin,
-            self._options,
-            out,
-        )
+        acceptance, step = loop(rng, self.model, walk, latent, float(state.step), self._options)
         return State(theta, latent, float(step), state.walk), Info(out, float(acceptance))
 
     def line(self, draws: Array) -> Array:

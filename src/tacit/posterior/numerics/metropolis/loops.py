@@ -11,7 +11,7 @@ Source: Alparslan (2023), with the corrections of PRIVACY B4: acceptance uses Σ
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,37 +27,58 @@ from tacit.posterior.numerics.particles import (
 from tacit.posterior.numerics.priors import log_prior
 from tacit.posterior.numerics.splines import from_line, log_slope, to_line
 
-__all__ = ["averaged", "gibbs", "marginal", "pseudo_marginal", "rao_blackwell"]
+__all__ = ["Walk", "averaged", "gibbs", "marginal", "pseudo_marginal", "rao_blackwell"]
+
+
+class Walk(NamedTuple):
+    """A random walk on η: its law, where it is and would go, and the rows that it fills.
+
+    priors, scales: code and numbers of each parameter's prior, and the code of its scale.
+    shape: L. goal: the acceptance towards which the step adapts. thin: iterations of each row.
+    """
+
+    priors: Any
+    scales: Any
+    shape: Any
+    goal: float
+    adapt: bool
+    thin: int
+    theta: Any
+    eta: Any
+    new: Any
+    new_eta: Any
+    out: Any
 
 
 @inlined
-def _start(rng: Any, scales: Any, theta: Any, eta: Any) -> None:
-    for k in range(len(theta)):
-        eta[k] = to_line(scales[k], theta[k])
+def _start(model: Any, walk: Any) -> Any:
+    """Set η of θ; return the log density there of what needs no particles."""
+    for k in range(len(walk.theta)):
+        walk.eta[k] = to_line(walk.scales[k], walk.theta[k])
+    return _log_known(model, walk, walk.theta)
 
 
 @inlined
-def _propose(
-    rng: Any, scales: Any, walk: Any, step: float, eta: Any, new_eta: Any, new: Any
-) -> None:
-    """Walk on η."""
-    p = len(eta)
+def _propose(rng: Any, model: Any, walk: Any, step: float) -> Any:
+    """Walk on η; return the log density there of what needs no particles."""
+    p = len(walk.eta)
     for k in range(p):
-        new_eta[k] = eta[k]
+        walk.new_eta[k] = walk.eta[k]
     for k in range(p):
         jump = step * rng.standard_normal()
         for i in range(k, p):
-            new_eta[i] += walk[i, k] * jump
+            walk.new_eta[i] += walk.shape[i, k] * jump
     for k in range(p):
-        new[k] = from_line(scales[k], new_eta[k])
+        walk.new[k] = from_line(walk.scales[k], walk.new_eta[k])
+    return _log_known(model, walk, walk.new)
 
 
 @inlined
-def _log_prior(priors: Any, scales: Any, theta: Any) -> Any:
+def _log_prior(walk: Any, theta: Any) -> Any:
     """Return the prior's log density on η, Jacobian included."""
-    total = 0.0
+    total, priors = 0.0, walk.priors
     for k in range(len(theta)):
-        total += log_slope(scales[k], theta[k])
+        total += log_slope(walk.scales[k], theta[k])
         if total == -math.inf:
             return total
         total += log_prior(priors[k, 0], priors[k, 1], priors[k, 2], theta[k])
@@ -65,9 +86,9 @@ def _log_prior(priors: Any, scales: Any, theta: Any) -> Any:
 
 
 @inlined
-def _log_known(model: Any, priors: Any, scales: Any, theta: Any) -> Any:
+def _log_known(model: Any, walk: Any, theta: Any) -> Any:
     """Return the prior on η and log p(y | θ) of what needs no particles."""
-    total = _log_prior(priors, scales, theta)
+    total = _log_prior(walk, theta)
     if total > -math.inf:
         total += log_target(model, theta)
     return total
@@ -134,141 +155,76 @@ def _mix(a: float, x: Any, b: float, out: Any) -> None:
 
 
 @inlined
-def _finish(
-    i: int,
-    yes: bool,
-    chance: float,
-    step: float,
-    goal: float,
-    adapt: bool,
-    thin: int,
-    new_eta: Any,
-    new: Any,
-    eta: Any,
-    theta: Any,
-    out: Any,
-) -> Any:
+def _finish(i: int, walk: Any, yes: bool, chance: float, step: float) -> Any:
     """Go where the walk was accepted, keep every ``thin``-th place, and return the next step."""
     if yes:
-        copy(new_eta, eta)
-        copy(new, theta)
-    if (i + 1) % thin == 0:
-        copy(theta, out[i // thin])
-    return step * math.exp((chance - goal) / (1.0 + i) ** 0.6) if adapt else step
+        copy(walk.new_eta, walk.eta)
+        copy(walk.new, walk.theta)
+    if (i + 1) % walk.thin == 0:
+        copy(walk.theta, walk.out[i // walk.thin])
+    return step * math.exp((chance - walk.goal) / (1.0 + i) ** 0.6) if walk.adapt else step
 
 
-def marginal(
-    rng: Any,
-    model: Any,
-    priors: Any,
-    scales: Any,
-    walk: Any,
-    theta: Any,
-    latent: Any,
-    step: float,
-    goal: float,
-    adapt: bool,
-    thin: int,
-    options: Any,
-    out: Any,
-) -> Any:
+def marginal(rng: Any, model: Any, walk: Any, latent: Any, step: float, options: Any) -> Any:
     """Algorithm 9: p(y | θ) is known. Return acceptance and step."""
-    p = len(theta)
-    eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
-    _start(rng, scales, theta, eta)
-    value = _log_known(model, priors, scales, theta)
-    accepted = 0.0
-    for i in range(out.shape[0] * thin):
-        _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_known(model, priors, scales, new)
+    value = _start(model, walk)
+    accepted, iterations = 0.0, walk.out.shape[0] * walk.thin
+    for i in range(iterations):
+        fresh = _propose(rng, model, walk, step)
         yes, chance = _accept(rng, fresh - value)
         if yes:
             value = fresh
         accepted += chance
-        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
-    return accepted / (out.shape[0] * thin), step
+        step = _finish(i, walk, yes, chance, step)
+    return accepted / iterations, step
 
 
 def pseudo_marginal(
-    rng: Any,
-    model: Any,
-    priors: Any,
-    scales: Any,
-    walk: Any,
-    theta: Any,
-    latent: Any,
-    step: float,
-    goal: float,
-    adapt: bool,
-    thin: int,
-    options: Any,
-    out: Any,
+    rng: Any, model: Any, walk: Any, latent: Any, step: float, options: Any
 ) -> Any:
     """Algorithms 10 and 3: particles estimate p(y | θ); options[0] is their correlation ρ."""
-    p = len(theta)
     rho = options[0]
     rest = math.sqrt(1.0 - rho * rho)
-    eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
     moved, weights = np.empty(latent.shape), np.empty(latent.shape[:2])
-    _start(rng, scales, theta, eta)
-    log_normal_weights(model, latent, theta, weights)
-    value = _log_sums(weights) + _log_known(model, priors, scales, theta)
-    accepted = 0.0
-    for i in range(out.shape[0] * thin):
-        _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_known(model, priors, scales, new)
+    log_normal_weights(model, latent, walk.theta, weights)
+    value = _log_sums(weights) + _start(model, walk)
+    accepted, iterations = 0.0, walk.out.shape[0] * walk.thin
+    for i in range(iterations):
+        fresh = _propose(rng, model, walk, step)
         if fresh > -math.inf:
             _fill_normal(rng, moved)
             _mix(rho, latent, rest, moved)
-            log_normal_weights(model, moved, new, weights)
+            log_normal_weights(model, moved, walk.new, weights)
             fresh += _log_sums(weights)
         yes, chance = _accept(rng, fresh - value)
         if yes:
             value = fresh
             copy(moved, latent)
         accepted += chance
-        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
-    return accepted / (out.shape[0] * thin), step
+        step = _finish(i, walk, yes, chance, step)
+    return accepted / iterations, step
 
 
-def averaged(
-    rng: Any,
-    model: Any,
-    priors: Any,
-    scales: Any,
-    walk: Any,
-    theta: Any,
-    latent: Any,
-    step: float,
-    goal: float,
-    adapt: bool,
-    thin: int,
-    options: Any,
-    out: Any,
-) -> Any:
+def averaged(rng: Any, model: Any, walk: Any, latent: Any, step: float, options: Any) -> Any:
     """Algorithms 12 and 13: averaged acceptance ratios over particles of the base law.
 
     options: the number of particles N, and whether a rejection refreshes the latent draw.
     """
-    p = len(theta)
     count, refresh = int(options[0]), options[1] > 0.0
     groups, _, size = latent.shape
-    eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
     particles = np.empty((groups, count, size))
     here, there = np.empty((groups, count)), np.empty((groups, count))
-    _start(rng, scales, theta, eta)
-    value = _log_known(model, priors, scales, theta)
-    accepted = 0.0
-    for i in range(out.shape[0] * thin):
-        _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_known(model, priors, scales, new)
+    value = _start(model, walk)
+    accepted, iterations = 0.0, walk.out.shape[0] * walk.thin
+    for i in range(iterations):
+        fresh = _propose(rng, model, walk, step)
         yes, chance = False, 0.0
         if fresh > -math.inf:
             _fill_normal(rng, particles)
             for t in range(groups):
                 copy(latent[t, 0], particles[t, 0])
-            log_weights(model, particles, theta, here)
-            log_weights(model, particles, new, there)
+            log_weights(model, particles, walk.theta, here)
+            log_weights(model, particles, walk.new, there)
             yes, chance = _accept(rng, fresh + _log_sums(there) - value - _log_sums(here))
             if yes or refresh:
                 for t in range(groups):
@@ -277,43 +233,26 @@ def averaged(
         if yes:
             value = fresh
         accepted += chance
-        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
-    return accepted / (out.shape[0] * thin), step
+        step = _finish(i, walk, yes, chance, step)
+    return accepted / iterations, step
 
 
-def rao_blackwell(
-    rng: Any,
-    model: Any,
-    priors: Any,
-    scales: Any,
-    walk: Any,
-    theta: Any,
-    latent: Any,
-    step: float,
-    goal: float,
-    adapt: bool,
-    thin: int,
-    options: Any,
-    out: Any,
-) -> Any:
+def rao_blackwell(rng: Any, model: Any, walk: Any, latent: Any, step: float, options: Any) -> Any:
     """Algorithm 11: averaged acceptance ratios over u, with q(u) = f(u | (θ + θ')/2).
 
     options: the number of particles N, and whether a rejection refreshes u.
     """
-    p = len(theta)
     count, refresh = int(options[0]), options[1] > 0.0
-    eta, new_eta, new, middle = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
+    theta, new, middle = walk.theta, walk.new, np.empty(len(walk.theta))
     u = np.empty((count, latent.shape[2]))
     here, there, both = np.empty(count), np.empty(count), np.empty(count)
-    _start(rng, scales, theta, eta)
-    value = _log_known(model, priors, scales, theta)
-    accepted = 0.0
-    for i in range(out.shape[0] * thin):
-        _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_known(model, priors, scales, new)
+    value = _start(model, walk)
+    accepted, iterations = 0.0, walk.out.shape[0] * walk.thin
+    for i in range(iterations):
+        fresh = _propose(rng, model, walk, step)
         yes, chance = False, 0.0
         if fresh > -math.inf:
-            for k in range(p):
+            for k in range(len(middle)):
                 middle[k] = 0.5 * (theta[k] + new[k])
             draw_statistic(model, rng, middle, u)
             copy(latent[0, 0], u[0])
@@ -332,51 +271,33 @@ def rao_blackwell(
         if yes:
             value = fresh
         accepted += chance
-        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
-    return accepted / (out.shape[0] * thin), step
+        step = _finish(i, walk, yes, chance, step)
+    return accepted / iterations, step
 
 
-def gibbs(
-    rng: Any,
-    model: Any,
-    priors: Any,
-    scales: Any,
-    walk: Any,
-    theta: Any,
-    latent: Any,
-    step: float,
-    goal: float,
-    adapt: bool,
-    thin: int,
-    options: Any,
-    out: Any,
-) -> Any:
+def gibbs(rng: Any, model: Any, walk: Any, latent: Any, step: float, options: Any) -> Any:
     """MH within Gibbs: u | θ, y from f(u | θ) with acceptance g(y | u')/g(y | u); then θ | u."""
-    p = len(theta)
-    eta, new_eta, new = np.empty(p), np.empty(p), np.empty(p)
     u, two = np.empty((1, latent.shape[2])), np.empty((2, latent.shape[2]))
     noise, law, new_law = np.empty(2), np.empty(1), np.empty(1)
-    _start(rng, scales, theta, eta)
-    value = _log_known(model, priors, scales, theta)
-    accepted = 0.0
-    for i in range(out.shape[0] * thin):
+    value = _start(model, walk)
+    accepted, iterations = 0.0, walk.out.shape[0] * walk.thin
+    for i in range(iterations):
         for _ in range(int(options[0])):
-            draw_statistic(model, rng, theta, two)
+            draw_statistic(model, rng, walk.theta, two)
             copy(latent[0, 0], two[0])
             log_release(model, two, noise)
             move, _ = _accept(rng, noise[1] - noise[0])
             if move:
                 copy(two[1], latent[0, 0])
         copy(latent[0, 0], u[0])
-        _propose(rng, scales, walk, step, eta, new_eta, new)
-        fresh = _log_known(model, priors, scales, new)
+        fresh = _propose(rng, model, walk, step)
         yes, chance = False, 0.0
         if fresh > -math.inf:
-            log_statistic(model, u, theta, law)
-            log_statistic(model, u, new, new_law)
+            log_statistic(model, u, walk.theta, law)
+            log_statistic(model, u, walk.new, new_law)
             yes, chance = _accept(rng, fresh + new_law[0] - value - law[0])
         if yes:
             value = fresh
         accepted += chance
-        step = _finish(i, yes, chance, step, goal, adapt, thin, new_eta, new, eta, theta, out)
-    return accepted / (out.shape[0] * thin), step
+        step = _finish(i, walk, yes, chance, step)
+    return accepted / iterations, step

@@ -9,20 +9,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import special
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.priors import ScalarPrior
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-
-__all__ = ["CustomPopulation", "Population", "difference_step"]
+__all__ = ["CustomPopulation", "Population", "difference_step", "slopes"]
 
 _STRATA = 1 << 14  # equal strata of z for a simulator about which nothing else is known
 
@@ -63,12 +59,7 @@ class Population(ABC):
 
         By central differences of fourth order unless a population knows better.
         """
-        columns = []
-        for k in range(self.dimension):
-            step = difference_step(theta, self.scales, k)
-            at = [self.log_density(x, _moved(theta, k, m * step)) for m in (-2, -1, 1, 2)]
-            columns.append((at[0] - 8.0 * at[1] + 8.0 * at[2] - at[3]) / (12.0 * step))
-        return np.stack(columns, axis=-1)
+        return np.stack(slopes(lambda at: self.log_density(x, at), theta, self.scales), axis=-1)
 
     def nodes(self, theta: Array, bounds: tuple[float, float]) -> tuple[Array, Array]:
         """Return points and weights that integrate over the clipped X.
@@ -110,10 +101,18 @@ def difference_step(theta: Array, scales: Sequence[str], k: int) -> float:
     return 1e-3 * (value if scale == "positive" else value * (1.0 - value))
 
 
-def _moved(theta: Array, k: int, by: float) -> Array:
-    out = np.array(theta, dtype=np.float64)
-    out[k] += by
-    return out
+def slopes(function: Callable[[Array], Any], theta: Array, scales: Sequence[str]) -> list[Any]:
+    """Return a function's derivatives in each parameter, by differences of fourth order."""
+    found = []
+    for k in range(len(theta)):
+        step = difference_step(theta, scales, k)
+        at = []
+        for m in (-2.0, -1.0, 1.0, 2.0):
+            moved = np.array(theta, np.float64)
+            moved[k] += m * step
+            at.append(function(moved))
+        found.append((at[0] - 8.0 * at[1] + 8.0 * at[2] - at[3]) / (12.0 * step))
+    return found
 
 
 @dataclass(frozen=True)

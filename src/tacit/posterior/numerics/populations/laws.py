@@ -21,22 +21,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import special
 
+from tacit._core.arrays import Array
 from tacit._core.check import Real, check
 from tacit._core.linear import inlined
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.populations.base import CustomPopulation, Population
 from tacit.posterior.numerics.populations.nodes import Continuous, Discrete
 from tacit.posterior.numerics.priors import Beta, ScalarPrior, Uniform
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = [
     "Bernoulli",

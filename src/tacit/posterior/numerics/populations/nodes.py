@@ -5,16 +5,11 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.posterior.numerics.populations.base import Population
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
 
 __all__ = ["Continuous", "Discrete"]
 

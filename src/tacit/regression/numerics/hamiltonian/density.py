@@ -40,26 +40,7 @@ from tacit._core.linear import (
     multiply_lower,
 )
 
-__all__ = ["Data", "Law", "Scratch", "from_factor", "log_density", "site_terms", "to_factor"]
-
-
-class Data(NamedTuple):
-    """What the sites released, in the sampler's basis, and what is fixed of the prior.
-
-    seen, cross: Ŝ_j, ẑ_j. known: û_j (NaN: none), n_j, noise variances of û_j and n_j.
-    noise: τ_j² (0: S_j stays), τ_z². rows, freedoms: n_j, and n_j as degrees of freedom. scale: Λ.
-    center: m. prior: κ, a, b, and whether h, the coefficients' variance and ℓ are learned.
-    """
-
-    seen: Any
-    cross: Any
-    known: Any
-    noise: Any
-    rows: Any
-    freedoms: Any
-    scale: Any
-    center: Any
-    prior: Any
+__all__ = ["Law", "Scratch", "Target", "from_factor", "log_density", "site_terms", "to_factor"]
 
 
 class Law(NamedTuple):
@@ -81,6 +62,16 @@ class Scratch(NamedTuple):
     slopes: Any
     matrices: Any
     vectors: Any
+
+
+class Target(NamedTuple):
+    """What a density is of: own or common coordinates, the data, the law, and the T_j."""
+
+    common: bool
+    data: Any
+    law: Any
+    bases: Any
+    scratch: Any
 
 
 @inlined
@@ -242,13 +233,12 @@ def _room(matrices: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 @inlined
-def log_density(
-    common: bool, position: Any, data: Any, law: Any, bases: Any, scratch: Any, out: Any
-) -> Any:
+def log_density(target: Any, position: Any, out: Any) -> Any:
     """Return the log density in own or common coordinates, and its slope in ``out``; −∞ outside.
 
-    position: the packed L_j or C, then β, then log σ². bases: T_j.
+    position: the packed L_j or C, then β, then log σ².
     """
+    common, data, law, bases, scratch = target
     grams, factors, slopes = scratch.grams, scratch.factors, scratch.slopes
     noise, shares, vectors = data.noise, law.shares, scratch.vectors
     count, d = grams.shape[0], grams.shape[1]

@@ -19,18 +19,15 @@ adapt during warm-up only; how they move stands in `tacit.regression.numerics.ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
-from tacit.regression.numerics.hamiltonian.density import Data
+from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior
 from tacit.regression.numerics.start import SiteArrays
 from tacit.regression.numerics.wishart.kernel import GibbsInfo
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["TiedGramSampler", "TiedState"]
 
@@ -42,46 +39,27 @@ class TiedState(NamedTuple):
     the coordinates, and sums for these), and the number of steps taken.
     """
 
-    grams: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    tuning: NDArray[np.float64]
-    widths: NDArray[np.float64]
-    running: NDArray[np.float64]
+    grams: Array
+    coefficients: Array
+    scales: Array
+    tuning: Array
+    widths: Array
+    running: Array
     steps: int
 
 
 class TiedGramSampler:
     """A kernel: β, σ², every site's S and how much sites differ, from noisy moments.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked.
-    prior
-        The prior; its ``sd`` and ``features`` are learned if None.
+    The prior's ``sd`` and ``features`` are learned if None.
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior) -> None:
-        self.sites = SiteArrays(moments, prior, squares=True)
-        self.basis = self.sites.basis
-        self.prior = prior
         learned = (len(moments) > 1, prior.sd is None, prior.features is None)
-        self.settings = np.array(
-            [self.sites.kappa, prior.noise_shape, prior.noise_scale, *map(float, learned)]
-        )
-        sites = self.sites
-        self.data = Data(
-            sites.seen,
-            sites.cross,
-            sites.known,
-            sites.noise,
-            sites.rows,
-            sites.freedoms,
-            sites.scale,
-            sites.center,
-            self.settings,
-        )
+        self.sites = SiteArrays(moments, prior, *map(float, learned), squares=True)
+        self.basis, self.data = self.sites.basis, self.sites.data
+        self.settings = self.data.prior  # κ, a, b, and whether h, β's variance and ℓ are learned
+        self.prior = prior
 
     def init(self, rng: np.random.Generator) -> TiedState:
         """Start near the pooled summary, each chain elsewhere."""
@@ -97,18 +75,18 @@ class TiedGramSampler:
         running = np.zeros((2, 2, widths.shape[1]))
         return TiedState(start.grams, start.coefficients, scales, tuning, widths, running, 0)
 
-    def _widths(self, grams: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
+    def _widths(self, grams: Array, variance: float) -> Array:
         """Return a first guess of every coordinate's posterior sd, (2, own or common)."""
-        count, d = self.sites.cross.shape
+        count, d = self.data.cross.shape
         packed = d * (d + 1) // 2
         widths = np.zeros((2, count * packed + d + 1))
         for j in range(count):
-            sd = np.sqrt(self.sites.noise[j, 0])
+            sd = np.sqrt(self.data.noise[j, 0])
             if sd > 0.0:
                 widths[0, j * packed : (j + 1) * packed] = _factor_widths(grams[j], sd)
         whole = grams.sum(axis=0)
         widths[1, :packed] = _factor_widths(whole, self.sites.total.gram_sd)
-        n = self.sites.rows.sum()
+        n = self.data.rows.sum()
         for i in range(d):  # C is that of the mean of a row: entries but for logs shrink by √n
             start = i * (i + 1) // 2
             widths[1, start : start + i] /= np.sqrt(n)
@@ -136,35 +114,19 @@ class TiedGramSampler:
         """Take ``draws``·``thin`` iterations and keep each ``thin``-th, in the user's basis."""
         from tacit.regression.numerics.hamiltonian.loop import trajectories
 
-        grams, beta, scales, tuning, widths, running = (a.copy() for a in state[:6])
-        out_beta, out_scales = np.empty((draws, len(beta))), np.empty((draws, 4))
-        accepts = np.zeros(6)
+        after = TiedState._make([*(a.copy() for a in state[:6]), state.steps])
+        out = np.empty((draws, len(state.coefficients))), np.empty((draws, 4)), np.zeros(6)
         function = kernels.compiled(trajectories, reassociate=True) if compiled else trajectories
-        function(
-            rng,
-            self.data,
-            grams,
-            beta,
-            scales,
-            tuning,
-            widths,
-            running,
-            state.steps,
-            adapt,
-            thin,
-            out_beta,
-            out_scales,
-            accepts,
-        )
+        function(rng, self.data, after, adapt, thin, out)
         steps = draws * thin
-        rates = accepts / max(steps, 1)
+        rates = out[2] / max(steps, 1)
         names = ("own", "common", "spread with S", "spread", "size of Λ", "coefficients")
         shown = {name: float(rate) for name, rate in zip(names, rates, strict=True) if rate > 0.0}
-        after = TiedState(grams, beta, scales, tuning, widths, running, state.steps + steps)
-        return after, GibbsInfo(out_beta @ self.basis.T, out_scales, shown)
+        after = after._replace(steps=state.steps + steps)
+        return after, GibbsInfo(out[0] @ self.basis.T, out[1], shown)
 
 
-def _factor_widths(gram: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+def _factor_widths(gram: Array, sd: float) -> Array:
     """Return about by how much noise moves (log L_ii, L_ik) of S = L·Lᵀ, row by row.
 
     dS_ik ≈ L_kk·dL_ik and dS_ii ≈ 2·L_ii²·d log L_ii; never more than half of what S_ii allows.

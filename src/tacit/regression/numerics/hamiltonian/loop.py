@@ -28,16 +28,17 @@ from tacit._core.linear import (
 from tacit.regression.numerics.hamiltonian.density import (
     Law,
     Scratch,
+    Target,
     from_factor,
     log_density,
     to_factor,
 )
-from tacit.regression.numerics.hamiltonian.frames import draw_frame
 from tacit.regression.numerics.laws import (
     SIZE_CENTER,
     SIZE_SD,
     accepted,
     describe,
+    draw_frame,
     freedom_of,
     half_log_pooled,
     log_spread,
@@ -74,18 +75,7 @@ def stretch(square: float, old: float, new: float) -> tuple[bool, float, float]:
 
 
 @inlined
-def _travel(
-    rng: Any,
-    common: bool,
-    data: Any,
-    law: Any,
-    bases: Any,
-    scratch: Any,
-    path: Any,
-    widths: Any,
-    step: float,
-    size: int,
-) -> float:
+def _travel(rng: Any, target: Any, path: Any, widths: Any, step: float, size: int) -> float:
     """Follow a trajectory from ``path[0]``; return the chance that its end is accepted.
 
     path: position, momentum (in units of the widths) and slope.
@@ -98,7 +88,7 @@ def _travel(
     most = int(min(max(LENGTH / step, 1.0), MOST_STEPS))
     leaps = 1 + int(rng.random() * (2 * most - 1))
     for leap in range(leaps + 1):
-        value = log_density(common, position, data, law, bases, scratch, slope)
+        value = log_density(target, position, slope)
         if not math.isfinite(value):
             return 0.0
         if leap == 0:
@@ -117,21 +107,13 @@ def _travel(
 
 @inlined
 def _enter_common(
-    rng: Any,
-    data: Any,
-    law: Any,
-    grams: Any,
-    factors: Any,
-    whole: Any,
-    work: Any,
-    triangle: Any,
-    frame: Any,
-    bases: Any,
+    rng: Any, data: Any, law: Any, grams: Any, factors: Any, room: Any, bases: Any
 ) -> tuple[bool, float]:
     """Draw Σ = CCᵀ given the S_j, and take the T_j; return whether that can be, and κ.
 
-    Exact sites join the prior: κ, and ℓΛ in ``whole``.
+    Exact sites join the prior: κ, and ℓΛ in the first matrix of the room. C is the last.
     """
+    whole, work, triangle, frame = room[0], room[1], room[2], room[3]
     d, kappa = frame.shape[0], law.kappa
     copy(law.sized, whole)
     copy(law.sized, work)
@@ -157,12 +139,8 @@ def _propose_coefficients(
 ) -> float:
     """Draw β given the S_j and σ² but for û (Proposition 3); return log q(β) − log q(β')."""
     d, vectors = len(beta), scratch.vectors
-    work, factor, each, precision = (
-        scratch.matrices[0],
-        scratch.matrices[1],
-        scratch.matrices[2],
-        scratch.matrices[3],
-    )
+    matrices = scratch.matrices
+    work, factor, each, precision = matrices[0], matrices[1], matrices[2], matrices[3]
     linear, part, white = vectors[4], vectors[5], vectors[6]
     fill(precision, 0.0)
     for i in range(d):
@@ -223,41 +201,27 @@ def _set_widths(running: Any, widths: Any, count: float) -> None:
     fill(running, 0.0)
 
 
-def trajectories(
-    rng: Any,
-    data: Any,
-    grams: Any,
-    beta: Any,
-    scales: Any,
-    tuning: Any,
-    widths: Any,
-    running: Any,
-    started: int,
-    adapt: bool,
-    thin: int,
-    out_beta: Any,
-    out_scales: Any,
-    accepts: Any,
-) -> None:
-    """Run ``thin`` iterations per row of ``out_beta``, from and into the state's arrays.
+def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: Any) -> None:
+    """Run ``thin`` iterations per draw, from and into the state's arrays.
 
-    data: see `Data`. tuning: log steps of own and common trajectories, of the walks on log h
-    (twice) and log ℓ; when the widths were last set. widths: the scale of every coordinate, own
-    and common. running: sums and squares of the coordinates since then.
+    data: see `Data`; its prior: κ, a, b, and whether h, the coefficients' variance and ℓ are
+    learned. state: see `TiedState`. tuning: log steps of own and common trajectories, of the walks
+    on log h (twice) and log ℓ; when the widths were last set. widths: the scale of every
+    coordinate, own and common. running: sums and squares of the coordinates since then. out: draws
+    of β and of the scales, and how often each kind of move was accepted.
     """
+    grams, beta, scales = state.grams, state.coefficients, state.scales
+    tuning, widths, running, started = state.tuning, state.widths, state.running, state.steps
+    out_beta, out_scales, accepts = out
     count, d = grams.shape[0], grams.shape[1]
     packed = d * (d + 1) // 2
-    kappa = data.prior[0]
-    learn_spread, learn_variance, learn_size = (
-        data.prior[3] > 0.0,
-        data.prior[4] > 0.0,
-        data.prior[5] > 0.0,
-    )
+    kappa, learned = data.prior[0], data.prior[3:]
+    learn_spread, learn_variance, learn_size = learned[0] > 0.0, learned[1] > 0.0, learned[2] > 0.0
     triples = np.zeros((5, count, d, d))
     factors, bases, bases_new = triples[0], triples[1], triples[2]
     scratch = Scratch(grams.copy(), triples[3], triples[4], np.zeros((6, d, d)), np.zeros((8, d)))
-    room = np.zeros((5, d, d))
-    sized, whole, work, triangle, frame = room[0], room[1], room[2], room[3], room[4]
+    room, sized = np.zeros((4, d, d)), np.zeros((d, d))
+    whole, work, triangle, frame = room[0], room[1], room[2], room[3]
     per_site = np.zeros((4, count))
     freedom, shares, log_dets, freedom_new = per_site[0], per_site[1], per_site[2], per_site[3]
     path = np.zeros((4, count * packed + d + 1))
@@ -289,9 +253,7 @@ def trajectories(
             common = kind == 1
             now = law
             if common:
-                possible, kappa_whole = _enter_common(
-                    rng, data, law, grams, factors, whole, work, triangle, frame, bases
-                )
+                possible, kappa_whole = _enter_common(rng, data, law, grams, factors, room, bases)
                 if not possible:
                     break
                 now = Law(freedom, shares, total_freedom, kappa_whole, whole, precision)
@@ -305,18 +267,9 @@ def trajectories(
                 position[edge + i] = beta[i]
             position[edge + d] = scales[0]
             copy(position, origin)
-            chance = _travel(
-                rng,
-                common,
-                data,
-                now,
-                bases,
-                scratch,
-                path,
-                widths[kind],
-                math.exp(tuning[kind]),
-                edge + d + 1,
-            )
+            target = Target(common, data, now, bases, scratch)
+            step_size, size = math.exp(tuning[kind]), edge + d + 1
+            chance = _travel(rng, target, path, widths[kind], step_size, size)
             if rng.random() < chance:
                 copy(scratch.grams, grams)
                 copy(scratch.factors, factors)
@@ -344,7 +297,7 @@ def trajectories(
             for sign, value in ((-1.0, beta), (1.0, beta_new)):
                 for i in range(d):
                     position[edge + i] = value[i]
-                ratio += sign * log_density(common, position, data, now, bases, scratch, path[2])
+                ratio += sign * log_density(target, position, path[2])
             took = accepted(rng, ratio)
             copy(beta_new if took else beta, beta)
             for i in range(d):
@@ -361,9 +314,8 @@ def trajectories(
             took = False
             if fits:  # the position is that of the common trajectory
                 for sign, held in ((-1.0, bases), (1.0, bases_new)):
-                    ratio += sign * log_density(
-                        moved > 0, position, data, law, held, scratch, path[2]
-                    )
+                    target = Target(moved > 0, data, law, held, scratch)
+                    ratio += sign * log_density(target, position, path[2])
                 took = accepted(rng, ratio)
             if took:
                 scales[1] = candidate
@@ -382,13 +334,10 @@ def trajectories(
             candidate = scales[3] + math.exp(tuning[4]) * rng.standard_normal()
             ratio = 0.5 * d * kappa * (candidate - scales[3])
             for sign, size in ((-1.0, candidate), (1.0, scales[3])):
-                ratio += (
-                    sign
-                    * total_freedom
-                    * half_log_pooled(
-                        grams, data.rows, freedom, data.scale, math.exp(size), work, triangle
-                    )
+                half = half_log_pooled(
+                    grams, data.rows, freedom, data.scale, math.exp(size), work, triangle
                 )
+                ratio += sign * total_freedom * half
             new, old = candidate - SIZE_CENTER, scales[3] - SIZE_CENTER
             ratio -= 0.5 * (new * new - old * old) / SIZE_SD**2
             took = accepted(rng, ratio)

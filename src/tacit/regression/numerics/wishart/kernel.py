@@ -26,16 +26,14 @@ another. Degrees of freedom, ρ and steps adapt during warm-up only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior
 from tacit.regression.numerics.start import SiteArrays
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["GibbsInfo", "GibbsState", "SiteGramSampler"]
 
@@ -46,44 +44,35 @@ class GibbsState(NamedTuple):
     The S_j with their Cholesky factors, β, log σ², what was tuned, and the number of steps taken.
     """
 
-    grams: NDArray[np.float64]
-    factors: NDArray[np.float64]
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
-    tuning: NDArray[np.float64]
+    grams: Array
+    factors: Array
+    coefficients: Array
+    scales: Array
+    tuning: Array
     steps: int
 
 
 class GibbsInfo(NamedTuple):
     """Draws of β and of the scales (log σ² first), and acceptance rates by kind of move."""
 
-    coefficients: NDArray[np.float64]
-    scales: NDArray[np.float64]
+    coefficients: Array
+    scales: Array
     acceptance: dict[str, float]
 
 
 class SiteGramSampler:
-    """A kernel: β, σ² and every site's S from noisy moments under normal features.
+    """A kernel: β, σ² and every site's S from noisy moments under normal features, without yᵀy.
 
-    Parameters
-    ----------
-    moments
-        The sites' moments, checked; yᵀy is not used.
-    prior
-        The prior.
-    fixed
-        Hold every S_j at the nearest positive semi-definite matrix (``MCMC-fixedS``).
+    ``fixed`` holds every S_j at the nearest positive semi-definite matrix (``MCMC-fixedS``).
     """
 
     def __init__(self, moments: Sequence[Moments], prior: Prior, *, fixed: bool = False) -> None:
-        self.sites = SiteArrays(moments, prior, squares=False, fixed=fixed)
-        self.basis = self.sites.basis
-        self.settings = np.array(
-            [self.sites.kappa, prior.noise_shape, prior.noise_scale, prior.known_sd() ** -2]
-        )
+        precision = prior.known_sd() ** -2
+        self.sites = SiteArrays(moments, prior, precision, squares=False, fixed=fixed)
+        self.basis, self.data = self.sites.basis, self.sites.data
         # congruences move the total by about its noise, or by half where noise is all there is
-        total, d = self.sites.seen.sum(axis=0), self.sites.total.dimension
-        least = 1e-12 * self.sites.size * self.sites.rows.sum()
+        total, d = self.data.seen.sum(axis=0), self.sites.total.dimension
+        least = 1e-12 * self.sites.size * self.data.rows.sum()
         diagonal = np.maximum(np.diag(total), least)
         reach = np.minimum(0.5, self.sites.total.gram_sd / np.sqrt(2.0) / diagonal)
         self.reach = np.tile(reach, (d, 1))
@@ -91,7 +80,7 @@ class SiteGramSampler:
     def init(self, rng: np.random.Generator) -> GibbsState:
         """Start near the pooled summary, each chain elsewhere."""
         start = self.sites.start(rng)
-        count, d = self.sites.cross.shape
+        count, d = self.data.cross.shape
         factors = np.tile(np.eye(d), (count, 1, 1))
         if not self.sites.fixed:
             factors = np.asarray(np.linalg.cholesky(start.grams), np.float64)
@@ -116,37 +105,13 @@ class SiteGramSampler:
         """Take ``draws``·``thin`` iterations and keep each ``thin``-th, in the user's basis."""
         from tacit.regression.numerics.wishart.loop import sweeps
 
-        data = self.sites
-        count, d = data.cross.shape
-        grams, factors, beta, scales, tuning = (a.copy() for a in state[:5])
-        out_beta, out_scales = np.empty((draws, d)), np.empty((draws, 1))
-        accepts = np.zeros(len(tuning))
+        count, d = self.data.cross.shape
+        after = GibbsState._make([*(a.copy() for a in state[:5]), state.steps])
+        out = np.empty((draws, d)), np.empty((draws, 1)), np.zeros(len(state.tuning))
         function = kernels.compiled(sweeps) if compiled else sweeps
-        function(
-            rng,
-            data.seen,
-            data.cross,
-            data.noise,
-            data.rows,
-            data.freedoms,
-            data.scale,
-            self.settings,
-            data.center,
-            self.reach,
-            grams,
-            factors,
-            beta,
-            scales,
-            tuning,
-            state.steps,
-            adapt,
-            thin,
-            out_beta,
-            out_scales,
-            accepts,
-        )
+        function(rng, self.data, self.reach, after, adapt, thin, out)
         steps = draws * thin
-        rates = accepts / max(steps, 1)
+        rates = out[2] / max(steps, 1)
         # the two kinds of moves on S take turns
         acceptance = {
             "noise variance": rates[-1],
@@ -156,5 +121,5 @@ class SiteGramSampler:
             "all S, Gaussian": 2.0 * rates[2 * count + 1],
         }
         shown = {name: float(rate) for name, rate in acceptance.items() if rate > 0.0}
-        after = GibbsState(grams, factors, beta, scales, tuning, state.steps + steps)
-        return after, GibbsInfo(out_beta @ self.basis.T, out_scales, shown)
+        after = after._replace(steps=state.steps + steps)
+        return after, GibbsInfo(out[0] @ self.basis.T, out[1], shown)

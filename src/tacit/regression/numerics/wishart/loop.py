@@ -10,7 +10,7 @@ with P = C⁻¹ + ΣK_j and b = C⁻¹m + Σk_j.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,43 +82,60 @@ def _misfit(seen: Any, gram: Any) -> float:
     return total
 
 
-def sweeps(
-    rng: Any,
-    seen: Any,
-    cross: Any,
-    noise: Any,
-    rows: Any,
-    freedoms: Any,
-    scale: Any,
-    prior: Any,
-    center: Any,
-    reach: Any,
-    grams: Any,
-    factors: Any,
-    beta: Any,
-    scales: Any,
-    tuning: Any,
-    started: int,
-    adapt: bool,
-    thin: int,
-    out_beta: Any,
-    out_scales: Any,
-    accepts: Any,
-) -> None:
-    """Run ``thin`` iterations per row of ``out_beta``, from and into the state's arrays.
+class Sites(NamedTuple):
+    """All sites, of the state or of a proposal.
 
-    seen, cross: Ŝ_j, ẑ_j. noise: τ_j² (0: S_j stays), τ_z². rows, freedoms: n_j, and n_j as
-    degrees of freedom. scale: Λ. prior: κ, a, b, and the precision of a coefficient. center: m.
-    reach: sd of G in the congruence that moves all S_j.
+    S_j with their factors, factors of M_j, K_j, k_j and log N(ẑ_j; 0, M_j).
     """
+
+    grams: Any
+    factors: Any
+    whitens: Any
+    precisions: Any
+    linears: Any
+    values: Any
+
+
+@inlined
+def _describe(j: int, data: Any, variance: float, work: Any, vectors: Any, sites: Any) -> bool:
+    """Set what follows from S_j; return whether M_j is definite."""
+    into = sites.whitens[j], sites.precisions[j], sites.linears[j]
+    possible, sites.values[j] = describe(
+        sites.grams[j], data.cross[j], variance, data.noise[j, 1], work, vectors, *into
+    )
+    return possible
+
+
+@inlined
+def _copy_site(j: int, source: Any, target: Any) -> None:
+    """Copy everything about one site."""
+    copy(source.grams[j], target.grams[j])
+    copy(source.factors[j], target.factors[j])
+    copy(source.whitens[j], target.whitens[j])
+    copy(source.precisions[j], target.precisions[j])
+    copy(source.linears[j], target.linears[j])
+    target.values[j] = source.values[j]
+
+
+def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, out: Any) -> None:
+    """Run ``thin`` iterations per draw, from and into the state's arrays.
+
+    data: see `Data`; its prior: κ, a, b, and the precision of a coefficient. reach: sd of G in the
+    congruence that moves all S_j. state: see `GibbsState`. out: draws of β and of log σ², and how
+    often each kind of move was accepted.
+    """
+    seen, noise, rows, scale, center = data.seen, data.noise, data.rows, data.scale, data.center
+    grams, factors, beta = state.grams, state.factors, state.coefficients
+    scales, tuning, started = state.scales, state.tuning, state.steps
+    out_beta, out_scales, accepts = out
     count, d = grams.shape[0], grams.shape[1]
+    prior = data.prior
     kappa, shape, rate, prior_precision = prior[0], prior[1], prior[2], prior[3]
-    # of the state, and of a proposal: factors of M_j, K_j, k_j
-    whitens, whitens_new = np.empty((count, d, d)), np.empty((count, d, d))
-    precisions, precisions_new = np.empty((count, d, d)), np.empty((count, d, d))
-    linears, linears_new = np.empty((count, d)), np.empty((count, d))
-    values, values_new = np.empty(count), np.empty(count)
-    grams_new, factors_new = np.empty((count, d, d)), np.empty((count, d, d))
+    matrices, lines = np.empty((6, count, d, d)), np.empty((2, count, d))
+    numbers = np.empty((2, count))
+    old = Sites(grams, factors, matrices[0], matrices[1], lines[0], numbers[0])
+    new = Sites(matrices[2], matrices[3], matrices[4], matrices[5], lines[1], numbers[1])
+    grams_new, factors_new = new.grams, new.factors
     pooled, pooled_new, pooled_factor = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))
     precision, precision_new = np.empty((d, d)), np.empty((d, d))
     linear, linear_new, white = np.empty(d), np.empty(d), np.empty(d)
@@ -153,25 +170,15 @@ def sweeps(
             precision[i, i] = prior_precision
             linear[i] = prior_precision * center[i]
         for j in range(count):
-            freedom[j] = freedom_of(freedoms[j], -1.0, d)
+            freedom[j] = freedom_of(data.freedoms[j], -1.0, d)
             total_freedom += freedom[j]
             log_dets[j] = 2.0 * log_diagonal(factors[j])
-            _, values[j] = describe(
-                grams[j],
-                cross[j],
-                variance,
-                noise[j, 1],
-                work,
-                vectors,
-                whitens[j],
-                precisions[j],
-                linears[j],
-            )
+            _describe(j, data, variance, work, vectors, old)
             for a in range(d):
-                linear[a] += linears[j, a]
+                linear[a] += old.linears[j, a]
                 for b in range(d):
                     pooled[a, b] += freedom[j] / rows[j] * grams[j, a, b]
-                    precision[a, b] += precisions[j, a, b]
+                    precision[a, b] += old.precisions[j, a, b]
         evidence = _evidence(precision, linear, vectors[0], root)
         cholesky(pooled, pooled_factor)
         half_log = log_diagonal(pooled_factor)
@@ -195,26 +202,16 @@ def sweeps(
                 )
                 possible = cholesky(grams_new[j], factors_new[j])
             if possible:
-                possible, values_new[j] = describe(
-                    grams_new[j],
-                    cross[j],
-                    variance,
-                    noise[j, 1],
-                    work,
-                    vectors,
-                    whitens_new[j],
-                    precisions_new[j],
-                    linears_new[j],
-                )
+                possible = _describe(j, data, variance, work, vectors, new)
             if possible:
                 for a in range(d):
-                    linear_new[a] = linear[a] + linears_new[j, a] - linears[j, a]
+                    linear_new[a] = linear[a] + new.linears[j, a] - old.linears[j, a]
                     for b in range(d):
                         pooled_new[a, b] = pooled[a, b] + freedom[j] / rows[j] * (
                             grams_new[j, a, b] - grams[j, a, b]
                         )
                         precision_new[a, b] = (
-                            precision[a, b] + precisions_new[j, a, b] - precisions[j, a, b]
+                            precision[a, b] + new.precisions[j, a, b] - old.precisions[j, a, b]
                         )
                 possible = cholesky(pooled_new, pooled_factor)
             took = False
@@ -224,20 +221,12 @@ def sweeps(
                 evidence_new = _evidence(precision_new, linear_new, vectors[0], root_new)
                 ratio += 0.5 * (freedom[j] - d - 1.0) * (log_det - log_dets[j])
                 ratio -= total_freedom * (half_new - half_log)
-                ratio -= (
-                    0.5
-                    / noise[j, 0]
-                    * (_misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j]))
-                )
-                ratio += values_new[j] - values[j] + evidence_new - evidence
+                change = _misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j])
+                ratio -= 0.5 / noise[j, 0] * change
+                ratio += new.values[j] - old.values[j] + evidence_new - evidence
                 took = accepted(rng, ratio)
                 if took:
-                    copy(grams_new[j], grams[j])
-                    copy(factors_new[j], factors[j])
-                    copy(whitens_new[j], whitens[j])
-                    copy(precisions_new[j], precisions[j])
-                    copy(linears_new[j], linears[j])
-                    values[j] = values_new[j]
+                    _copy_site(j, new, old)
                     log_dets[j] = log_det
                     copy(pooled_new, pooled)
                     copy(precision_new, precision)
@@ -268,50 +257,29 @@ def sweeps(
                 linear_new[i] = prior_precision * center[i]
             for j in range(count):
                 if noise[j, 0] == 0.0:
-                    copy(grams[j], grams_new[j])
-                    copy(factors[j], factors_new[j])
-                    copy(whitens[j], whitens_new[j])
-                    copy(precisions[j], precisions_new[j])
-                    copy(linears[j], linears_new[j])
-                    values_new[j] = values[j]
+                    _copy_site(j, old, new)
                 elif possible:
                     if parity == 0:
                         congruence(ref_mean, grams[j], work, grams_new[j])
                         # the shift is reversible for this part of the target already
-                        ratio -= (
-                            0.5
-                            / noise[j, 0]
-                            * (_misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j]))
-                        )
+                        change = _misfit(seen[j], grams_new[j]) - _misfit(seen[j], grams[j])
+                        ratio -= 0.5 / noise[j, 0] * change
                     else:
                         for a in range(d):
                             for b in range(d):
                                 grams_new[j, a, b] = grams[j, a, b] + shares[j] * ref_mean[a, b]
                     possible = cholesky(grams_new[j], factors_new[j])
                     if possible:
-                        possible, values_new[j] = describe(
-                            grams_new[j],
-                            cross[j],
-                            variance,
-                            noise[j, 1],
-                            work,
-                            vectors,
-                            whitens_new[j],
-                            precisions_new[j],
-                            linears_new[j],
-                        )
+                        possible = _describe(j, data, variance, work, vectors, new)
                 if possible:
-                    ratio += values_new[j] - values[j]
-                    ratio += (
-                        0.5
-                        * (freedom[j] - d - 1.0)
-                        * (2.0 * log_diagonal(factors_new[j]) - log_dets[j])
-                    )
+                    ratio += new.values[j] - old.values[j]
+                    change = 2.0 * log_diagonal(factors_new[j]) - log_dets[j]
+                    ratio += 0.5 * (freedom[j] - d - 1.0) * change
                     for a in range(d):
-                        linear_new[a] += linears_new[j, a]
+                        linear_new[a] += new.linears[j, a]
                         for b in range(d):
                             pooled_new[a, b] += freedom[j] / rows[j] * grams_new[j, a, b]
-                            precision_new[a, b] += precisions_new[j, a, b]
+                            precision_new[a, b] += new.precisions[j, a, b]
             took = False
             if possible and cholesky(pooled_new, pooled_factor):
                 evidence_new = _evidence(precision_new, linear_new, vectors[0], root_new)
@@ -321,7 +289,7 @@ def sweeps(
                 if took:
                     copy(grams_new, grams)
                     copy(factors_new, factors)
-                    copy(whitens_new, whitens)
+                    copy(new.whitens, old.whitens)
                     copy(precision_new, precision)
                     copy(linear_new, linear)
                     copy(root_new, root)
@@ -342,14 +310,14 @@ def sweeps(
         ratio = -shape * (candidate - scales[0]) - rate * (1.0 / variance_new - 1.0 / variance)
         possible = True
         for j in range(count):
-            ratio -= _cross_term(grams[j], whitens[j], cross[j], beta, vectors)
+            ratio -= _cross_term(grams[j], old.whitens[j], data.cross[j], beta, vectors)
             for a in range(d):
                 for b in range(a + 1):
                     work[a, b] = variance_new * grams[j, a, b]
                 work[a, a] += noise[j, 1]
             possible = possible and cholesky(work, triangle)
             if possible:
-                ratio += _cross_term(grams[j], triangle, cross[j], beta, vectors)
+                ratio += _cross_term(grams[j], triangle, data.cross[j], beta, vectors)
         took = possible and accepted(rng, ratio)
         if took:
             scales[0] = candidate
