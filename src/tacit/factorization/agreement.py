@@ -9,16 +9,12 @@ lists it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
+from tacit._core.arrays import Arrays
 from tacit.estimators.agreement import Agreement
 from tacit.factorization.together.problem import Problem
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["FactorizationAgreement", "public_inputs"]
 
@@ -66,6 +62,6 @@ class FactorizationAgreement(Agreement):
         """How many there are."""
         return self.problem.sites
 
-    def shared(self, result: Any) -> dict[str, NDArray[np.float64]]:
+    def shared(self, result: Any) -> Arrays:
         """Return the shared factors: all of it was released, or derived from releases."""
         return dict(result)

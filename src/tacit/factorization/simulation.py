@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Floats
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.data.split import hold_out_cells, members_of, split_members
 from tacit.data.synthetic import simulated_ratings
 from tacit.estimators.facts import Facts
 from tacit.estimators.site import Site
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["held_out_errors", "own_mean_error", "planned_ratings", "rms"]
 
@@ -39,7 +37,7 @@ def own_mean_error(train: Any, cells: Any, values: Any) -> float:
     return rms(values - own[cells[:, 0]])
 
 
-def rms(errors: NDArray[np.float64]) -> float:
+def rms(errors: Floats) -> float:
     """Return the root of the mean square."""
     return float(np.sqrt(np.mean(errors**2)))
 

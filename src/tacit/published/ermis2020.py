@@ -20,15 +20,17 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Arrays, Floats, Integers
 from tacit._core.check import OneOf, check
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.langevin.agreement import LangevinAgreement
 from tacit.factorization.langevin.method import Langevin
 from tacit.factorization.langevin.numerics.clipped_gradients import CellTable, entry_sums
@@ -41,13 +43,6 @@ from tacit.mechanisms.grid import GridSum
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.guarantee import Privacy
 from tacit.published.noise import advanced_composition_noise, langevin_step_size, zcdp_noise
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = [
     "RULES",
@@ -202,7 +197,7 @@ class PublishedWalk(Walk):
         super().__init__(rule._replace(langevin=False), values, seed)
         self.sizes = sizes
 
-    def step_size(self, name: str, gradient: NDArray[np.float64]) -> float:
+    def step_size(self, name: str, gradient: Floats) -> float:
         """Return η_t."""
         return self.sizes[self.moves]
 
@@ -336,12 +331,7 @@ class SiteLevelSite(LangevinSite):
         self._raw = np.zeros(self.layout.size)
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: CellTable,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: CellTable, picks: Integers
     ) -> GridSum:
         """Return the clipped gradients of the shared factors; note the raw ones of the others."""
         theta = self.theta(asked, kept)

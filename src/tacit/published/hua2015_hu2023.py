@@ -33,10 +33,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
@@ -57,11 +59,6 @@ from tacit.recommender.device import Devices
 from tacit.recommender.estimator import PrivateRecommender
 from tacit.recommender.method import Rated, RecommenderMethod, Task, bands
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["GradientAgreement", "GradientFactorization", "GradientRecommender"]
 
@@ -311,12 +308,7 @@ class Descending(Holder):
         self._epoch = 0
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Rated,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Rated, picks: Integers
     ) -> GridSum:
         """Return nothing: an epoch's noise is drawn before it."""
         mechanism = self.agreement.mechanism

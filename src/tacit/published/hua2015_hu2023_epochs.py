@@ -14,16 +14,13 @@ memory from front to back: shuffling and gathering single ratings took longer th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["gradient_epoch", "gradient_epoch_reference", "learning_rate", "visits"]
 
@@ -39,7 +36,7 @@ def learning_rate(initial: float, epoch: int, epochs: int) -> float:
     )
 
 
-def visits(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def visits(count: int, rng: np.random.Generator) -> Integers:
     """Return where the blocks of so many ratings start, in the order of one epoch.
 
     >>> sorted(visits(150, np.random.default_rng(0)).tolist())
@@ -86,7 +83,7 @@ def _gradient_epoch(
 
 
 def gradient_epoch(
-    starts: NDArray[np.int64],
+    starts: Integers,
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     targets: Floats,
@@ -120,7 +117,7 @@ def gradient_epoch(
 
 
 def gradient_epoch_reference(
-    starts: NDArray[np.int64],
+    starts: Integers,
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     targets: Floats,

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tacit._core.check import OneOf, Real, check
 from tacit._core.lazy import late
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
+from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
@@ -43,9 +44,6 @@ from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGra
 from tacit.recommender.local.one_answer import LocalGradient
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from tacit.estimators.gate import Gate
 
 __all__ = ["KINDS", "METHODS", "HeterogeneousOffsets", "WeightedOffsetsAgreement"]
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError
 from tacit.estimators.release import read_release
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Device", "Devices", "fold_in", "penalty_grid"]
 
@@ -146,7 +142,7 @@ class Device:
         cells = ByMember(np.array([0, len(items)], np.int64), items, values)
         self._row = fold_in(self._shared, cells)[0]
 
-    def _known(self, items: Any) -> NDArray[np.int64]:
+    def _known(self, items: Any) -> Integers:
         found = np.atleast_1d(np.asarray(items))
         size = len(self._shared["base"])
         if found.size and (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from tacit._core.arrays import Floats
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.split import members_of
 from tacit.errors import ParameterError, UnboundedData
@@ -27,9 +28,6 @@ from tacit.recommender.agreement import KINDS, METHODS
 from tacit.recommender.device import Device, Devices
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.recommender.ratings import Facts, Ratings, from_table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PrivateRecommender"]
 
@@ -315,7 +313,7 @@ class PrivateRecommender(PrivateEstimator):
             holder=f"user {user}",
         )
 
-    def predict(self, cells: Any) -> NDArray[np.float64]:
+    def predict(self, cells: Any) -> Floats:
         """Return the expected ratings of (user, item) pairs, each made on its user's device.
 
         Parameters

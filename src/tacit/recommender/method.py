@@ -10,21 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Floats
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.privacy.events import REPLACE, DpEvent
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Rated", "RecommenderMethod", "Task", "bands"]
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Floats
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.offsets.numerics.ridge import by_member
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Facts", "Ratings", "as_ratings", "from_table"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Floats
 from tacit._core.rng import generator
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
@@ -20,11 +22,6 @@ from tacit.privacy.events import DpEvent
 from tacit.recommender.agreement import WeightedOffsetsAgreement
 from tacit.recommender.device import Devices, penalty_grid
 from tacit.recommender.method import Rated, bands
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Raters", "coordinate"]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from tacit._core.arrays import Arrays, Floats
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
@@ -17,13 +19,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
-from tacit.factorization.alone.inference import (
-    INFERENCES,
-    READ_BY,
-    descend,
-    kernel_of,
-    row_prior,
-)
+from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
 from tacit.factorization.alone.numerics.cells import cell_divergence, estimate_cells
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
@@ -31,11 +27,6 @@ from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.alone.numerics.variational import variance_of_estimates
 from tacit.factorization.language.binding import as_cells, as_relations, check_labels, restricted
 from tacit.factorization.language.structure import BoundModel, CoupledModel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = ["CoupledFactorization"]
 
@@ -348,9 +339,7 @@ class CoupledFactorization(Estimator):
         known = [relation.name for relation in self._bound.relations]
         raise ParameterError(f"there is no relation {name!r}: the model has {known}")
 
-    def _estimate(
-        self, relation: str, cells: NDArray[np.int32], factors: Arrays
-    ) -> NDArray[np.float64]:
+    def _estimate(self, relation: str, cells: NDArray[np.int32], factors: Arrays) -> Floats:
         only = BoundModel(self._bound.factors, (self._relation(relation),))
         needed = {name: factors[name] for name in self._relation(relation).factors}
         return estimate_cells(cells, Expanded(only, needed).banks[relation])
@@ -385,7 +374,7 @@ class CoupledFactorization(Estimator):
         order = np.argsort(-scores, kind="stable")[:n]
         return [(int(candidates[k]), float(scores[k])) for k in order]
 
-    def fold_in(self, entity: str, data: Mapping[str, Relation]) -> NDArray[np.float64]:
+    def fold_in(self, entity: str, data: Mapping[str, Relation]) -> Floats:
         """Return factor rows for new members of an entity, all other factors fixed.
 
         Parameters

@@ -38,13 +38,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Integers
 from tacit._core.lazy import late
 from tacit._core.rng import generator
+from tacit.data.relations import Relation
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
 from tacit.factorization.counts.learn import (
     Learned,
@@ -59,14 +62,6 @@ from tacit.factorization.together.neighbours import farthest_cells, small_proble
 from tacit.mechanisms.geometric import TwoSidedGeometric
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Collected, Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.data.relations import Relation
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, Any]
 
 __all__ = ["LARGEST", "CountsAgreement"]
 
@@ -193,7 +188,7 @@ class CountsAgreement(FactorizationAgreement):
         rng = generator(start.seed, "coordinator")
         found = yield Ask("views")
         sites = self.relations(_views(found, self.problem.bounds), _members(found))
-        told: Arrays = {"sites": as_text(found.sites)}
+        told: dict[str, Any] = {"sites": as_text(found.sites)}
         if self.method.views == "own":  # nobody else needs what all views together tell
             yield Ask("learned", **told, **self._passed_on(found))
             return self._means(self._learn(sites, rng))
@@ -214,17 +209,17 @@ class CountsAgreement(FactorizationAgreement):
             for found, count in zip(views, members, strict=True)
         ]
 
-    def _passed_on(self, found: Collected) -> Arrays:
+    def _passed_on(self, found: Collected) -> dict[str, Any]:
         """Return everybody's views as they were sent; empty ones for whom is missing."""
         views = _views(found, self.problem.bounds)
-        told: Arrays = {"members": self._padded(_members(found))}
+        told: dict[str, Any] = {"members": self._padded(_members(found))}
         for k in range(self.problem.sites):
             for name in self.problem.bounds:
                 nothing = np.empty((0, len(self.problem.modes(name)) + 1), np.int64)
                 told[f"view/{k}/{name}"] = views[k][name] if k < len(views) else nothing
         return told
 
-    def _padded(self, members: Sequence[int]) -> NDArray[np.int64]:
+    def _padded(self, members: Sequence[int]) -> Integers:
         return np.array([*members, *[0] * (self.problem.sites - len(members))], np.int64)
 
     def _learn(self, sites: Sequence[dict[str, Relation]], rng: np.random.Generator) -> Learned:
@@ -233,7 +228,7 @@ class CountsAgreement(FactorizationAgreement):
         level = levels_of(self.problem, noise, sites)
         return learn(self.method, self.problem, noise, sites, None, level, rng)
 
-    def _means(self, learned: Learned) -> Arrays:
+    def _means(self, learned: Learned) -> dict[str, Any]:
         shared = [name for name in self.problem.shared if name in learned.draws]
         return {n: learned.draws[n].mean(axis=0).reshape(learned.shapes[n]) for n in shared}
 

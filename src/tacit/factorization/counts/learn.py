@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Arrays
 from tacit.data.relations import Relation
+from tacit.factorization.counts.method import LocalCounts
 from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import Problem, members_in
 from tacit.mechanisms.geometric import TwoSidedGeometric
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.counts.method import LocalCounts
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = ["Learned", "SiteLayout", "learn", "levels_of", "members_of_sites"]
 
@@ -117,7 +112,7 @@ def learn(
     layout = SiteLayout(problem, members_of_sites(problem, sites))
     forms: dict[str, str] = {}
     data: dict[str, Relation] = {}
-    alpha: dict[str, NDArray[np.float64]] = {}
+    alpha: Arrays = {}
     ratio = noise.alpha
     for name, held in layout.parts(sites):
         k, joint = held[0][0], f"{name}@{held[0][0]}"

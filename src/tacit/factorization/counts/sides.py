@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Arrays, Factors, Floats, Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.sums import Expanded
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
@@ -20,11 +23,6 @@ from tacit.factorization.together.problem import members_in
 from tacit.factorization.together.shape import SiteFactors
 from tacit.mechanisms.clipping import bound_contributions
 from tacit.mechanisms.geometric import TwoSidedGeometric
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["CountingSite"]
 
@@ -71,8 +69,8 @@ class CountingSite(SiteFactors):
         asked: Asked,
         kept: Mapping[str, Any],
         shard: Mapping[str, Relation],
-        picks: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
+        picks: Integers,
+    ) -> Integers:
         """Return the counts of all cells that are sent; of the second request, a mere nod."""
         if step.name == "learned":
             self._place(asked)
@@ -140,7 +138,7 @@ class CountingSite(SiteFactors):
         own = max(self.members, 1) if factor == self.problem.protected else 1
         return self.problem.sizes.get(factor, own)
 
-    def _draws(self) -> dict[str, NDArray[np.float64]]:
+    def _draws(self) -> Arrays:
         """Return the draws that were kept, unless they are not about this site's members."""
         nothing = np.empty((0, 0, 0))
         draws = {n: self.kept.get(f"draws/{n}", nothing) for n in self._factors()}
@@ -150,11 +148,11 @@ class CountingSite(SiteFactors):
 
     # -- afterwards ------------------------------------------------------------------------
 
-    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def adopt(self, shared: Factors) -> None:
         """Refuse: members are learned together with what was sent about them."""
         raise ParameterError("perturbed counts have no factors that other sites could adopt")
 
-    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the posterior mean of the rate at cells, within the bounds."""
         if relation not in self.counts:
             raise ParameterError(f"site {self.name!r} has no relation {relation!r}")

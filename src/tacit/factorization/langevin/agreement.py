@@ -30,14 +30,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Arrays
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
 from tacit.factorization.langevin.method import Langevin, can_offset, sent_factors
 from tacit.factorization.langevin.numerics.clipped_gradients import (
@@ -59,22 +61,9 @@ from tacit.factorization.together.neighbours import farthest_cells, small_proble
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import (
-    REPLACE,
-    DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    repeat,
-)
+from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, repeat
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Collected, Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = ["LangevinAgreement"]
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit._core.arrays import Arrays
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import Problem
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = [
     "TYPICAL",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Arrays, Factors, Floats, Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.sums import Expanded
 from tacit.factorization.langevin.agreement import LangevinAgreement
@@ -30,13 +33,7 @@ from tacit.mechanisms.clipping import bound_contributions, clip_values
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.sampled import PoissonSampled
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, NDArray[np.float64]]
-    Cells = tuple[NDArray[np.int32], NDArray[np.float64], float]
+Cells = tuple[NDArray[np.int32], Floats, float]
 
 __all__ = ["LangevinSite"]
 
@@ -138,12 +135,7 @@ class LangevinSite(SiteFactors):
         return self._mechanisms[step.name]
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: CellTable,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: CellTable, picks: Integers
     ) -> GridSum:
         """Return the sum of the sampled units' clipped gradients."""
         theta, inner = self.theta(asked, kept), self.mechanism(step).mechanism
@@ -157,7 +149,7 @@ class LangevinSite(SiteFactors):
             )
         return GridSum(sums[: self.gated], inner.grid)
 
-    def theta(self, asked: Asked, kept: Mapping[str, Any]) -> NDArray[np.float64]:
+    def theta(self, asked: Asked, kept: Mapping[str, Any]) -> Floats:
         """Return the factors that were sent and those that are kept here, as one vector."""
         received = {name: asked[f"factor/{name}"] for name in self.shared}
         return self.layout.vector(received | {n: kept[f"value/{n}"] for n in self.walk.values})
@@ -185,7 +177,7 @@ class LangevinSite(SiteFactors):
 
     # -- afterwards ------------------------------------------------------------------------
 
-    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release, where no other factor stayed at a site."""
         stayed = sorted(set(self.walk.values) - {self.problem.protected})
         if stayed:
@@ -201,7 +193,7 @@ class LangevinSite(SiteFactors):
                 )
         self.finish(shared)
 
-    def finish(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def finish(self, shared: Factors) -> None:
         """Solve the protected entity's rows from raw data and the final factors, at the site."""
         factors = {n: np.asarray(shared[n]) for n in self.shared} | self.walk.average()
         owner = self.problem.protected
@@ -215,7 +207,7 @@ class LangevinSite(SiteFactors):
             factors[owner] = owner_rows(everyone, table, layout.vector(factors), self.owner_rule())
         self.final = factors
 
-    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, within its bounds."""
         if self.final is None:
             raise ParameterError("the run has not finished: there is nothing to predict from")
@@ -237,9 +229,7 @@ class LangevinSite(SiteFactors):
         return np.clip(expected, low, high)
 
 
-def _free(
-    agreement: LangevinAgreement, factor: str, shape: tuple[int, int]
-) -> NDArray[np.float64]:
+def _free(agreement: LangevinAgreement, factor: str, shape: tuple[int, int]) -> Floats:
     """Return 1 for every number of a factor that may move, 0 for those held constant."""
     mask = np.ones(shape)
     for column in agreement.fixed_columns(factor):

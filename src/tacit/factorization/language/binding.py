@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.language.structure import CoupledModel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["as_cells", "as_relations", "check_labels", "restricted"]
 

@@ -12,16 +12,14 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.divergences import as_power
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["BoundModel", "BoundRelation", "CoupledModel", "FactorSpec"]
 

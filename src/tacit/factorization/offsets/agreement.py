@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tacit._core.lazy import late
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
+from tacit.estimators.gate import Gate
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
@@ -43,9 +44,6 @@ from tacit.privacy.calibration import calibrate, gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent, compose
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from tacit.estimators.gate import Gate
 
 __all__ = ["AlternatingLeastSquares", "LeastSquaresAgreement", "is_matrix"]
 

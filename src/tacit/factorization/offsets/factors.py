@@ -32,17 +32,13 @@ round spent on the offsets again.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember, ridge_rows
 from tacit.factorization.offsets.numerics.shrinkage import scaled_columns, shrink_towards
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = [
     "LIPSCHITZ",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Arrays, Floats, Integers
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
@@ -19,11 +21,6 @@ from tacit.factorization.offsets.numerics.shrinkage import eigen_features, scale
 from tacit.factorization.offsets.sides import COUNT, Members, packing
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.factorization.together.shape import SiteFactors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["SiteMembers", "coordinate"]
 
@@ -93,7 +90,7 @@ class _Items:
         return {"mean": mean, "offsets": offsets, "features": np.clip(self.features, -most, most)}
 
     @property
-    def _popular(self) -> NDArray[np.int64]:
+    def _popular(self) -> Integers:
         """The most popular items, by what was released (or is public) of their weights."""
         order = np.argsort(-self.weights, kind="stable")
         return order[: self._agreed.popular].astype(np.int64)
@@ -145,7 +142,7 @@ class _Items:
         rows = shrink(sums, self.weights, noise, self._within / self._agreed.rank)
         self.features = scaled_columns(rows, self._agreed.popular)
 
-    def shared(self) -> dict[str, Floats]:
+    def shared(self) -> Arrays:
         """Return mean, item offsets and item features, public ones first."""
         sizes = self.public.shape[1], self.features.shape[1]
         item = self._agreed.item
@@ -163,11 +160,7 @@ class SiteMembers(Members, SiteFactors):
     agreement: LeastSquaresAgreement
 
     def __init__(
-        self,
-        agreement: LeastSquaresAgreement,
-        name: str,
-        relation: Relation,
-        gate: Gate,
+        self, agreement: LeastSquaresAgreement, name: str, relation: Relation, gate: Gate
     ) -> None:
         protected = agreement.problem.protected
         super().__init__(agreement, name, by_member(relation.listed(), protected), gate)

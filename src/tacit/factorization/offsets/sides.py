@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Floats, Integers
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
@@ -23,11 +24,6 @@ from tacit.factorization.offsets.sums import HALF, OffsetsAgreement
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import GridSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["COUNT", "Members", "Shard", "packing"]
 
@@ -81,12 +77,7 @@ class Members(Holder):
         return shard.cells.members
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Shard,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Shard, picks: Integers
     ) -> Any:
         """Return the sum over all members, of the kind that is asked for."""
         if step.name == "counts":
@@ -143,7 +134,7 @@ class Members(Holder):
         cells: ByMember,
         left: Floats,
         right: Floats,
-        which: NDArray[np.int64],
+        which: Integers,
         scales: Floats,
     ) -> GridSum:
         """Return the sum of messages on the mechanism's grid, zeros after it."""

@@ -49,10 +49,12 @@ from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Floats
 from tacit.estimators.agreement import Agreement, Ask, Kind, Neighbours, Step
 from tacit.factorization.offsets.numerics.pattern import (
     OVERSAMPLING,
@@ -72,11 +74,6 @@ from tacit.privacy.events import (
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["HALF", "OffsetsAgreement", "worst_members"]
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["named_cells"]
 
 
-def named_cells(relation: Relation, table: Mapping[str, Any]) -> NDArray[np.int64]:
+def named_cells(relation: Relation, table: Mapping[str, Any]) -> Integers:
     """Return the cells that a table names, one row each.
 
     Parameters

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
@@ -30,9 +31,6 @@ from tacit.factorization.together.stated import Stated
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["PrivateFactorization"]
 
@@ -115,7 +113,7 @@ class PrivateFactorization(PrivateEstimator):
         "random_state": AnyOf(Integer(0), None),
     }
 
-    shared_factors_: dict[str, NDArray[np.float64]]
+    shared_factors_: Arrays
     parts_: dict[str, SiteFactors]
     labels_: dict[str, tuple[Any, ...]]
 
@@ -299,11 +297,7 @@ class PrivateFactorization(PrivateEstimator):
 
     # -- using it --------------------------------------------------------------------------
 
-    def adopt(
-        self,
-        sites: Sequence[Site] | Site,
-        shared: Mapping[str, NDArray[np.float64]] | None = None,
-    ) -> Self:
+    def adopt(self, sites: Sequence[Site] | Site, shared: Factors | None = None) -> Self:
         """Take in factors that were released earlier, to predict at sites, and return this.
 
         Nothing is released and nothing is charged: a site's members are fitted at the site, from
@@ -340,7 +334,7 @@ class PrivateFactorization(PrivateEstimator):
             self.parts_[site.name] = side
         return self
 
-    def predict(self, site: str, cells: Any, relation: str | None = None) -> NDArray[np.float64]:
+    def predict(self, site: str, cells: Any, relation: str | None = None) -> Floats:
         """Return the expected values of cells of a site's relation.
 
         Parameters
@@ -364,7 +358,7 @@ class PrivateFactorization(PrivateEstimator):
             raise ParameterError("cells must be a table of whole numbers, one row per cell")
         return self.parts_[site].predict(relation or held[0], index.astype(np.int32))
 
-    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> NDArray[np.float64]:
+    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
         """Return one prediction for every row of a table, at a site.
 
         Parameters

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
@@ -14,9 +15,6 @@ from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import Problem
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["farthest_cells", "small_problems"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +16,7 @@ from tacit.factorization.language.structure import BoundModel, CoupledModel
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
-
-__all__ = [
-    "Problem",
-    "check_agreement",
-    "members_in",
-    "site_relations",
-    "state_problem",
-]
+__all__ = ["Problem", "check_agreement", "members_in", "site_relations", "state_problem"]
 
 
 @dataclass(frozen=True)

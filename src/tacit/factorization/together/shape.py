@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Factors, Floats
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.shards import Holder
 from tacit.factorization.together.problem import Problem
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["FactorizationMethod", "SiteFactors"]
 
@@ -30,9 +27,9 @@ class SiteFactors(Holder):
     """A site's side, which predicts from the shared factors and its own cells."""
 
     @abstractmethod
-    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, from all that the site knows."""
 
-    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release; raise where they are not enough to predict."""
         self.finish(shared)

@@ -16,11 +16,13 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
@@ -35,11 +37,6 @@ from tacit.recommender.device import Devices, penalty_grid
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["LocalAgreement", "LocalMethod", "LocalRaters", "user_errors", "whole_gradient"]
 
@@ -208,12 +205,7 @@ class LocalRaters(Holder):
         return shard.members
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: ByMember,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: ByMember, picks: Integers
     ) -> Any:
         """Return what the users of a step send, before noise."""
         if step.name == "whole":

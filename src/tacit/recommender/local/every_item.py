@@ -23,33 +23,23 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.arrays import Floats
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Asked, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.item_responses import ItemResponses
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.local.descent import (
-    LocalAgreement,
-    LocalMethod,
-    LocalRaters,
-    user_errors,
-)
+from tacit.recommender.local.descent import LocalAgreement, LocalMethod, LocalRaters, user_errors
 from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["EveryItemAgreement", "ItemResponseGradient", "ResponseGradient"]
 

@@ -8,19 +8,16 @@ server and any device agree on it, whichever part they need. The pseudo-inverse
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.check import Integer, check
 from tacit._core.kernels import compiled
 from tacit._core.threads import over_range
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Projection", "projected_gradients"]
 
@@ -115,10 +112,10 @@ class Projection:
 
 
 def projected_gradients(
-    starts: NDArray[np.int64],
+    starts: Integers,
     items: NDArray[np.int32],
     errors: Floats,
-    rows: NDArray[np.int64],
+    rows: Integers,
     sizes: Floats,
     projection: Projection,
 ) -> Floats:

@@ -14,18 +14,16 @@ there are no atomics, no temporaries of the size of the data, and long rows do n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
+from tacit._core.arrays import Floats, Integers
 from tacit._core.rows_in_registers import add_product, add_row, dot, padded, product_dot
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.data.relations import ModeLayout
+from tacit.data.relations import ModeLayout
 
 __all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_reference"]
 
@@ -44,19 +42,19 @@ class Bank:
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.rows = padded(np.zeros((int(self.offsets[-1]), combinations)))
         self.weights = np.ones(combinations)
-        self._sums: dict[int, NDArray[np.float64]] = {}
+        self._sums: dict[int, Floats] = {}
 
-    def mode(self, mode: int) -> NDArray[np.float64]:
+    def mode(self, mode: int) -> Floats:
         """Return the rows of one mode."""
         rows = self.rows[self.offsets[mode] : self.offsets[mode + 1]]
         return rows[:, : len(self.weights)]
 
-    def put(self, mode: int, values: NDArray[np.float64]) -> None:
+    def put(self, mode: int, values: Floats) -> None:
         """Replace the rows of one mode."""
         self.mode(mode)[:] = values
         self._sums.pop(mode, None)
 
-    def sums(self, mode: int) -> NDArray[np.float64]:
+    def sums(self, mode: int) -> Floats:
         """Return the column sums of one mode."""
         if mode not in self._sums:
             rows = self.mode(mode)
@@ -206,13 +204,13 @@ def _sweep(
 def sweep(
     layout: ModeLayout,
     bank: Bank,
-    own: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    own: Floats,
+    weights: Floats,
     skip: int,
     power: float,
     *,
     with_denominator: bool = True,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return numerator and denominator for every row of a mode, or of a core.
 
     Parameters
@@ -260,9 +258,7 @@ def sweep(
     return numerator, denominator
 
 
-def _blocks(
-    starts: NDArray[np.int64], cells: int, parallel: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _blocks(starts: Integers, cells: int, parallel: bool) -> tuple[Integers, Integers]:
     """Cut the cells into equal blocks; return the cuts and the row each block begins in."""
     count = threads.threads() * threads.PIECES if parallel else 1
     cuts = np.arange(count + 1) * cells // count
@@ -271,13 +267,8 @@ def _blocks(
 
 
 def sweep_reference(
-    layout: ModeLayout,
-    bank: Bank,
-    own: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    skip: int,
-    power: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    layout: ModeLayout, bank: Bank, own: Floats, weights: Floats, skip: int, power: float
+) -> tuple[Floats, Floats]:
     """NumPy twin of `sweep`."""
     product = np.tile(weights, (len(layout.values), 1))
     for m in range(layout.indices.shape[1]):
@@ -307,7 +298,7 @@ def _estimate(
         out[c] = total
 
 
-def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
+def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> Floats:
     """Return x̂ at the given cells."""
     out = np.empty(len(cells))
     if len(cells):
@@ -320,9 +311,7 @@ def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
     return out
 
 
-def cell_divergence(
-    values: NDArray[np.float64], estimates: NDArray[np.float64], power: float
-) -> float:
+def cell_divergence(values: Floats, estimates: Floats, power: float) -> float:
     """Return Σ d_p(x, x̂) over listed cells."""
     from tacit.factorization.divergences import divergence
 

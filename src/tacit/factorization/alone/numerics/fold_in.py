@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from tacit._core.arrays import Factors, Floats
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Factors = Mapping[str, NDArray[np.float64]]
 
 __all__ = ["fold_in_positive", "fold_in_real"]
 
@@ -23,7 +16,7 @@ _MOST = 2_000  # the problem is convex for p in [0, 1]; this many updates always
 
 def fold_in_positive(
     entity: str, engine: Engine, factors: Factors, shape: float, rate: float
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return non-negative rows by multiplicative updates under a gamma prior.
 
     Parameters
@@ -54,9 +47,7 @@ def fold_in_positive(
     return np.asarray(rows.reshape((spec.rows, *spec.ranks)))
 
 
-def fold_in_real(
-    entity: str, engine: Engine, factors: Factors, precision: float
-) -> NDArray[np.float64]:
+def fold_in_real(entity: str, engine: Engine, factors: Factors, precision: float) -> Floats:
     """Return real rows: the ridge regression of new members' cells on the fixed factors."""
     spec = engine.model.factors[entity]
     left = np.tile(precision * np.eye(spec.columns), (spec.rows, 1, 1))

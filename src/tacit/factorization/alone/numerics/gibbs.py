@@ -10,20 +10,16 @@ Each `step` draws the allocations once and then all factors, one after the other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.language.structure import BoundRelation
+from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["GibbsInfo", "GibbsSampler", "GibbsState"]
 
@@ -33,7 +29,7 @@ _FEW = 16.0  # counts up to which one uniform number each is cheaper than binomi
 class GibbsState(NamedTuple):
     """The factors."""
 
-    factors: Mapping[str, NDArray[np.float64]]
+    factors: Factors
 
 
 class GibbsInfo(NamedTuple):
@@ -91,11 +87,8 @@ class GibbsSampler:
         return GibbsState(factors), GibbsInfo(float(total))
 
     def draw_factors(
-        self,
-        rng: np.random.Generator,
-        expanded: Expanded,
-        values: Mapping[str, NDArray[np.float64]],
-    ) -> dict[str, NDArray[np.float64]]:
+        self, rng: np.random.Generator, expanded: Expanded, values: Factors
+    ) -> Arrays:
         """Draw allocations, then every factor, for given counts at the listed cells.
 
         Parameters
@@ -125,8 +118,8 @@ class GibbsSampler:
         rng: np.random.Generator,
         expanded: Expanded,
         relation: BoundRelation,
-        values: NDArray[np.float64],
-        counts: dict[str, NDArray[np.float64]],
+        values: Floats,
+        counts: Arrays,
     ) -> None:
         """Draw the allocations of one relation and add them up per factor entry."""
         found = self.engine.data[relation.name]

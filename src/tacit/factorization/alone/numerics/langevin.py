@@ -15,17 +15,15 @@ gamma law. This noise is inference noise: it is not what a privacy guarantee res
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tacit._core.arrays import Arrays, Factors
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
 
@@ -33,7 +31,7 @@ __all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
 class LangevinState(NamedTuple):
     """The factors, the prior precision of each (normal model) and the number of steps taken."""
 
-    factors: Mapping[str, NDArray[np.float64]]
+    factors: Factors
     precisions: Mapping[str, float]
     steps: int
 
@@ -123,9 +121,7 @@ class LangevinSampler:
                 )
         return LangevinState(factors, precisions, time), LangevinInfo(size)
 
-    def gradients(
-        self, rng: np.random.Generator, state: LangevinState
-    ) -> dict[str, NDArray[np.float64]]:
+    def gradients(self, rng: np.random.Generator, state: LangevinState) -> Arrays:
         """Return unbiased estimates of the gradient of the log posterior."""
         model = self.engine.model
         sampled, scales = dict(self.engine.data), {}

@@ -12,18 +12,15 @@ therefore never increases the objective: γ = 1 for one divergence with p ≤ 1,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
+from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import Real, check
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.divergences import majorisation_powers
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["AcceleratedUpdates", "MultiplicativeUpdates", "UpdateInfo", "UpdateState"]
 
@@ -33,7 +30,7 @@ FLOOR = 1e-16  # factors stay positive, or they could never grow again
 class UpdateState(NamedTuple):
     """The factors, and how far an accelerated step may reach."""
 
-    factors: Mapping[str, NDArray[np.float64]]
+    factors: Factors
     reach: float = 4.0
 
 
@@ -105,9 +102,7 @@ class MultiplicativeUpdates:
         self._cached = (state, expanded)
         return state, UpdateInfo(self.objective(state) if objective else np.nan)
 
-    def update(
-        self, expanded: Expanded, name: str, theta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def update(self, expanded: Expanded, name: str, theta: Floats) -> Floats:
         """Return one factor after its update."""
         up: Any = 0.0 if self.shape == 1.0 else (self.shape - 1.0) / theta
         down: Any = self.rate
@@ -178,11 +173,8 @@ class AcceleratedUpdates:
 
 
 def _extrapolation(
-    start: Mapping[str, NDArray[np.float64]],
-    once: Mapping[str, NDArray[np.float64]],
-    twice: Mapping[str, NDArray[np.float64]],
-    reach: float,
-) -> tuple[float, dict[str, NDArray[np.float64]]]:
+    start: Factors, once: Factors, twice: Factors, reach: float
+) -> tuple[float, Arrays]:
     """Return α and the extrapolated factors; entries shrink to no less than a thousandth."""
     moved, bent = 0.0, 0.0
     for name, theta in start.items():

@@ -17,17 +17,16 @@ Kernels take the NumPy generator itself, so draws are reproducible from it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import ArrayLike
 
 from tacit._core import kernels
+from tacit._core.arrays import Integers
 from tacit.errors import ParameterError
 from tacit.factorization.counts.numerics.hat import propose, stirling
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["bessel", "log_weight"]
 
@@ -158,7 +157,7 @@ def _fill(rng: Any, orders: Any, arguments: Any, out: Any) -> None:
         out[i] = np.int64(_draw_one(rng, orders[i], arguments[i]))
 
 
-def bessel(rng: np.random.Generator, order: ArrayLike, argument: ArrayLike) -> NDArray[np.int64]:
+def bessel(rng: np.random.Generator, order: ArrayLike, argument: ArrayLike) -> Integers:
     """Draw from the Bessel law, one draw per entry.
 
     Parameters

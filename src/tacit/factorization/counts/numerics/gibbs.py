@@ -27,10 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import OneOf, check
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
@@ -39,13 +41,7 @@ from tacit.factorization.alone.numerics.gibbs import GibbsSampler
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.counts.numerics.bessel import bessel
 from tacit.factorization.counts.numerics.latent import latent_counts
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from tacit.factorization.language.structure import BoundModel
-
-    Arrays = Mapping[str, NDArray[np.float64]]
+from tacit.factorization.language.structure import BoundModel
 
 __all__ = ["LocalGibbsSampler", "LocalInfo", "LocalState", "draw_latent"]
 
@@ -56,7 +52,7 @@ _LARGEST = 1e9  # of a perturbed count: rates and Bessel arguments stay far from
 class LocalState(NamedTuple):
     """The factors."""
 
-    factors: Arrays
+    factors: Factors
 
 
 class LocalInfo(NamedTuple):
@@ -66,17 +62,17 @@ class LocalInfo(NamedTuple):
     """
 
     total: float
-    counts: Arrays
+    counts: Factors
 
 
 def draw_latent(
     rng: np.random.Generator,
-    perturbed: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    alpha: NDArray[np.float64],
-    added: NDArray[np.float64],
-    removed: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    perturbed: Floats,
+    rates: Floats,
+    alpha: Floats,
+    added: Floats,
+    removed: Floats,
+) -> tuple[Floats, Floats, Floats]:
     """Draw the counts x behind perturbed ones, then the rates t₁ and t₂; one of each per cell.
 
     A step of the chain on (x, t₁, t₂) whose law of x is that of
@@ -151,8 +147,8 @@ class LocalGibbsSampler:
                 f"alpha names {unknown[0]!r}, which is no relation of the model: it has {names}"
             )
         self._order: dict[str, NDArray[np.intp]] = {}
-        self._alpha: dict[str, NDArray[np.float64]] = {}
-        self._perturbed: dict[str, NDArray[np.float64]] = {}
+        self._alpha: Arrays = {}
+        self._perturbed: Arrays = {}
         start = {}
         for name in names:
             # draws follow the cells' own order: how they are listed makes no difference
@@ -201,7 +197,7 @@ class LocalGibbsSampler:
         return LocalState(factors), LocalInfo(float(total), counts)
 
 
-def _ratios(name: str, alpha: ArrayLike, cells: int) -> NDArray[np.float64]:
+def _ratios(name: str, alpha: ArrayLike, cells: int) -> Floats:
     """Return α for every listed cell."""
     try:
         ratio = np.asarray(alpha, np.float64)
@@ -215,7 +211,7 @@ def _ratios(name: str, alpha: ArrayLike, cells: int) -> NDArray[np.float64]:
     return np.broadcast_to(ratio, (cells,))
 
 
-def _check_perturbed(name: str, found: Relation, ratio: NDArray[np.float64]) -> None:
+def _check_perturbed(name: str, found: Relation, ratio: Floats) -> None:
     """Refuse what two-sided geometric noise on counts cannot have given."""
     values = found.values
     if (values != np.floor(values)).any() or (np.abs(values) > _LARGEST).any():
@@ -235,7 +231,7 @@ def _check_perturbed(name: str, found: Relation, ratio: NDArray[np.float64]) -> 
         )
 
 
-def _same_total(perturbed: NDArray[np.float64]) -> NDArray[np.float64]:
+def _same_total(perturbed: Floats) -> Floats:
     """Return whole counts with the sum of the perturbed ones, spread evenly.
 
     They stand in for the unknown counts where random factors of the data's size are drawn; the

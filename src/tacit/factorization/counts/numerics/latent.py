@@ -20,17 +20,16 @@ Kernels take the NumPy generator itself, so draws are reproducible from it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import ArrayLike
 
 from tacit._core import kernels
+from tacit._core.arrays import Floats
 from tacit.errors import ParameterError
 from tacit.factorization.counts.numerics.hat import propose, stirling
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["latent_counts", "log_weight"]
 
@@ -170,7 +169,7 @@ def _fill(rng: Any, perturbed: Any, rates: Any, alpha: Any, out: Any) -> None:
 
 def latent_counts(
     rng: np.random.Generator, perturbed: ArrayLike, rates: ArrayLike, alpha: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """Draw the counts behind perturbed ones, one draw per entry.
 
     Parameters

@@ -20,19 +20,17 @@ added up in int64; one that is not finite counts as nothing. Nothing here draws 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
+from tacit._core.arrays import Factors, Floats, Integers
 from tacit.errors import ParameterError
 from tacit.factorization.langevin.numerics.clipped_loops import entry_kernel
 from tacit.factorization.langevin.numerics.clipped_owner_loops import owner_kernel, rows_kernel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.language.structure import BoundModel
+from tacit.factorization.language.structure import BoundModel
 
 __all__ = [
     "CellTable",
@@ -67,7 +65,7 @@ class Layout:
         """Return one factor's part of a vector as a table."""
         return vector[self.slices[name]].reshape(self.shapes[name])
 
-    def vector(self, factors: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    def vector(self, factors: Factors) -> Floats:
         """Return the factors as one vector."""
         flat = np.empty(self.size)
         for name in self.shapes:
@@ -98,16 +96,16 @@ class CellTable(NamedTuple):
         Whether combination r uses column r of every factor (CP).
     """
 
-    values: NDArray[np.float64]
+    values: Floats
     kinds: NDArray[np.int32]
     starts: NDArray[np.int32]
-    owner_starts: NDArray[np.int64]
+    owner_starts: Integers
     columns: NDArray[np.int32]
     widths: NDArray[np.int32]
     factors: NDArray[np.int32]
     combinations: NDArray[np.int32]
-    powers: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    powers: Floats
+    weights: Floats
     own: NDArray[np.int32]
     plain: NDArray[np.bool_]
 
@@ -127,8 +125,8 @@ class OwnerRule(NamedTuple):
         Multiplicative steps (p = 1) and where they begin.
     """
 
-    free: NDArray[np.float64]
-    fixed: NDArray[np.float64]
+    free: Floats
+    fixed: Floats
     precision: float = 1.0
     shape: float = 1.0
     rate: float = 1.0
@@ -138,7 +136,7 @@ class OwnerRule(NamedTuple):
 
 def cell_table(
     model: BoundModel,
-    cells: Mapping[str, tuple[NDArray[np.int32], NDArray[np.float64], float]],
+    cells: Mapping[str, tuple[NDArray[np.int32], Floats, float]],
     layout: Layout,
     owner: str | None = None,
 ) -> CellTable:
@@ -221,7 +219,7 @@ def _is_plain(model: BoundModel, relation: Any) -> bool:
 _SMALL = 100_000  # below this many multiplications threads cost more than they bring
 
 
-def _plan(work: int, weights: NDArray[np.int64] | int) -> NDArray[np.int64]:
+def _plan(work: int, weights: Integers | int) -> Integers:
     """Return the cuts between the threads' shares of the picks."""
     blocks = threads.threads() if work > _SMALL else 1
     if isinstance(weights, int):
@@ -233,21 +231,19 @@ def _plan(work: int, weights: NDArray[np.int64] | int) -> NDArray[np.int64]:
     return cuts.astype(np.int64)
 
 
-def _run(kernel: Any, cuts: NDArray[np.int64], *args: Any) -> None:
+def _run(kernel: Any, cuts: Integers, *args: Any) -> None:
     """Run a kernel over the blocks between the cuts."""
     form = kernels.compiled(kernel, reassociate=True, unchecked=True)
     threads.over_range(form, len(cuts) - 1, *args)
 
 
-def _outputs(
-    blocks: int, size: int, inverse_grid: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _outputs(blocks: int, size: int, inverse_grid: float) -> tuple[Integers, Floats]:
     whole = (blocks, size) if inverse_grid > 0.0 else (blocks, 0)
     real = (blocks, 0) if inverse_grid > 0.0 else (blocks, size)
     return np.zeros(whole, np.int64), np.zeros(real)
 
 
-def _added(totals: NDArray[np.int64], plain: NDArray[np.float64]) -> NDArray[Any]:
+def _added(totals: Integers, plain: Floats) -> NDArray[Any]:
     parts: NDArray[Any] = totals if totals.shape[1] else plain
     total: NDArray[Any] = parts[0]
     for part in parts[1:]:
@@ -256,10 +252,10 @@ def _added(totals: NDArray[np.int64], plain: NDArray[np.float64]) -> NDArray[Any
 
 
 def entry_sums(
-    picks: NDArray[np.int64],
+    picks: Integers,
     table: CellTable,
-    theta: NDArray[np.float64],
-    free: NDArray[np.float64],
+    theta: Floats,
+    free: Floats,
     counted: NDArray[np.bool_],
     clip: float,
     inverse_grid: float,
@@ -306,10 +302,10 @@ def entry_sums(
 
 
 def owner_sums(
-    picks: NDArray[np.int64],
+    picks: Integers,
     table: CellTable,
-    theta: NDArray[np.float64],
-    free: NDArray[np.float64],
+    theta: Floats,
+    free: Floats,
     rule: OwnerRule,
     clip: float,
     inverse_grid: float,
@@ -337,9 +333,7 @@ def owner_sums(
     return _added(totals, plain)
 
 
-def owner_rows(
-    picks: NDArray[np.int64], table: CellTable, theta: NDArray[np.float64], rule: OwnerRule
-) -> NDArray[np.float64]:
+def owner_rows(picks: Integers, table: CellTable, theta: Floats, rule: OwnerRule) -> Floats:
     """Return the solved rows of picked owners."""
     out = np.zeros((len(picks), len(rule.free)))
     held = table.owner_starts[picks + 1] - table.owner_starts[picks]

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Arrays, Floats
 from tacit._core.rng import generator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = ["StepRule", "Walk"]
 
@@ -91,7 +88,7 @@ class Walk:
                 self.free[name][:, column] = 0.0
                 theta[:, column] = value
 
-    def step_size(self, name: str, gradient: NDArray[np.float64]) -> float:
+    def step_size(self, name: str, gradient: Floats) -> float:
         """Return κ_t of one factor, given its gradient in this round."""
         rule = self.rule
         if rule.step_size is not None:
@@ -100,7 +97,7 @@ class Walk:
         reach = rule.reach * rule.scales[name] * math.sqrt(self.free[name].sum())
         return reach / math.sqrt(self.norms[name]) if self.norms[name] > 0.0 else 0.0
 
-    def _prior(self, name: str, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _prior(self, name: str, theta: Floats) -> Floats:
         scale, rule = self.rule.scales[name], self.rule
         if rule.real:
             return -rule.precision / scale**2 * theta

@@ -8,18 +8,14 @@ own and summed as an integer, so the sum does not depend on the order of anythin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.offsets.numerics.ridge import ByMember
-
-    Floats = NDArray[np.float64]
+from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = ["lattice_gram", "message_scales", "sum_messages", "sum_messages_reference"]
 
@@ -27,7 +23,7 @@ _ROOM = 1.0 - 2.0**-40  # for the rounding of norms and products
 
 
 def message_scales(
-    cells: ByMember, left: Floats, right: Floats, which: NDArray[np.int64], soft: float
+    cells: ByMember, left: Floats, right: Floats, which: Integers, soft: float
 ) -> Floats:
     """Return the factor of every cell's part: that of its member's whole message.
 
@@ -64,10 +60,10 @@ def sum_messages(
     size: int,
     left: Floats,
     right: Floats,
-    which: NDArray[np.int64],
+    which: Integers,
     scales: Floats,
     inverse_grid: float,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return the sum of all scaled parts in grid steps, (size, a·b).
 
     Parameters
@@ -97,10 +93,10 @@ def sum_messages_reference(
     size: int,
     left: Floats,
     right: Floats,
-    which: NDArray[np.int64],
+    which: Integers,
     scales: Floats,
     inverse_grid: float,
-) -> NDArray[np.int64]:
+) -> Integers:
     """NumPy twin of `sum_messages`."""
     tables = (scales[:, None] * left * inverse_grid)[:, :, None] * right[which][:, None, :]
     rounded = np.floor(tables + 0.5).astype(np.int64).reshape(len(items), -1)

@@ -9,17 +9,11 @@ the size of items² or members × items is ever formed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.sparse import csr_matrix
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.offsets.numerics.ridge import ByMember
-
-    Floats = NDArray[np.float64]
+from tacit._core.arrays import Floats
+from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = [
     "features_of_pattern",

@@ -12,20 +12,16 @@ h_j = f_jᵀ(…)⁻¹f_j.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
 from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
 from tacit._core.threads import over_range
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.data.relations import Relation
-
-    Floats = NDArray[np.float64]
+from tacit.data.relations import Relation
 
 __all__ = [
     "NEVER",
@@ -45,7 +41,7 @@ _LOOK = 2_000  # members that penalties are chosen on
 class ByMember(NamedTuple):
     """The cells of a matrix, sorted by member: ``starts[i]:starts[i + 1]`` are those of i."""
 
-    starts: NDArray[np.int64]
+    starts: Integers
     items: NDArray[np.int32]
     values: Floats
 
@@ -55,7 +51,7 @@ class ByMember(NamedTuple):
         return len(self.starts) - 1
 
     @property
-    def owners(self) -> NDArray[np.int64]:
+    def owners(self) -> Integers:
         """The member of every cell."""
         return np.repeat(np.arange(self.members), np.diff(self.starts))
 
@@ -63,7 +59,7 @@ class ByMember(NamedTuple):
         """Return the sum of one number per cell over each member's cells."""
         return np.bincount(self.owners, values, self.members).astype(np.float64)
 
-    def of(self, members: NDArray[np.int64]) -> ByMember:
+    def of(self, members: Integers) -> ByMember:
         """Return the cells of some members, numbered anew from 0."""
         sizes = np.diff(self.starts)[members]
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -202,7 +198,7 @@ def _leave_one_out(
 
 
 def leave_one_out(
-    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+    cells: ByMember, members: Integers, features: Floats, penalties: Floats
 ) -> Floats:
     """Return the squared error of leaving out each cell in turn, one sum per penalty vector.
 
@@ -219,7 +215,7 @@ def leave_one_out(
 
 
 def _errors_of_each(
-    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+    cells: ByMember, members: Integers, features: Floats, penalties: Floats
 ) -> Floats:
     """Return those errors per member, (members, choices)."""
     out = np.zeros((len(members), len(penalties)))
@@ -264,7 +260,7 @@ def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: 
     return rows
 
 
-def choose_penalties(cells: ByMember, features: Floats, groups: NDArray[np.int64]) -> Floats:
+def choose_penalties(cells: ByMember, features: Floats, groups: Integers) -> Floats:
     """Return a penalty per feature, one value per group of features, by leaving cells out.
 
     Group 0 is the member's offset and always counts; another group may be left out altogether,

@@ -8,14 +8,9 @@ is estimated by its posterior mean. Everything here works on what was released.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from tacit._core.arrays import Floats
 
 __all__ = ["eigen_features", "scaled_columns", "shrink", "shrink_towards", "spread_of_items"]
 
