@@ -29,7 +29,11 @@ from tacit._core import kernels, threads
 from tacit._core.arrays import Factors, Floats, Integers
 from tacit.errors import ParameterError
 from tacit.factorization.langevin.numerics.clipped_loops import entry_kernel
-from tacit.factorization.langevin.numerics.clipped_owner_loops import owner_kernel, rows_kernel
+from tacit.factorization.langevin.numerics.clipped_owner_loops import (
+    owner_kernel,
+    positive_kernel,
+    ridge_kernel,
+)
 from tacit.factorization.language.structure import BoundModel
 
 __all__ = [
@@ -285,19 +289,8 @@ def entry_sums(
         table = table._replace(
             values=table.values[picks], kinds=table.kinds[picks], starts=table.starts[picks]
         )
-        _run(
-            entry_kernel,
-            cuts,
-            table,
-            theta,
-            free,
-            counted,
-            float(clip),
-            float(inverse_grid),
-            cuts,
-            totals,
-            plain,
-        )
+        limits = float(clip), float(inverse_grid)
+        _run(entry_kernel, cuts, table, theta, free, counted, *limits, cuts, totals, plain)
     return _added(totals, plain)
 
 
@@ -311,34 +304,27 @@ def owner_sums(
     inverse_grid: float,
 ) -> NDArray[Any]:
     """Return the sum over picked owners of their clipped gradients; see `entry_sums`."""
-    held = table.owner_starts[picks + 1] - table.owner_starts[picks]
-    work = int(held.sum()) * table.columns.shape[1] * table.columns.shape[2] * len(rule.free)
-    cuts = _plan(work, held)
+    cuts = _owner_plan(picks, table, rule)
+    rows = owner_rows(picks, table, theta, rule)
     totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
     if len(picks):
-        _run(
-            owner_kernel,
-            cuts,
-            picks,
-            table,
-            theta,
-            free,
-            rule,
-            float(clip),
-            float(inverse_grid),
-            cuts,
-            totals,
-            plain,
-        )
+        limits = float(clip), float(inverse_grid)
+        _run(owner_kernel, cuts, picks, table, theta, free, rows, *limits, cuts, totals, plain)
     return _added(totals, plain)
 
 
 def owner_rows(picks: Integers, table: CellTable, theta: Floats, rule: OwnerRule) -> Floats:
     """Return the solved rows of picked owners."""
     out = np.zeros((len(picks), len(rule.free)))
+    cuts = _owner_plan(picks, table, rule)
+    if len(picks):
+        kernel = ridge_kernel if table.powers[0] == 0.0 else positive_kernel
+        _run(kernel, cuts, picks, table, theta, rule, cuts, out)
+    return out
+
+
+def _owner_plan(picks: Integers, table: CellTable, rule: OwnerRule) -> Integers:
+    """Return the cuts between the threads' shares of picked owners."""
     held = table.owner_starts[picks + 1] - table.owner_starts[picks]
     work = int(held.sum()) * table.columns.shape[1] * table.columns.shape[2] * len(rule.free)
-    cuts = _plan(work, held)
-    if len(picks):
-        _run(rows_kernel, cuts, picks, table, theta, rule, cuts, out)
-    return out
+    return _plan(work, held)
