@@ -9,10 +9,10 @@ no normalising constant is ever needed. It is the mixture of two truncated Poiss
 λ/α up to z and λα beyond; taken together they need neither of the two incomplete gamma functions.
 
 - Where it is narrow: weights relative to the mode are added up outwards, then inverted.
-- Where it is wide: rejection, as in `counts.numerics.bessel`. With f(mode) = 1 and an anchor j on
-  either side, log-concavity gives f(x) ≤ f(j)·r^|x−j| for *every* x, r < 1 being the ratio at the
-  anchor away from the mode. The hat is the smallest of 1 and these two lines. Anchors stand where
-  log f ≈ −1, which is best for normal and for exponential shapes alike.
+- Where it is wide: rejection. With f(mode) = 1 and an anchor j on either side, log-concavity
+  gives f(x) ≤ f(j)·r^|x−j| for *every* x, r < 1 being the ratio at the anchor away from the mode.
+  The hat is the smallest of 1 and these two lines. Anchors stand where log f ≈ −1, which is best
+  for normal and for exponential shapes alike.
 
 Kernels take the NumPy generator itself, so draws are reproducible from it.
 """
@@ -29,13 +29,50 @@ from numpy.typing import ArrayLike
 from tacit._core import kernels
 from tacit._core.arrays import Floats
 from tacit.errors import ParameterError
-from tacit.factorization.counts.numerics.hat import propose, stirling
 
-__all__ = ["latent_counts", "log_weight"]
+__all__ = ["latent_counts", "log_weight", "propose", "stirling"]
 
 _NARROW = 8.0  # distance of the anchors up to which adding up all weights is cheaper
 _LARGEST = 1e12  # of |z| and λ: whole numbers and their ratios stay exact in float64
 _NEGLIGIBLE = 1e-18
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def stirling(x: float) -> float:
+    """Return log Γ(x) − ((x − ½)·log x − x + ½·log 2π), for x ≥ 1."""
+    if x < 8.0:
+        return math.lgamma(x) - ((x - 0.5) * math.log(x) - x + _HALF_LOG_2PI)
+    y = 1.0 / (x * x)  # the next term of the series, 1/(156·x¹³), is below 2e-14
+    high = 1.0 / 1680.0 - y * (1.0 / 1188.0 - y * (691.0 / 360360.0))
+    return (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y * high))) / x
+
+
+def propose(
+    rng: Any,
+    first: float,
+    last: float,
+    height_left: float,
+    height_right: float,
+    slope_left: float,
+    slope_right: float,
+    left: float,
+    right: float,
+) -> tuple[float, float]:
+    """Draw a whole number from the hat; return it and the log height of the hat there.
+
+    The hat is flat from ``first`` to ``last`` (log height 0) and falls geometrically on either
+    side, from ``height_left`` at first − 1 and ``height_right`` at last + 1. The masses of the two
+    tails are ``left`` and ``right``, relative to a flat height of one.
+    """
+    flat = last - first + 1.0
+    u = rng.random() * (flat + right + left)
+    if u < flat:
+        return first + np.floor(u), 0.0
+    if u < flat + right:
+        steps = np.floor(math.log(1.0 - rng.random()) / slope_right)
+        return last + 1.0 + steps, height_right + steps * slope_right
+    steps = np.floor(math.log(1.0 - rng.random()) / slope_left)
+    return first - 1.0 - steps, height_left + steps * slope_left
 
 
 def log_weight(x: float, m: float, z: float, rate: float, decay: float) -> float:
@@ -158,7 +195,7 @@ def _draw_one(rng: Any, z: float, rate: float, alpha: float) -> float:
 
 
 # the kernel below calls these
-for _function in (log_weight, _invert, _reach, _anchors, _reject, _draw_one):
+for _function in (stirling, propose, log_weight, _invert, _reach, _anchors, _reject, _draw_one):
     register_jitable(_function)
 
 
