@@ -11,12 +11,12 @@ import numpy as np
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, UnboundedData
-from tacit.factorization.language.binding import as_relations, restricted
+from tacit.factorization.language.binding import restricted
 from tacit.factorization.language.structure import BoundModel, CoupledModel
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["Problem", "check_agreement", "members_in", "site_relations", "state_problem"]
+__all__ = ["Problem", "check_agreement", "members_in", "state_problem"]
 
 
 @dataclass(frozen=True)
@@ -212,18 +212,6 @@ def members_in(relations: Mapping[str, Relation], entity: str) -> int:
     """Return how many members of an entity the relations of one site have."""
     held = [found for found in relations.values() if entity in found.entities]
     return max((found.shape[found.entities.index(entity)] for found in held), default=0)
-
-
-def site_relations(model: CoupledModel, name: str, data: Any) -> dict[str, Relation]:
-    """Return a site's data as relations of the model."""
-    try:
-        found = as_relations(model, data)
-    except ParameterError as error:
-        raise ParameterError(f"site {name!r}: {error}") from None
-    unknown = [relation for relation in found if relation not in model.forms]
-    if unknown:
-        raise ParameterError(f"site {name!r}: the model has no relation {unknown[0]!r}")
-    return found
 
 
 def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None:

@@ -25,7 +25,7 @@ from tacit._core.arrays import Floats, Integers
 from tacit._core.rows_in_registers import add_product, add_row, dot, padded, product_dot
 from tacit.data.relations import ModeLayout
 
-__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_reference"]
+__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep"]
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
 _SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
@@ -264,24 +264,6 @@ def _blocks(starts: Integers, cells: int, parallel: bool) -> tuple[Integers, Int
     cuts = np.arange(count + 1) * cells // count
     first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
     return cuts, np.minimum(first_rows, len(starts) - 2)
-
-
-def sweep_reference(
-    layout: ModeLayout, bank: Bank, own: Floats, weights: Floats, skip: int, power: float
-) -> tuple[Floats, Floats]:
-    """NumPy twin of `sweep`."""
-    product = np.tile(weights, (len(layout.values), 1))
-    for m in range(layout.indices.shape[1]):
-        if m != skip:
-            product *= bank.mode(m)[layout.indices[:, m]]
-    row = np.repeat(np.arange(len(layout.starts) - 1), np.diff(layout.starts))
-    estimate = (own[row] * product).sum(axis=1)
-    estimate = estimate if power == 0.0 else np.maximum(estimate, FLOOR)
-    a, b = layout.values * estimate**-power, estimate ** (1.0 - power)
-    numerator, denominator = np.zeros_like(own), np.zeros_like(own)
-    np.add.at(numerator, row, a[:, None] * product)
-    np.add.at(denominator, row, b[:, None] * product)
-    return numerator, denominator
 
 
 def _estimate(

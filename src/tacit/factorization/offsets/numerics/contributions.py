@@ -17,7 +17,7 @@ from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
-__all__ = ["lattice_gram", "message_scales", "sum_messages", "sum_messages_reference"]
+__all__ = ["lattice_gram", "message_scales", "sum_messages"]
 
 _ROOM = 1.0 - 2.0**-40  # for the rounding of norms and products
 
@@ -85,23 +85,6 @@ def sum_messages(
         inverse_grid,
         out,
     )
-    return out
-
-
-def sum_messages_reference(
-    items: NDArray[np.int32],
-    size: int,
-    left: Floats,
-    right: Floats,
-    which: Integers,
-    scales: Floats,
-    inverse_grid: float,
-) -> Integers:
-    """NumPy twin of `sum_messages`."""
-    tables = (scales[:, None] * left * inverse_grid)[:, :, None] * right[which][:, None, :]
-    rounded = np.floor(tables + 0.5).astype(np.int64).reshape(len(items), -1)
-    out = np.zeros((size, rounded.shape[1]), np.int64)
-    np.add.at(out, items, rounded)
     return out
 
 
