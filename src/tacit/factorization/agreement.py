@@ -40,13 +40,7 @@ def public_inputs(problem: Problem) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FactorizationAgreement(Agreement):
-    """An agreement about a `Problem`; what is learned is the shared factors, by name.
-
-    Parameters
-    ----------
-    problem
-        What is public, whatever the method.
-    """
+    """An agreement about a `Problem`; what is learned is the shared factors, by name."""
 
     family = "factorization"
 

@@ -53,14 +53,7 @@ def held_out_errors(
 ) -> list[float]:
     """Return the error of each estimator on cells of public or simulated data held out.
 
-    Parameters
-    ----------
-    models
-        Estimators, not fitted; they are fitted to the same split.
-    public, entity
-        Data that is no secret, and the entity whose members are spread over sites.
-    sites, share, rng
-        How many sites, the share of cells that is held out, and the generator of both splits.
+    All are fitted to the same split, over sites that have the members of an entity among them.
     """
     train, cells, values = hold_out_cells(public, share, rng)
     groups = split_members(public, entity, sites, rng)

@@ -118,24 +118,14 @@ class HeterogeneousOffsets(RecommenderMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedOffsetsAgreement(OffsetsAgreement):
-    """What leaves devices or sites for offsets of items under privacy weights.
-
-    Parameters
-    ----------
-    source
-        Of noise: ``"exact"`` for the devices of one process, ``"grid"`` over sites.
-    task
-        What is public.
-    factors
-        As in `HeterogeneousOffsets`.
-    """
+    """What leaves devices or sites for offsets of items under privacy weights."""
 
     family = "recommender"
     cites = ("hu2023",)
 
-    source: str = "exact"
+    source: str = "exact"  # of noise: for the devices of one process; "grid" over sites
     task: Task
-    factors: bool | str = "auto"
+    factors: bool | str = "auto"  # as in `HeterogeneousOffsets`
 
     @property
     def neighbours(self) -> str:

@@ -25,10 +25,7 @@ _TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are 
 def penalty_grid(public: int, learned: int = 0) -> Floats:
     """Return the penalties that a device averages over: one offset, then features.
 
-    Parameters
-    ----------
-    public, learned
-        How many features are of either kind; a device may do without either.
+    Some are public, some learned; a device may do without either kind.
     """
     if not public + learned:
         return np.full((1, 1), _OFFSET)
@@ -40,16 +37,11 @@ def penalty_grid(public: int, learned: int = 0) -> Floats:
 
 
 def fold_in(shared: Mapping[str, Floats], cells: ByMember) -> Floats:
-    """Return the rows of users, each from its own ratings alone.
+    """Return the rows of users, each from its own ratings alone, stretched where need be.
 
-    Parameters
-    ----------
-    shared
-        What was learned: ``base`` (items,), ``features`` (items, width), and what ratings are
-        folded in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is
-        expected to remain.
-    cells
-        Ratings, stretched already where the method stretches.
+    What was learned is ``base`` (items,), ``features`` (items, width), and what ratings are folded
+    in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is expected to
+    remain.
     """
     rest = cells._replace(values=cells.values - shared["base"][cells.items])
     spread = float(shared["spread"][0])
@@ -163,28 +155,14 @@ class Device:
 
 @dataclass(frozen=True, eq=False)
 class Devices:
-    """The devices of all users of one process or site; none of it leaves.
+    """The devices of all users of one process or site; none of it leaves."""
 
-    Parameters
-    ----------
-    shared, bounds
-        As of a `Device`.
-    cells
-        The ratings, sorted by user.
-    rows
-        (users, width), a row each.
-    weights
-        β of the users and γ of the items.
-    stretched
-        Whether predictions are divided by W_ij.
-    """
-
-    shared: Mapping[str, Floats]
+    shared: Mapping[str, Floats]  # as of a `Device`
     bounds: tuple[float, float]
-    cells: ByMember
-    rows: Floats
+    cells: ByMember  # the ratings, sorted by user
+    rows: Floats  # (users, width)
     weights: PrivacyWeights
-    stretched: bool = False
+    stretched: bool = False  # whether predictions are divided by W_ij
 
     @classmethod
     def folded(

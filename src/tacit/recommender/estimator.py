@@ -182,10 +182,7 @@ class PrivateRecommender(PrivateEstimator):
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
         """Return the parameters and the facts that a file or a proposal states.
 
-        Parameters
-        ----------
-        settings
-            ``items`` is their list or their number, and ``item_weights`` are γ.
+        There ``items`` is their list or their number, and ``item_weights`` are γ.
         """
         found = dict(settings)
         items, weights = found.pop("items", None), found.pop("item_weights", None)
@@ -202,13 +199,7 @@ class PrivateRecommender(PrivateEstimator):
         return found, Facts(None, size, weights, labels=labels)
 
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
-        """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``.
-
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator._tables`.
-        """
+        """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
         if len(tables) != 1:
             raise ParameterError("one table is read: name it in the permission's tables")
         (found,) = tables.values()

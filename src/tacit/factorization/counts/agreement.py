@@ -73,13 +73,7 @@ _LETTERS = 1 << 20  # in the names of all sites
 
 @dataclass(frozen=True)
 class CountsAgreement(FactorizationAgreement):
-    """Views are sent once; then every site hears what came of them.
-
-    Parameters
-    ----------
-    problem, method
-        What is public.
-    """
+    """Views are sent once; then every site hears what came of them."""
 
     cites = ("schein2019", "ermis2020")
 

@@ -99,15 +99,9 @@ def learn(
 ) -> Learned:
     """Sample the factors of all sites together, public relations included.
 
-    Parameters
-    ----------
-    method, problem, noise
-        What is public.
-    sites
-        Each site's relations: perturbed views, and raw counts for the site number ``raw``, of
-        which alone the rows of the protected entity are kept then.
-    level
-        Relation → mean of all perturbed counts and their number, for the prior.
+    ``sites`` are each site's relations: perturbed views, and raw counts for the site number
+    ``raw``, of which alone the rows of the protected entity are kept then. ``level`` is what
+    `levels_of` says, for the prior.
     """
     layout = SiteLayout(problem, members_of_sites(problem, sites))
     forms: dict[str, str] = {}

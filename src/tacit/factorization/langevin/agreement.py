@@ -73,13 +73,7 @@ _MOST_MEMBERS = 10**8  # of the protected entity at one site
 
 @dataclass(frozen=True)
 class LangevinAgreement(FactorizationAgreement):
-    """The rounds of Langevin dynamics over sites.
-
-    Parameters
-    ----------
-    problem, method
-        What is public.
-    """
+    """The rounds of Langevin dynamics over sites."""
 
     cites = ("wang2015", "ermis2020")
 

@@ -51,23 +51,14 @@ class BoundRelation:
 
     A cell is Σ_r Π_f F_f[i_f, columns_f[r]] over all combinations r of the latent indices; a
     core is a factor whose row is always 0.
-
-    Attributes
-    ----------
-    factors
-        The names of the factors, those of the data's modes first, in order, then cores.
-    columns
-        For each factor, the column that combination r uses.
-    power, dispersion
-        p_v and φ_v.
     """
 
     name: str
-    factors: tuple[str, ...]
-    columns: tuple[NDArray[np.intp], ...]
+    factors: tuple[str, ...]  # those of the data's modes first, in order, then cores
+    columns: tuple[NDArray[np.intp], ...]  # for each factor, the one that combination r uses
     modes: int
-    power: float
-    dispersion: float
+    power: float  # p_v
+    dispersion: float  # φ_v
 
     @property
     def combinations(self) -> int:

@@ -143,21 +143,13 @@ class AlternatingLeastSquares(FactorizationMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class LeastSquaresAgreement(OffsetsAgreement):
-    """What leaves the sites for offsets and alternating least squares.
-
-    Parameters
-    ----------
-    problem
-        What is public.
-    factors
-        As in `AlternatingLeastSquares`.
-    """
+    """What leaves the sites for offsets and alternating least squares."""
 
     family = "factorization"
     cites = ("chien2021",)
 
     problem: Problem
-    factors: bool | str = "auto"
+    factors: bool | str = "auto"  # as in `AlternatingLeastSquares`
 
     @property
     def item(self) -> str:

@@ -41,17 +41,7 @@ class Shard(NamedTuple):
 
 
 class Members(Holder):
-    """The members of one site, or the devices of one process.
-
-    Parameters
-    ----------
-    agreement, name, gate
-        As in `Holder`.
-    cells
-        Their values, as they are.
-    openness
-        β of every member; 1 for all unless given.
-    """
+    """The members of one site, or the devices of one process, with β of every member."""
 
     agreement: OffsetsAgreement
 

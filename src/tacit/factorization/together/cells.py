@@ -15,15 +15,7 @@ __all__ = ["named_cells"]
 
 
 def named_cells(relation: Relation, table: Mapping[str, Any]) -> Integers:
-    """Return the cells that a table names, one row each.
-
-    Parameters
-    ----------
-    relation
-        Whose members are meant.
-    table
-        Entity → the names of members, as many as there are cells.
-    """
+    """Return the cells that a table (entity → names of members) names, one row each."""
     cells = []
     for entity, size in zip(relation.entities, relation.shape, strict=True):
         if entity not in table:

@@ -212,11 +212,9 @@ class PrivateFactorization(PrivateEstimator):
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Stated]:
         """Return the parameters and facts of a file or a proposal.
 
-        Parameters
-        ----------
-        settings
-            Parameters; and ``entities`` (entity → its members' names, or how many), ``members``
-            (of the protected entity, where public), ``options`` of a ``method`` that is named.
+        Beside parameters it has ``entities`` (entity → its members' names, or how many),
+        ``members`` (of the protected entity, where public) and ``options`` of a ``method`` that is
+        named.
         """
         found = dict(settings)
         facts = Stated(found.pop("entities", {}), int(found.pop("members", 0)))
@@ -230,10 +228,7 @@ class PrivateFactorization(PrivateEstimator):
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> dict[str, Relation]:
         """Return a site's tables as relations, one row per cell.
 
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator`; the one table of a model with one relation may have any name.
+        The one table of a model with one relation may have any name.
         """
         model = self.coupled_model()
         assert isinstance(facts, Stated)
@@ -359,15 +354,7 @@ class PrivateFactorization(PrivateEstimator):
         return self.parts_[site].predict(relation or held[0], index.astype(np.int32))
 
     def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
-        """Return one prediction for every row of a table, at a site.
-
-        Parameters
-        ----------
-        table
-            Entity → names of members.
-        data
-            The site's own relations.
-        """
+        """Return one prediction for every row of a table of members' names, at a site."""
         if data is None:
             raise ParameterError("a factorization predicts at a site: pass --config and --site")
         self.adopt(Site("here", data))

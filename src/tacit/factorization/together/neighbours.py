@@ -24,12 +24,7 @@ _MEMBERS = 4
 def farthest_cells(problem: Problem, *, counts: bool = False) -> Neighbours:
     """Return one site's relations and their neighbour: one member with all cells, or one cell.
 
-    Parameters
-    ----------
-    problem
-        What is public.
-    counts
-        Whether all members have all cells, at the lower bound: where cells are sent one by one.
+    Where cells are sent one by one (``counts``), all members have all cells, at the lower bound.
     """
     ours: dict[str, Relation] = {}
     theirs: dict[str, Relation] = {}
@@ -74,13 +69,7 @@ def _cells(problem: Problem, name: str, counts: bool) -> NDArray[Any]:
 def small_problems(
     *, trusts: Sequence[str], delta: float, divergences: Sequence[str] = ("euclidean", "kl")
 ) -> Iterator[Problem]:
-    """Yield problems that together have every unit, relation, trust, divergence and kind of form.
-
-    Parameters
-    ----------
-    trusts, delta, divergences
-        Which ones a method can do with.
-    """
+    """Yield problems of every unit, relation and kind of form, with the trusts and so on given."""
     matrix = {"data": "user:k item:k"}
     units = (("user", ADD_REMOVE), ("user", REPLACE), ("entry", REPLACE))
     for divergence in divergences:

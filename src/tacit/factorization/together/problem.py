@@ -21,46 +21,19 @@ __all__ = ["Problem", "check_agreement", "members_in", "state_problem"]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is public about a factorization over sites.
-
-    Attributes
-    ----------
-    model
-        The forms, ranks, divergences and dispersions.
-    protected
-        The entity whose members a guarantee is for (users, patients); its factor is private.
-    shared
-        The factors that all sites learn together.
-    sizes
-        Entity → members, of all entities but the protected one, whose members belong to sites.
-    bounds
-        Relation → the public range of its values.
-    privacy
-        What every site asks for; None runs the same computation without noise.
-    sites
-        How many sites take part.
-    members
-        How many members of the protected entity all sites have; public for entries only, else
-        None.
-    accountant
-        Whose ε must meet the request.
-    labels
-        Entity → names of its members, where given.
-    public
-        Relations that are no secret, by name; sites hold the others.
-    """
+    """What is public about a factorization over sites."""
 
     model: CoupledModel
-    protected: str
-    shared: tuple[str, ...]
-    sizes: Mapping[str, int]
-    bounds: Mapping[str, tuple[float, float]]
-    privacy: Privacy | None
+    protected: str  # whose members a guarantee is for (users, patients); its factor is private
+    shared: tuple[str, ...]  # the factors that all sites learn together
+    sizes: Mapping[str, int]  # entity → members, of all but the protected one
+    bounds: Mapping[str, tuple[float, float]]  # relation → the public range of its values
+    privacy: Privacy | None  # None runs the same computation without noise
     sites: int = 1
-    members: int | None = None
-    accountant: str = "pld"
-    labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    public: Mapping[str, Relation] = field(default_factory=dict)
+    members: int | None = None  # protected ones at all sites; public for entries only
+    accountant: str = "pld"  # whose ε must meet the request
+    labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # where given
+    public: Mapping[str, Relation] = field(default_factory=dict)  # sites hold the others
 
     @property
     def noisy(self) -> bool:
@@ -115,24 +88,10 @@ def state_problem(
     public: Mapping[str, Relation] | None = None,
     accountant: str = "pld",
 ) -> Problem:
-    """Return what is public about the sites' data, checked; no value is read.
+    """Return what is public about the sites' data, checked; of these, no value is read.
 
-    Parameters
-    ----------
-    model
-        The model of all relations, public ones included.
-    data
-        Each site's relations; only entities, sizes and labels are looked at.
-    bounds
-        (low, high) for all relations, or relation → (low, high).
-    privacy, accountant
-        As in `Problem`.
-    protected
-        The protected entity; the first one named in the first relation's form unless given.
-    shared
-        The factors to share; unless given, those of every other entity, and cores.
-    public
-        The relations that are public; they need no bounds.
+    Bounds are one pair for all private relations, or one each. Unless given, the protected entity
+    is the first one of the first private relation's form, and all other factors are shared.
     """
     public = public or {}
     first = next(name for name in model.forms if name not in public)

@@ -15,18 +15,10 @@ __all__ = ["Stated"]
 
 
 class Stated(NamedTuple):
-    """Public facts, as a proposal or a file has them.
+    """Public facts, as a proposal or a file has them."""
 
-    Attributes
-    ----------
-    entities
-        Entity → how many members it has, or their names; of all but the protected one.
-    members
-        How many members of the protected entity all sites have, where that is public.
-    """
-
-    entities: Mapping[str, Any]
-    members: int = 0
+    entities: Mapping[str, Any]  # members' names, or how many; of all but the protected one
+    members: int = 0  # of the protected entity, at all sites, where that is public
 
     @property
     def labels(self) -> dict[str, tuple[Any, ...]]:
@@ -40,12 +32,7 @@ class Stated(NamedTuple):
     def facts(self, model: CoupledModel, protected: str, sites: int) -> list[dict[str, Relation]]:
         """Return relations without cells for every site, of which sizes and labels are known.
 
-        Parameters
-        ----------
-        model, protected
-            What is factorized, and whose members are protected.
-        sites
-            How many there are; the first one stands for the members of all of them.
+        The first site stands for the members of all of them.
         """
         if protected in self.entities:
             raise ParameterError(f"the members of {protected!r} are protected: do not list them")

@@ -62,15 +62,7 @@ class LocalMethod(RecommenderMethod):
 
 @dataclass(frozen=True)
 class LocalAgreement(Agreement):
-    """k rounds of gradient descent; a child says what users send and what is made of it.
-
-    Parameters
-    ----------
-    settings, task
-        The method, and what is public.
-    privacy, sites
-        As in `Agreement`; all devices are in one process.
-    """
+    """k rounds of gradient descent; a child says what users send and what is made of it."""
 
     family = "recommender"
     cites = ("shin2018",)

@@ -67,14 +67,9 @@ _entry_compiled = compiled(_entry)
 
 
 class Projection:
-    """Φ with q rows and m columns, entries of variance 1/q.
+    """Φ with q rows and m ≥ q columns, entries of variance 1/q.
 
-    Parameters
-    ----------
-    rows, columns
-        q and m, q ≤ m.
-    seed
-        Public, shared by the server and all devices.
+    The seed is public, and shared by the server and all devices.
     """
 
     def __init__(self, rows: int, columns: int, seed: int) -> None:
@@ -121,16 +116,8 @@ def projected_gradients(
 ) -> Floats:
     """Return one coordinate of every user's projected gradient, −2·Σ_j φ_sj·e_ij·u_il.
 
-    Parameters
-    ----------
-    starts, items
-        Ratings sorted by user (`tacit.factorization.offsets.numerics.ridge.ByMember`).
-    errors
-        e of every rating.
-    rows, sizes
-        The row s that each user drew, and the entry u_il of its vector.
-    projection
-        Φ.
+    Ratings are sorted by user, with errors e; ``rows`` are the s that users drew, ``sizes`` their
+    u_il.
     """
     out = np.empty(len(rows))
     over_range(

@@ -213,22 +213,9 @@ def sweep(
 ) -> tuple[Floats, Floats]:
     """Return numerator and denominator for every row of a mode, or of a core.
 
-    Parameters
-    ----------
-    layout
-        The cells, sorted along the mode.
-    bank
-        The factors, up to date.
-    own
-        The rows being updated, expanded to all combinations.
-    weights
-        The product of the cores (without the one being updated).
-    skip
-        The mode being updated, −1 for a core.
-    power
-        p.
-    with_denominator
-        Whether the denominator runs over the listed cells, too.
+    ``own`` are the rows being updated, expanded to all combinations, of the mode ``skip`` (−1 for
+    a core); ``weights`` is the product of the cores without the one being updated. The denominator
+    may be left out, where it does not run over the listed cells.
     """
     rows, combinations = own.shape
     numerator = np.zeros((rows, combinations))

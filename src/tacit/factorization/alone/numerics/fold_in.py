@@ -17,18 +17,10 @@ _MOST = 2_000  # the problem is convex for p in [0, 1]; this many updates always
 def fold_in_positive(
     entity: str, engine: Engine, factors: Factors, shape: float, rate: float
 ) -> Floats:
-    """Return non-negative rows by multiplicative updates under a gamma prior.
+    """Return non-negative rows by multiplicative updates under a gamma prior with shape and rate.
 
-    Parameters
-    ----------
-    entity
-        Whose members are new.
-    engine
-        The model bound to the new members' data.
-    factors
-        All fitted factors; new rows start at the mean of the entity's.
-    shape, rate
-        The gamma prior of every entry.
+    The engine holds the new members' data; their rows start at the mean of the entity's fitted
+    ones.
     """
     bound = engine.model
     spec = bound.factors[entity]

@@ -39,14 +39,9 @@ class GibbsInfo(NamedTuple):
 
 
 class GibbsSampler:
-    """A kernel for Poisson–gamma models.
+    """A kernel for Poisson–gamma models with a prior of shape A and mean B.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data: whole counts, KL divergence, dispersion 1.
-    shape, mean
-        The prior's shape A and mean B.
+    The engine's data are whole counts, with the KL divergence and dispersion 1.
     """
 
     def __init__(self, engine: Engine, shape: float = 0.5, mean: float = 10.0) -> None:
@@ -89,15 +84,7 @@ class GibbsSampler:
     def draw_factors(
         self, rng: np.random.Generator, expanded: Expanded, values: Factors
     ) -> Arrays:
-        """Draw allocations, then every factor, for given counts at the listed cells.
-
-        Parameters
-        ----------
-        expanded
-            The current factors, brought up to date with the new ones.
-        values
-            Relation → counts of its listed cells.
-        """
+        """Draw allocations of the given counts, then every factor; ``expanded`` follows."""
         model = self.engine.model
         specs = model.factors.items()
         counts = {name: np.zeros((spec.rows, spec.columns)) for name, spec in specs}

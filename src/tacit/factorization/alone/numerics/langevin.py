@@ -45,20 +45,11 @@ class LangevinInfo(NamedTuple):
 class LangevinSampler:
     """A kernel: SGLD over minibatches of cells.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data.
-    prior
-        ``"gamma"`` (non-negative factors) or ``"normal"`` (real factors, p = 0).
-    shape, mean
-        Gamma prior of the factors: shape A and mean B; for the normal prior, shape and rate of
-        the gamma hyper-prior on the precision.
-    batch
-        Cells per relation and step.
-    step, decay
-        κ₀ and ρ ∈ [0, 1] of the step size κ₀/t^ρ. Without κ₀: half of 1/L, where L bounds the
-        curvature at random factors of the data's size (`safe_step`).
+    The prior is ``"gamma"`` (non-negative factors, with shape A and mean B) or ``"normal"`` (real
+    factors, p = 0; ``shape`` and ``mean`` are then shape and rate of the gamma hyper-prior on the
+    precision). ``batch`` is cells per relation and step; ``step`` and ``decay`` are κ₀ and ρ of
+    the step size κ₀/t^ρ, ρ ∈ [0, 1]. Without κ₀: half of 1/L, where L bounds the curvature at
+    random factors of the data's size (`safe_step`).
     """
 
     def __init__(

@@ -53,12 +53,7 @@ def _move(theta: Any, up: Any, down: Any, exponent: float, moved: Any) -> None:
 class MultiplicativeUpdates:
     """A kernel: `init` draws factors, `step` updates each of them once.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data.
-    shape, rate
-        The gamma prior of every factor entry; shape 1 and rate 0 is maximum likelihood.
+    Shape and rate are those of the gamma prior; shape 1 and rate 0 is maximum likelihood.
     """
 
     def __init__(self, engine: Engine, shape: float = 1.0, rate: float = 0.0) -> None:
@@ -142,11 +137,6 @@ class AcceleratedUpdates:
     r = θ₁ − θ₀ and v = (θ₂ − θ₁) − r the path is followed to θ₀ + 2αr + α²v with α = ‖r‖/‖v‖, at
     most `UpdateState.reach` and at least 1 (θ₂ itself), and the third update starts there. If its
     result is worse than θ₂, θ₂ is kept and the reach is halved; so the objective never rises.
-
-    Parameters
-    ----------
-    updates
-        The updates to accelerate.
     """
 
     sweeps = 3

@@ -80,15 +80,7 @@ class Expanded:
 
 
 class Engine:
-    """A bound model with its data.
-
-    Parameters
-    ----------
-    model
-        The model, bound to the data's sizes.
-    data
-        Relation → `Relation`.
-    """
+    """A model, bound to the sizes of its data, with these data."""
 
     def __init__(self, model: BoundModel, data: Mapping[str, Relation]) -> None:
         self.model, self.data = model, dict(data)

@@ -59,16 +59,10 @@ def _geometric(shape: Floats, scale: Floats) -> Floats:
 
 
 class VariationalBayes:
-    """A kernel: `init` draws q, `step` updates every q once and, if asked, the hyper-parameters.
+    """A kernel: `init` draws q, `step` updates every q once.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data; every relation must have the KL divergence.
-    shape, mean
-        The prior's shape A and mean B, for every factor entry.
-    adapt
-        Whether A and B are adapted per factor, by maximising the bound.
+    The prior has shape A and mean B for every factor entry; if they are to be adapted, `step` also
+    moves them per factor, to maximise the bound. Every relation must have the KL divergence.
     """
 
     def __init__(

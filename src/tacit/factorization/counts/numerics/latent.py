@@ -209,19 +209,10 @@ def latent_counts(
 ) -> Floats:
     """Draw the counts behind perturbed ones, one draw per entry.
 
-    Parameters
-    ----------
-    rng
-        The generator; not to be used by another thread meanwhile.
-    perturbed
-        z, whole numbers up to 1e12 in size.
-    rates
-        λ, from 1e-300 to 1e12.
-    alpha
-        α, from 0 (no noise: the draw is z, which is not negative then) to below 1.
+    ``perturbed`` is z, whole numbers up to 1e12 in size; ``rates`` λ, from 1e-300 to 1e12;
+    ``alpha`` α, from 0 (no noise: the draw is z, which is not negative then) to below 1. No other
+    thread may use the generator meanwhile.
 
-    Examples
-    --------
     >>> from tacit._core.rng import generator
     >>> bool((latent_counts(generator(1), [-3, 4, 1_000_000], [2.0, 2.0, 1e6], 0.5) >= 0).all())
     True

@@ -48,13 +48,7 @@ __all__ = [
 
 
 class Layout:
-    """Where each factor's numbers lie in one vector.
-
-    Parameters
-    ----------
-    shapes
-        Factor → (rows, columns), in the order of the vector.
-    """
+    """Where the numbers of each factor, (rows, columns), lie in one vector, in order."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, int]]) -> None:
         self.shapes = dict(shapes)
@@ -78,64 +72,33 @@ class Layout:
 
 
 class CellTable(NamedTuple):
-    """The cells of several relations, by where their rows start in one vector.
-
-    Attributes
-    ----------
-    values, kinds, starts
-        Value, relation number and the start of every factor's row, (cells, factors); a factor
-        that is not in the vector has start −1.
-    owner_starts
-        Cells of member i of the protected entity are owner_starts[i] … owner_starts[i + 1]; empty
-        where cells have no owner.
-    columns, widths
-        Column of factor p in combination r of relation v, (v, p, r), and its columns, (v, p).
-    factors, combinations
-        How many factors and combinations each relation has.
-    powers, weights
-        p and 1/φ of each relation.
-    own
-        Which factor of a relation is the owner's, −1 where none is.
-    plain
-        Whether combination r uses column r of every factor (CP).
-    """
+    """The cells of several relations, by where their rows start in one vector."""
 
     values: Floats
-    kinds: NDArray[np.int32]
-    starts: NDArray[np.int32]
-    owner_starts: Integers
-    columns: NDArray[np.int32]
-    widths: NDArray[np.int32]
-    factors: NDArray[np.int32]
-    combinations: NDArray[np.int32]
-    powers: Floats
-    weights: Floats
-    own: NDArray[np.int32]
-    plain: NDArray[np.bool_]
+    kinds: NDArray[np.int32]  # the number of a cell's relation
+    starts: NDArray[np.int32]  # of every factor's row, (cells, factors); −1 if not in the vector
+    owner_starts: Integers  # cells of member i are owner_starts[i] … owner_starts[i + 1], if any
+    columns: NDArray[np.int32]  # of factor p in combination r of relation v, (v, p, r)
+    widths: NDArray[np.int32]  # how many columns a factor has, (v, p)
+    factors: NDArray[np.int32]  # how many each relation has
+    combinations: NDArray[np.int32]  # likewise
+    powers: Floats  # p of each relation
+    weights: Floats  # 1/φ of each relation
+    own: NDArray[np.int32]  # which factor of a relation is the owner's, −1 where none is
+    plain: NDArray[np.bool_]  # whether combination r uses column r of every factor (CP)
 
 
 class OwnerRule(NamedTuple):
-    """How an owner's row is solved from its own cells.
+    """How an owner's row is solved from its own cells."""
 
-    Attributes
-    ----------
-    free, fixed
-        Per column: 1 where it is solved for, and its value where it is not.
-    precision
-        Prior precision of every column (p = 0).
-    shape, rate
-        Gamma prior (p = 1): θ has density ∝ θ^(shape − 1)·exp(−rate·θ), shape ≥ 1.
-    steps, start
-        Multiplicative steps (p = 1) and where they begin.
-    """
-
-    free: Floats
-    fixed: Floats
-    precision: float = 1.0
+    free: Floats  # 1 for every column that is solved for
+    fixed: Floats  # the values of the others
+    precision: float = 1.0  # of the prior of every column (p = 0)
+    # gamma prior (p = 1): θ has density ∝ θ^(shape − 1)·exp(−rate·θ), shape ≥ 1
     shape: float = 1.0
     rate: float = 1.0
-    steps: int = 10
-    start: float = 1.0
+    steps: int = 10  # multiplicative ones (p = 1)
+    start: float = 1.0  # where they begin
 
 
 def cell_table(
@@ -144,19 +107,10 @@ def cell_table(
     layout: Layout,
     owner: str | None = None,
 ) -> CellTable:
-    """Build the table of all cells.
+    """Build the table of all cells: relation → indices, values and the weight 1/φ.
 
-    Parameters
-    ----------
-    model
-        The model of the relations.
-    cells
-        Relation → indices, values and the weight 1/φ.
-    layout
-        Where factors lie.
-    owner
-        The entity whose members own the cells: the cells are sorted by it, and its factor needs
-        no place in the layout.
+    Where members of an entity own the cells, the cells are sorted by it, and its factor needs no
+    place in the layout.
     """
     if layout.size >= 2**31:
         raise ParameterError(f"{layout.size:,} numbers in all factors are too many: at most 2^31")
@@ -266,20 +220,9 @@ def entry_sums(
 ) -> NDArray[Any]:
     """Return the sum over picked cells of their clipped gradients.
 
-    Parameters
-    ----------
-    picks
-        Which cells.
-    table, theta
-        The cells, and all factors.
-    free
-        1 for every number of θ that may move, else 0.
-    counted
-        Which factors of which relation belong to a contribution, (relations, factors).
-    clip
-        The largest norm of a contribution; infinity leaves them as they are.
-    inverse_grid
-        One over the grid step: the result is int64 in steps. 0 adds up floats instead.
+    ``free`` is 1 for every number of θ that may move, else 0; ``counted`` says which factors of
+    which relation belong to a contribution. An infinite ``clip`` leaves contributions as they are.
+    The result is int64 in grid steps; where ``inverse_grid`` is 0, floats are added up instead.
     """
     work = len(picks) * table.columns.shape[1] * table.columns.shape[2]
     cuts = _plan(work, len(picks))

@@ -27,16 +27,8 @@ def message_scales(
 ) -> Floats:
     """Return the factor of every cell's part: that of its member's whole message.
 
-    Parameters
-    ----------
-    cells
-        Which cells are whose.
-    left
-        (cells, a), a vector per cell.
-    right, which
-        (rows, b), and the row that stands beside each cell.
-    soft
-        s > 0.
+    Every cell has a vector ``left``, (cells, a), beside a row of ``right``, (rows, b); ``soft`` is
+    s > 0.
     """
     squares = (left**2).sum(axis=1) * (right**2).sum(axis=1)[which]
     return np.asarray((_ROOM / np.sqrt(cells.sums(squares) + soft**2))[cells.owners])
@@ -64,17 +56,7 @@ def sum_messages(
     scales: Floats,
     inverse_grid: float,
 ) -> Integers:
-    """Return the sum of all scaled parts in grid steps, (size, a·b).
-
-    Parameters
-    ----------
-    items, size
-        The item of every cell, and how many items there are.
-    left, right, which, scales
-        As in `message_scales`, and its result.
-    inverse_grid
-        One over the grid step.
-    """
+    """Return the sum by item of all scaled parts (`message_scales`) in grid steps, (size, a·b)."""
     out = np.zeros((size, left.shape[1] * right.shape[1]), np.int64)
     compiled(_sum_messages)(
         items,

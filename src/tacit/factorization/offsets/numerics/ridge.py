@@ -200,17 +200,7 @@ def _leave_one_out(
 def leave_one_out(
     cells: ByMember, members: Integers, features: Floats, penalties: Floats
 ) -> Floats:
-    """Return the squared error of leaving out each cell in turn, one sum per penalty vector.
-
-    Parameters
-    ----------
-    cells, features
-        As in `ridge_rows`.
-    members
-        Whose cells are left out.
-    penalties
-        (choices, features).
-    """
+    """Return the squared error of leaving out each cell of members in turn, by penalty vector."""
     return np.asarray(_errors_of_each(cells, members, features, penalties).sum(axis=0))
 
 
@@ -238,15 +228,6 @@ def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: 
 
     Nothing is pooled: member i weighs penalty p by exp(−e_ip/(2·spread)), with e_ip its own
     leave-one-out error, as if residuals were normal of that variance.
-
-    Parameters
-    ----------
-    cells, features
-        As in `ridge_rows`.
-    penalties
-        (choices, features).
-    spread
-        The variance of a value that is expected to remain.
     """
     if len(penalties) == 1:
         return ridge_rows(cells, features, penalties[0])
