@@ -118,8 +118,7 @@ def learn(
             [np.full(part.cells, 0.0 if site == raw else ratio) for site, part in held]
         )
     for name, found in problem.public.items():
-        forms[name] = " ".join(f"{f}:{ks}" for f, ks in problem.model.forms[name])
-        data[name] = found
+        forms[name], data[name] = problem.model.form(name), found
     bound = CoupledModel(forms, problem.model.ranks).bind(data)
     shape, mean = _prior(method, problem, noise.variance(), level, sites, raw)
     sampler = LocalGibbsSampler(bound, data, alpha, shape, mean, mode=method.inference)

@@ -63,8 +63,7 @@ def _modes(name: str, tokens: tuple[tuple[str, str], ...], modes: int) -> list[s
 def restricted(model: CoupledModel, relations: Iterable[str]) -> CoupledModel:
     """Return the model of some of its relations."""
     names = list(relations)
-    forms = {n: " ".join(f"{f}:{k}" for f, k in model.forms[n]) for n in names}
-    powers = {n: model.powers[n] for n in names}
+    forms, powers = {n: model.form(n) for n in names}, {n: model.powers[n] for n in names}
     return CoupledModel(forms, model.ranks, powers, {n: model.dispersions[n] for n in names})
 
 

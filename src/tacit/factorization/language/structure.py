@@ -40,6 +40,11 @@ class FactorSpec:
         return math.prod(self.ranks)
 
     @property
+    def table(self) -> tuple[int, int]:
+        """The shape for inference: (rows, columns)."""
+        return self.rows, self.columns
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape for people: (rows, ranks …), cores without rows."""
         return self.ranks if self.core else (self.rows, *self.ranks)
@@ -151,6 +156,15 @@ class CoupledModel:
     def names(self, relation: str) -> list[str]:
         """Return the factor names of a relation."""
         return [name for name, _ in self.forms[relation]]
+
+    def form(self, relation: str) -> str:
+        """Return the form of a relation as it is written."""
+        return " ".join(f"{name}:{latents}" for name, latents in self.forms[relation])
+
+    @property
+    def latents(self) -> dict[str, str]:
+        """The latent indices of every factor, in the order of the forms."""
+        return {name: latents for tokens in self.forms.values() for name, latents in tokens}
 
     def bind(self, data: Mapping[str, Any]) -> BoundModel:
         """Check the model against data (relation → `Relation`) and fix all sizes."""

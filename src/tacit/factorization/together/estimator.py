@@ -203,9 +203,8 @@ class PrivateFactorization(PrivateEstimator):
 
     def _imagined(self) -> Stated:
         model = self.coupled_model()
-        named = {entity: latents for tokens in model.forms.values() for entity, latents in tokens}
         protected = self._protected(model)
-        public = [e for e, latents in named.items() if len(latents) == 1 and e != protected]
+        public = [e for e, ks in model.latents.items() if len(ks) == 1 and e != protected]
         return Stated(dict.fromkeys(public, _FEW_ITEMS), _FEW_MEMBERS)
 
     @classmethod
@@ -383,7 +382,7 @@ class PrivateFactorization(PrivateEstimator):
         problem = problem_of(self.agreement_)
         model, method = problem.model, settings_of(self.method_)
         return {
-            "model": {n: " ".join(f"{f}:{k}" for f, k in t) for n, t in model.forms.items()},
+            "model": {name: model.form(name) for name in model.forms},
             "rank": dict(model.ranks),
             "divergence": dict(model.powers),
             "dispersion": dict(model.dispersions),

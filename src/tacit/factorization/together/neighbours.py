@@ -89,8 +89,7 @@ def _problem(
     forms: dict[str, str], shared: tuple[str, ...], divergence: str, asked: Privacy
 ) -> Problem:
     model = CoupledModel(forms, {"k": 2, "l": 2, "m": 2}, divergence)
-    named = {factor for tokens in model.forms.values() for factor, _ in tokens}
-    sizes = {entity: n for entity, n in (("item", 3), ("act", 2)) if entity in named}
+    sizes = {entity: n for entity, n in (("item", 3), ("act", 2)) if entity in model.latents}
     members = _MEMBERS if asked.unit == "entry" else None
     bounds = dict.fromkeys(model.forms, (0.0, 4.0))
     return Problem(model, "user", shared, sizes, bounds, asked, 1, members)

@@ -59,15 +59,11 @@ class Problem:
 
     def columns(self, factor: str) -> int:
         """Return how many columns a factor has."""
-        for tokens in self.model.forms.values():
-            for name, latents in tokens:
-                if name == factor:
-                    return math.prod(self.model.ranks[k] for k in latents)
-        raise ParameterError(f"the model has no factor {factor!r}")
+        return math.prod(self.model.ranks[k] for k in self.model.latents[factor])
 
     def modes(self, relation: str) -> list[str]:
         """Return the entities of a relation in the order of its form; the others are cores."""
-        names = [factor for factor, _ in self.model.forms[relation]]
+        names = self.model.names(relation)
         return [name for name in names if name == self.protected or name in self.sizes]
 
     def bound(self, relations: Mapping[str, Relation]) -> BoundModel:
@@ -96,8 +92,7 @@ def state_problem(
     public = public or {}
     first = next(name for name in model.forms if name not in public)
     protected = protected or model.forms[first][0][0]
-    names = {factor for tokens in model.forms.values() for factor, _ in tokens}
-    if protected not in names:
+    if protected not in model.latents:
         raise ParameterError(f"protected names {protected!r}, which is no entity of the model")
     sizes: dict[str, int] = {}
     labels: dict[str, tuple[Any, ...]] = {}
@@ -116,8 +111,7 @@ def state_problem(
                     raise ParameterError(
                         f"sites list the members of {entity!r} differently: pass the same labels"
                     )
-    named = [factor for tokens in model.forms.values() for factor, _ in tokens]
-    everything = tuple(name for name in dict.fromkeys(named) if name != protected)
+    everything = tuple(name for name in model.latents if name != protected)
     chosen = everything if shared is None else tuple(shared)
     unknown = [name for name in chosen if name not in everything]
     if unknown:

@@ -66,12 +66,8 @@ class GibbsSampler:
 
     def prior(self, rng: np.random.Generator) -> GibbsState:
         """Draw the factors from their prior."""
-        return GibbsState(
-            {
-                name: rng.gamma(self.shape, self.mean / self.shape, (spec.rows, spec.columns))
-                for name, spec in self.engine.model.factors.items()
-            }
-        )
+        specs, scale = self.engine.model.factors.items(), self.mean / self.shape
+        return GibbsState({n: rng.gamma(self.shape, scale, spec.table) for n, spec in specs})
 
     def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, GibbsInfo]:
         """Draw allocations, then every factor."""
@@ -86,15 +82,14 @@ class GibbsSampler:
     ) -> Arrays:
         """Draw allocations of the given counts, then every factor; ``expanded`` follows."""
         model = self.engine.model
-        specs = model.factors.items()
-        counts = {name: np.zeros((spec.rows, spec.columns)) for name, spec in specs}
+        counts = {name: np.zeros(spec.table) for name, spec in model.factors.items()}
         for relation in model.relations:
             self._allocate(rng, expanded, relation, values[relation.name], counts)
         factors = {}
         for name, allocated in counts.items():
             exposure = np.full_like(allocated, self.shape / self.mean)
             for relation, position in model.using(name):
-                exposure += self.engine.denominator(expanded, relation, position, 1.0)
+                exposure += self.engine.denominator(expanded, relation, position)
             drawn = rng.standard_gamma(self.shape + allocated) / exposure
             factors[name] = np.maximum(drawn, 1e-290)  # a gamma draw may underflow to zero
             expanded.put(name, factors[name])

@@ -133,11 +133,11 @@ class LangevinSampler:
             for relation, position in model.using(name):
                 scale = scales[relation.name] / relation.dispersion
                 if sampled[relation.name].zeros == "missing":
-                    up, down = engine.both(expanded, relation, position, relation.power)
+                    up, down = engine.both(expanded, relation, position)
                     total = total + scale * (up - down)
                 else:  # the denominator over all zeros is exact
-                    up = engine.numerator(expanded, relation, position, relation.power)
-                    down = engine.denominator(expanded, relation, position, relation.power)
+                    up = engine.numerator(expanded, relation, position)
+                    down = engine.denominator(expanded, relation, position)
                     total = total + scale * up - down / relation.dispersion
             gradients[name] = total
         return gradients
@@ -156,7 +156,7 @@ def safe_step(engine: Engine) -> float:
     for name, theta in factors.items():
         curvature = np.zeros_like(theta)
         for relation, position in engine.model.using(name):
-            down = engine.denominator(expanded, relation, position, relation.power)
+            down = engine.denominator(expanded, relation, position)
             curvature += down / (relation.dispersion * theta)
         largest = max(largest, float(curvature.max()))
     return 0.5 / largest if largest > 0.0 else 1.0

@@ -102,7 +102,7 @@ class MultiplicativeUpdates:
         up: Any = 0.0 if self.shape == 1.0 else (self.shape - 1.0) / theta
         down: Any = self.rate
         for relation, position in self.engine.model.using(name):
-            numerator, denominator = self.engine.both(expanded, relation, position, relation.power)
+            numerator, denominator = self.engine.both(expanded, relation, position)
             if relation.dispersion != 1.0:
                 numerator = numerator / relation.dispersion
                 denominator = denominator / relation.dispersion

@@ -96,31 +96,27 @@ class Engine:
             for position in range(len(relation.factors))
         }
 
-    def numerator(
-        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
-    ) -> Floats:
+    def numerator(self, expanded: Expanded, relation: BoundRelation, position: int) -> Floats:
         """Return Σ x·x̂^(−p)·q for every entry of a factor, over one relation."""
-        return self._listed(expanded, relation, position, power, False)[0]
+        return self._listed(expanded, relation, position, with_denominator=False)[0]
 
     def both(
-        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
+        self, expanded: Expanded, relation: BoundRelation, position: int
     ) -> tuple[Floats, Floats]:
         """Return numerator Σ x·x̂^(−p)·q and denominator Σ x̂^(1−p)·q over observed cells."""
         if self.data[relation.name].zeros == "missing":
-            return self._listed(expanded, relation, position, power, True)
-        up = self.numerator(expanded, relation, position, power)
-        return up, self.denominator(expanded, relation, position, power)
+            return self._listed(expanded, relation, position)
+        up = self.numerator(expanded, relation, position)
+        return up, self.denominator(expanded, relation, position)
 
-    def denominator(
-        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
-    ) -> Floats:
+    def denominator(self, expanded: Expanded, relation: BoundRelation, position: int) -> Floats:
         """Return Σ x̂^(1−p)·q over observed cells, one row if all rows are alike.
 
         With observed zeros, p is 0 or 1.
         """
-        found = self.data[relation.name]
+        found, power = self.data[relation.name], relation.power
         if found.zeros == "missing":
-            return self._listed(expanded, relation, position, power, True)[1]
+            return self._listed(expanded, relation, position)[1]
         skip = position if position < relation.modes else -1
         own = expanded.own(relation, position)
         weights = expanded.weights(relation, position)
@@ -146,8 +142,7 @@ class Engine:
         expanded: Expanded,
         relation: BoundRelation,
         position: int,
-        power: float,
-        with_denominator: bool,
+        with_denominator: bool = True,
     ) -> tuple[Floats, Floats]:
         """Sweep over the listed cells."""
         core = position >= relation.modes
@@ -159,7 +154,7 @@ class Engine:
             expanded.own(relation, position),
             expanded.weights(relation, position),
             -1 if core else position,
-            power,
+            relation.power,
             with_denominator=with_denominator,
         )
         return self.reduce(relation, position, up), self.reduce(relation, position, down)
@@ -239,8 +234,7 @@ def fresh_factors(engine: Engine, rng: np.random.Generator) -> Arrays:
     Relations are scaled one after the other, each by the factors that no earlier one fixed.
     """
     factors = {
-        name: rng.uniform(0.5, 1.5, (spec.rows, spec.columns))
-        for name, spec in engine.model.factors.items()
+        name: rng.uniform(0.5, 1.5, spec.table) for name, spec in engine.model.factors.items()
     }
     fixed: set[str] = set()
     for relation in engine.model.relations:

@@ -113,8 +113,8 @@ class VariationalBayes:
             counts = np.zeros_like(geometric)
             exposure = np.zeros_like(geometric)
             for relation, position in self.engine.model.using(name):
-                up = self.engine.numerator(log_means, relation, position, 1.0)
-                down = self.engine.denominator(means, relation, position, 1.0)
+                up = self.engine.numerator(log_means, relation, position)
+                down = self.engine.denominator(means, relation, position)
                 counts += up / relation.dispersion
                 exposure += down / relation.dispersion
             shapes[name] = prior_shape[name] + geometric * counts
