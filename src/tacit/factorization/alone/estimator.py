@@ -20,13 +20,13 @@ from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
-from tacit.factorization.alone.numerics.cells import cell_divergence, estimate_cells
+from tacit.factorization.alone.numerics.cells import cell_divergence
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
-from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import variance_of_estimates
 from tacit.factorization.language.binding import as_cells, as_relations, check_labels, restricted
-from tacit.factorization.language.structure import BoundModel, CoupledModel
+from tacit.factorization.language.structure import BoundRelation, CoupledModel
 
 __all__ = ["CoupledFactorization"]
 
@@ -278,9 +278,8 @@ class CoupledFactorization(Estimator):
     def _publish(self) -> None:
         """Set `factors_` from the state."""
         flat = self._flat_means()
-        self.factors_ = {
-            name: values.reshape(self._bound.factors[name].shape) for name, values in flat.items()
-        }
+        specs = self._bound.factors
+        self.factors_ = {n: values.reshape(specs[n].shape) for n, values in flat.items()}
 
     # -- using it -------------------------------------------------------------------------------
 
@@ -314,10 +313,11 @@ class CoupledFactorization(Estimator):
         """
         index = self._cells(relation, cells)
         if self.inference in ("gibbs", "sgld"):
-            draws = np.array([self._estimate(relation, index, d) for d in self._draws()])
+            bound = self._bound
+            draws = np.array([estimates_at(bound, relation, d, index) for d in self._draws()])
             mean = draws.mean(axis=0)
             return (mean, draws.var(axis=0)) if return_variance else mean
-        mean = self._estimate(relation, index, self._flat_means())
+        mean = estimates_at(self._bound, relation, self._flat_means(), index)
         if not return_variance:
             return mean
         if self.inference == "map":
@@ -331,18 +331,9 @@ class CoupledFactorization(Estimator):
         sizes = [self._bound.factors[name].rows for name in bound.factors[: bound.modes]]
         return as_cells(relation, cells, sizes)
 
-    def _relation(self, name: str) -> Any:
+    def _relation(self, name: str) -> BoundRelation:
         check_is_fitted(self, "factors_")
-        for relation in self._bound.relations:
-            if relation.name == name:
-                return relation
-        known = [relation.name for relation in self._bound.relations]
-        raise ParameterError(f"there is no relation {name!r}: the model has {known}")
-
-    def _estimate(self, relation: str, cells: NDArray[np.int32], factors: Arrays) -> Floats:
-        only = BoundModel(self._bound.factors, (self._relation(relation),))
-        needed = {name: factors[name] for name in self._relation(relation).factors}
-        return estimate_cells(cells, Expanded(only, needed).banks[relation])
+        return self._bound.relation(name)
 
     def top(
         self, relation: str, entity: str, given: Mapping[str, int], n: int = 10, skip: Any = ()

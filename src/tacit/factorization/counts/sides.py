@@ -13,15 +13,12 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
-from tacit.factorization.alone.numerics.cells import estimate_cells
-from tacit.factorization.alone.numerics.sums import Expanded
+from tacit.factorization.alone.numerics.sums import estimates_at
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
 from tacit.factorization.counts.learn import SiteLayout, learn, levels_of, members_of_sites
 from tacit.factorization.counts.views import from_text, own_counts
-from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import members_in
-from tacit.factorization.together.shape import SiteFactors
-from tacit.mechanisms.clipping import bound_contributions
+from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
 from tacit.mechanisms.geometric import TwoSidedGeometric
 
 __all__ = ["CountingSite"]
@@ -54,12 +51,9 @@ class CountingSite(SiteFactors):
     def _bound_members(self, sent: dict[str, Relation], limit: int) -> None:
         """Keep at most ``limit`` cells of each member, over all relations."""
         at = {name: found.entities.index(self.problem.protected) for name, found in sent.items()}
-        units = np.concatenate([found.indices[:, at[name]] for name, found in sent.items()])
-        kept = bound_contributions(units, limit, self._rng)
-        start = 0
-        for name, found in sent.items():
-            sent[name] = found.subset(np.flatnonzero(kept[start : start + found.cells]))
-            start += found.cells
+        whose = [found.indices[:, at[name]] for name, found in sent.items()]
+        for name, mask in zip(sent, bounded_cells(whose, limit, self._rng), strict=True):
+            sent[name] = sent[name].subset(np.flatnonzero(mask))
 
     # -- rounds ----------------------------------------------------------------------------
 
@@ -158,17 +152,11 @@ class CountingSite(SiteFactors):
             raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
         draws = self._draws()
         found = self.counts[relation]
-        if cells.shape[1] != found.modes:
-            raise ParameterError(f"cells must have {found.modes} columns, got {cells.shape[1]}")
-        if cells.size and ((cells < 0) | (cells >= found.shape)).any():
-            raise ParameterError(f"cells must lie within {found.shape}")
-        form = " ".join(f"{f}:{ks}" for f, ks in self.problem.model.forms[relation])
-        empty = {relation: found.subset(slice(0, 0))}
-        bound = CoupledModel({relation: form}, self.problem.model.ranks).bind(empty)
+        check_cells(relation, cells, found.shape)
+        bound = self.problem.bound({relation: found})
         total = np.zeros(len(cells))
         for k in range(self.agreement.method.draws):
             factors = {name: draws[name][k] for name in bound.factors}
-            bank = Expanded(bound, factors).banks[relation]
-            total += estimate_cells(cells, bank)
+            total += estimates_at(bound, relation, factors, cells)
         low, high = self.problem.bounds[relation]
         return np.clip(low + total / self.agreement.method.draws, low, high)

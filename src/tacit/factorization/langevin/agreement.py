@@ -273,7 +273,7 @@ class LangevinAgreement(FactorizationAgreement):
         shapes = {name: (self._rows(name), problem.columns(name)) for name in self.sent}
         bound = problem.bound(problem.public) if problem.public else None
         if bound is not None:
-            shapes |= {n: (spec.rows, spec.columns) for n, spec in bound.factors.items()}
+            shapes |= {n: spec.table for n, spec in bound.factors.items()}
             wrong = [n for n in self.sent if shapes[n][0] != self._rows(n)]
             if wrong:
                 raise ParameterError(

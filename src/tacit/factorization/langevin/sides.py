@@ -14,8 +14,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
-from tacit.factorization.alone.numerics.cells import estimate_cells
-from tacit.factorization.alone.numerics.sums import Expanded
+from tacit.factorization.alone.numerics.sums import estimates_at
 from tacit.factorization.langevin.agreement import LangevinAgreement
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,
@@ -28,8 +27,8 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 )
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
 from tacit.factorization.language.structure import BoundModel
-from tacit.factorization.together.shape import SiteFactors
-from tacit.mechanisms.clipping import bound_contributions, clip_values
+from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
+from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.sampled import PoissonSampled
 
@@ -56,10 +55,7 @@ class LangevinSite(SiteFactors):
         self.shared = [n for n in agreement.sent if n in self.bound.factors]
         owner = problem.protected if problem.unit == "user" else None
         private = [n for n in self.bound.factors if n not in self.shared and n != owner]
-        shapes = {
-            n: (self.bound.factors[n].rows, self.bound.factors[n].columns)
-            for n in (*self.shared, *private)
-        }
+        shapes = {n: self.bound.factors[n].table for n in (*self.shared, *private)}
         self.layout = Layout(shapes)
         values = fresh_values(problem, {n: shapes[n] for n in private}, rng)
         self.walk = agreement.walk(values, int(rng.integers(2**62)))
@@ -99,10 +95,9 @@ class LangevinSite(SiteFactors):
         owner = self.problem.protected
         at = {r.name: r.factors.index(owner) for r in self.bound.relations}
         whose = [self.cells[r.name][0][:, at[r.name]] for r in self.bound.relations]
-        kept = bound_contributions(np.concatenate(whose), limit, rng)
-        cuts = np.cumsum([len(part) for part in whose])[:-1]
         found = {}
-        for relation, mask in zip(self.bound.relations, np.split(kept, cuts), strict=True):
+        kept = bounded_cells(whose, limit, rng)
+        for relation, mask in zip(self.bound.relations, kept, strict=True):
             indices, values, weight = self.cells[relation.name]
             found[relation.name] = (indices[mask], values[mask], weight)
         return found
@@ -200,8 +195,8 @@ class LangevinSite(SiteFactors):
         owned = [r for r in self.bound.relations if owner in r.factors]
         if owned:
             part = BoundModel(self.bound.factors, tuple(owned))
-            others = {n: spec for n, spec in self.bound.factors.items() if n != owner}
-            layout = Layout({n: (spec.rows, spec.columns) for n, spec in others.items()})
+            others = {n: spec.table for n, spec in self.bound.factors.items() if n != owner}
+            layout = Layout(others)
             table = cell_table(part, self.cells, layout, owner)
             everyone = np.arange(self.bound.factors[owner].rows)
             factors[owner] = owner_rows(everyone, table, layout.vector(factors), self.owner_rule())
@@ -215,14 +210,8 @@ class LangevinSite(SiteFactors):
         if relation not in held:
             raise ParameterError(f"site {self.name!r} holds {list(held)}, not {relation!r}")
         modes = held[relation].factors[: held[relation].modes]
-        sizes = [self.bound.factors[factor].rows for factor in modes]
-        if cells.shape[1] != len(sizes) or (
-            len(cells) and ((cells < 0).any() or (cells >= np.array(sizes)).any())
-        ):
-            raise ParameterError(f"cells of {relation!r} must lie within {sizes}")
-        one = BoundModel(self.bound.factors, (held[relation],))
-        used = {n: self.final[n] for n in held[relation].factors}
-        expected = estimate_cells(cells, Expanded(one, used).banks[relation])
+        check_cells(relation, cells, [self.bound.factors[factor].rows for factor in modes])
+        expected = estimates_at(self.bound, relation, self.final, cells)
         low, high = self.problem.bounds[relation]
         if self.problem.model.powers[relation] == 0.0:
             expected = (low + high) / 2.0 + (high - low) / 2.0 * expected

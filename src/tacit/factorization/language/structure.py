@@ -83,6 +83,14 @@ class BoundModel:
     factors: Mapping[str, FactorSpec]
     relations: tuple[BoundRelation, ...]
 
+    def relation(self, name: str) -> BoundRelation:
+        """Return a relation by its name."""
+        for relation in self.relations:
+            if relation.name == name:
+                return relation
+        known = [relation.name for relation in self.relations]
+        raise ParameterError(f"there is no relation {name!r}: the model has {known}")
+
     def using(self, factor: str) -> list[tuple[BoundRelation, int]]:
         """Return the relations that a factor occurs in, with its position."""
         return [

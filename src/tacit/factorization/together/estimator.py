@@ -20,10 +20,9 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
-from tacit.factorization.language.binding import as_relations
+from tacit.factorization.language.binding import as_relations, named_cells, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
-from tacit.factorization.together.cells import named_cells
 from tacit.factorization.together.methods import METHODS, choose_method, method_of, settings_of
 from tacit.factorization.together.problem import Problem, check_agreement, state_problem
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
@@ -162,15 +161,13 @@ class PrivateFactorization(PrivateEstimator):
 
     def _facts(self, data: Any) -> dict[str, Relation]:
         """Return a site's relations without their cells: entities, sizes and labels."""
-        return {name: _empty(found) for name, found in self._relations(data).items()}
+        return {
+            name: without_cells(found.entities, found.shape, found.labels)
+            for name, found in self._relations(data).items()
+        }
 
     def _relations(self, data: Any) -> dict[str, Relation]:
-        model = self.coupled_model()
-        found = as_relations(model, data)
-        unknown = [relation for relation in found if relation not in model.forms]
-        if unknown:
-            raise ParameterError(f"the model has no relation {unknown[0]!r}")
-        return found
+        return as_relations(self.coupled_model(), data)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         return self._agree_on(facts, {})
@@ -419,8 +416,3 @@ def problem_of(agreement: Any) -> Problem:
     """Return the problem that an agreement of this family is about."""
     problem: Problem = agreement.problem
     return problem
-
-
-def _empty(found: Relation) -> Relation:
-    nothing = np.empty((0, len(found.entities)), np.int32)
-    return Relation(found.entities, found.shape, nothing, np.empty(0), labels=found.labels)

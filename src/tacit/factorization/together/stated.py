@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.language.binding import without_cells
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = ["Stated"]
@@ -44,10 +43,7 @@ class Stated(NamedTuple):
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
-                nothing = np.empty((0, len(modes)), np.int32)
-                relations[name] = Relation(
-                    tuple(modes), shape, nothing, np.empty(0), labels=labels
-                )
+                relations[name] = without_cells(modes, shape, labels)
             found.append(relations)
         return found
 

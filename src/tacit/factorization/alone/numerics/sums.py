@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.arrays import Arrays, Factors, Floats
 from tacit.data.relations import Relation
@@ -18,7 +19,7 @@ from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 
-__all__ = ["Engine", "Expanded"]
+__all__ = ["Engine", "Expanded", "estimates_at"]
 
 
 class Expanded:
@@ -77,6 +78,15 @@ class Expanded:
                 rows = self.banks[relation.name].mode(mode)
                 product *= rows.T @ rows
         return product
+
+
+def estimates_at(
+    model: BoundModel, relation: str, factors: Factors, cells: NDArray[np.int32]
+) -> Floats:
+    """Return x̂ at cells of one relation."""
+    one = BoundModel(model.factors, (model.relation(relation),))
+    needed = {name: factors[name] for name in one.relations[0].factors}
+    return estimate_cells(cells, Expanded(one, needed).banks[relation])
 
 
 class Engine:
