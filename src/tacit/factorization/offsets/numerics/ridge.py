@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tacit._core.arrays import Floats, Integers
@@ -76,26 +77,30 @@ def by_member(relation: Relation, entity: str) -> ByMember:
     return ByMember(starts.astype(np.int64), item[order].astype(np.int32), relation.values[order])
 
 
-def _ridge_rows(
-    first: int,
-    last: int,
-    starts: Any,
-    items: Any,
-    values: Any,
-    features: Any,
-    penalties: Any,
-    out: Any,
+def _add_normal(
+    low: int, high: int, items: Any, values: Any, features: Any, gram: Any, right: Any
 ) -> None:
+    """Add up f·fᵀ (its lower half) and f·x over cells ``low`` to ``high``."""
+    for k in range(low, high):
+        row = features[items[k]]
+        for a in range(len(right)):
+            right[a] += row[a] * values[k]
+            for b in range(a + 1):
+                gram[a, b] += row[a] * row[b]
+
+
+_normal = register_jitable(_add_normal)
+
+
+def _ridge_rows(
+    first: int, last: int, cells: Any, features: Any, penalties: Any, out: Any
+) -> None:
+    starts, items, values = cells.starts, cells.items, cells.values
     width = out.shape[1]
     for i in range(first, last):
         gram = np.zeros((width, width))
         right = np.zeros(width)
-        for k in range(starts[i], starts[i + 1]):
-            row = features[items[k]]
-            for a in range(width):
-                right[a] += row[a] * values[k]
-                for b in range(a + 1):
-                    gram[a, b] += row[a] * row[b]
+        _normal(starts[i], starts[i + 1], items, values, features, gram, right)
         for a in range(width):
             gram[a, a] += penalties[a]
         factor = np.empty((width, width))
@@ -110,22 +115,13 @@ def _ridge_rows(
 def ridge_rows(cells: ByMember, features: Floats, penalties: Floats) -> Floats:
     """Return every member's regression row, (members, features)."""
     out = np.zeros((cells.members, features.shape[1]))
-    over_range(
-        compiled(_ridge_rows),
-        cells.members,
-        cells.starts,
-        cells.items,
-        cells.values,
-        np.ascontiguousarray(features),
-        np.asarray(penalties, np.float64),
-        out,
-    )
+    features, penalties = np.ascontiguousarray(features), np.asarray(penalties, np.float64)
+    over_range(compiled(_ridge_rows), cells.members, cells, features, penalties, out)
     return out
 
 
-def _residuals(
-    first: int, last: int, starts: Any, items: Any, values: Any, features: Any, rows: Any, out: Any
-) -> None:
+def _residuals(first: int, last: int, cells: Any, features: Any, rows: Any, out: Any) -> None:
+    starts, items, values = cells.starts, cells.items, cells.values
     for i in range(first, last):
         for k in range(starts[i], starts[i + 1]):
             fit = 0.0
@@ -137,41 +133,22 @@ def _residuals(
 def residuals(cells: ByMember, features: Floats, rows: Floats) -> Floats:
     """Return what members' rows leave of every value; nothing larger than that is formed."""
     out = np.empty(len(cells.values))
-    over_range(
-        compiled(_residuals, reassociate=True),
-        cells.members,
-        cells.starts,
-        cells.items,
-        cells.values,
-        np.ascontiguousarray(features),
-        np.ascontiguousarray(rows),
-        out,
-    )
+    features, rows = np.ascontiguousarray(features), np.ascontiguousarray(rows)
+    kernel = compiled(_residuals, reassociate=True)
+    over_range(kernel, cells.members, cells, features, rows, out)
     return out
 
 
 def _leave_one_out(
-    first: int,
-    last: int,
-    starts: Any,
-    items: Any,
-    values: Any,
-    members: Any,
-    features: Any,
-    penalties: Any,
-    out: Any,
+    first: int, last: int, cells: Any, members: Any, features: Any, penalties: Any, out: Any
 ) -> None:
+    starts, items, values = cells.starts, cells.items, cells.values
     width = features.shape[1]
     for m in range(first, last):
         i = members[m]
         gram = np.zeros((width, width))
         right = np.zeros(width)
-        for k in range(starts[i], starts[i + 1]):
-            row = features[items[k]]
-            for a in range(width):
-                right[a] += row[a] * values[k]
-                for b in range(a + 1):
-                    gram[a, b] += row[a] * row[b]
+        _normal(starts[i], starts[i + 1], items, values, features, gram, right)
         shifted = np.empty((width, width))
         factor = np.empty((width, width))
         solved = np.empty(width)
@@ -209,17 +186,8 @@ def _errors_of_each(
 ) -> Floats:
     """Return those errors per member, (members, choices)."""
     out = np.zeros((len(members), len(penalties)))
-    over_range(
-        compiled(_leave_one_out),
-        len(members),
-        cells.starts,
-        cells.items,
-        cells.values,
-        members,
-        np.ascontiguousarray(features),
-        np.ascontiguousarray(penalties),
-        out,
-    )
+    features, penalties = np.ascontiguousarray(features), np.ascontiguousarray(penalties)
+    over_range(compiled(_leave_one_out), len(members), cells, members, features, penalties, out)
     return out
 
 
