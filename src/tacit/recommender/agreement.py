@@ -170,10 +170,6 @@ class WeightedOffsetsAgreement(OffsetsAgreement):
         made: Coordinating = late(f"{__package__}.sides").coordinate(self, start)
         return made
 
-    def shared(self, result: Any) -> dict[str, Any]:
-        """Return the table of items, with which users predict on their device."""
-        return dict(result)
-
     def worst_case(self) -> Neighbours:
         """See `worst_members`; everybody has weight 1."""
         found = worst_members(self)

@@ -15,6 +15,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.release import read_release
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
+from tacit.recommender.method import Rated, Task
 
 __all__ = ["Device", "Devices", "fold_in", "penalty_grid"]
 
@@ -165,15 +166,10 @@ class Devices:
     stretched: bool = False  # whether predictions are divided by W_ij
 
     @classmethod
-    def folded(
-        cls,
-        shared: Mapping[str, Floats],
-        bounds: tuple[float, float],
-        cells: ByMember,
-        weights: PrivacyWeights,
-    ) -> Devices:
+    def folded(cls, shared: Mapping[str, Floats], task: Task, rated: Rated) -> Devices:
         """Fold every user's own ratings in."""
-        return cls(shared, bounds, cells, fold_in(shared, cells), weights)
+        rows, weights = fold_in(shared, rated.cells), task.weights(rated.openness)
+        return cls(shared, task.bounds, rated.cells, rows, weights)
 
     @classmethod
     def stacked(cls, parts: Sequence[Devices]) -> Devices:

@@ -59,6 +59,12 @@ class Task:
         """Δ, the length of the range."""
         return self.bounds[1] - self.bounds[0]
 
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The middle of the range, and half of it."""
+        low, high = self.bounds
+        return (low + high) / 2.0, (high - low) / 2.0
+
     def weights(self, openness: Floats) -> PrivacyWeights:
         """Return W of some users, whose β are given."""
         gamma = np.ones(self.items) if self.item_weights is None else np.array(self.item_weights)

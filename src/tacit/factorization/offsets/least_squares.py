@@ -17,7 +17,12 @@ from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
-from tacit.factorization.offsets.numerics.shrinkage import eigen_features, scaled_columns, shrink
+from tacit.factorization.offsets.numerics.shrinkage import (
+    Averaged,
+    eigen_features,
+    scaled_columns,
+    shrink,
+)
 from tacit.factorization.offsets.sides import COUNT, Members, packing
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.factorization.together.shape import SiteFactors
@@ -58,7 +63,7 @@ class _Items:
         self.public = self.features = np.zeros((items, 0))
         self._mean, self._offsets = 0.0, np.zeros(items)
         self._members = float(public.problem.members or 1)
-        self._sums, self._precision = np.zeros(items * (2 if self._user else 1)), 0.0
+        self._averaged = Averaged(items * (2 if self._user else 1))
 
     def kind(self, step: str) -> str:
         """Return what a step is about; of a later one, by what was released so far."""
@@ -106,11 +111,8 @@ class _Items:
 
     def take_offsets(self, total: Floats, noise: float) -> None:
         """Shrink sums, averaged with those before by their noise."""
-        precision = 1.0 / max(noise, 1e-12)
-        before, own = self._precision, total[: len(self._sums)]
-        self._sums = (before * self._sums + precision * own) / (before + precision)
-        self._precision = before + precision
-        sums, noise = self._sums, noise and 1.0 / (before + precision)
+        noise = self._averaged.add(total[: len(self._averaged.sums)], noise)
+        sums = self._averaged.sums
         weight_noise, within = 0.0, _RESIDUAL
         if self._user:
             sums, weights = sums.reshape(-1, 2).T

@@ -254,6 +254,10 @@ class OffsetsAgreement(Agreement):
             return "counts stand beside residuals, and never point the other way"
         return 1.0
 
+    def shared(self, result: Any) -> dict[str, Any]:
+        """Return all of the table of items: it was released, or is public."""
+        return dict(result)
+
     # -- what both children ask first ------------------------------------------------------
 
     def pattern_of(

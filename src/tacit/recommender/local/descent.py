@@ -139,8 +139,7 @@ class LocalAgreement(Agreement):
                 gradient = (yield Ask("whole", v=v)).total["gradient"]
             v = v - settings.step_size / (number + 1) * gradient
             v /= max(1.0, float(np.sqrt((v**2).sum(axis=1).mean())))
-        low, high = task.bounds
-        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        middle, half = task.scale
         features, penalties = half * v, np.full((1, task.rank), RIDGE)
         if settings.own_offset:
             features = np.column_stack([np.ones(task.items), features])
@@ -184,9 +183,8 @@ class LocalRaters(Holder):
     def __init__(
         self, agreement: LocalAgreement, name: str, data: Rated, gate: Gate, seed: int | None
     ) -> None:
-        low, high = agreement.bounds
-        middle, half = (low + high) / 2.0, (high - low) / 2.0
-        inside = np.clip(data.cells.values, low, high)
+        middle, half = agreement.task.scale
+        inside = np.clip(data.cells.values, *agreement.bounds)
         scaled = data.cells._replace(values=(inside - middle) / half)
         super().__init__(agreement, name, [scaled], gate)
         self._rated = data
@@ -210,9 +208,7 @@ class LocalRaters(Holder):
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Fold every user's own ratings in."""
-        cells, openness = self._rated
-        weights = self.agreement.task.weights(openness)
-        self.devices = Devices.folded(shared, self.agreement.bounds, cells, weights)
+        self.devices = Devices.folded(shared, self.agreement.task, self._rated)
 
 
 def user_errors(task: Task, cells: ByMember, v: Floats) -> tuple[Floats, Floats]:

@@ -268,9 +268,8 @@ class AnsweringRaters(LocalRaters):
         if projection is None:
             answers = -2.0 * sizes * _errors_at(cells, errors, rows, task.items)
         else:
-            answers = projected_gradients(
-                cells.starts, cells.items, errors, rows, sizes, projection
-            )
+            apart = cells._replace(values=errors)
+            answers = projected_gradients(apart, rows, sizes, projection)
         answers = np.clip(answers, -1.0, 1.0)
         self._places = rows * task.rank + columns
         if isinstance(step.mechanism, Shuffled):

@@ -11,13 +11,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from tacit._core.arrays import Floats, Integers
 from tacit._core.check import Integer, check
 from tacit._core.kernels import compiled
 from tacit._core.threads import over_range
+from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = ["Projection", "projected_gradients"]
 
@@ -45,21 +45,13 @@ def _fill(first: int, last: int, seed: Any, column: int, scale: float, out: Any)
 
 
 def _gradients(
-    first: int,
-    last: int,
-    starts: Any,
-    items: Any,
-    errors: Any,
-    rows: Any,
-    sizes: Any,
-    seed: Any,
-    scale: float,
-    out: Any,
+    first: int, last: int, errors: Any, rows: Any, sizes: Any, seed: Any, scale: float, out: Any
 ) -> None:
+    starts, items, values = errors.starts, errors.items, errors.values
     for i in range(first, last):
         total = 0.0
         for k in range(starts[i], starts[i + 1]):
-            total += _entry_compiled(seed, rows[i], items[k]) * errors[k]
+            total += _entry_compiled(seed, rows[i], items[k]) * values[k]
         out[i] = -2.0 * scale * sizes[i] * total
 
 
@@ -107,29 +99,13 @@ class Projection:
 
 
 def projected_gradients(
-    starts: Integers,
-    items: NDArray[np.int32],
-    errors: Floats,
-    rows: Integers,
-    sizes: Floats,
-    projection: Projection,
+    errors: ByMember, rows: Integers, sizes: Floats, projection: Projection
 ) -> Floats:
     """Return one coordinate of every user's projected gradient, −2·Σ_j φ_sj·e_ij·u_il.
 
-    Ratings are sorted by user, with errors e; ``rows`` are the s that users drew, ``sizes`` their
-    u_il.
+    Errors e stand by user; ``rows`` are the s that users drew, ``sizes`` their u_il.
     """
     out = np.empty(len(rows))
-    over_range(
-        compiled(_gradients),
-        len(rows),
-        starts,
-        items,
-        errors,
-        rows,
-        sizes,
-        projection.seed,
-        projection.scale,
-        out,
-    )
+    seed, scale = projection.seed, projection.scale
+    over_range(compiled(_gradients), len(rows), errors, rows, sizes, seed, scale, out)
     return out

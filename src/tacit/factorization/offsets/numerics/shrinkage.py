@@ -12,7 +12,14 @@ import numpy as np
 
 from tacit._core.arrays import Floats
 
-__all__ = ["eigen_features", "scaled_columns", "shrink", "shrink_towards", "spread_of_items"]
+__all__ = [
+    "Averaged",
+    "eigen_features",
+    "scaled_columns",
+    "shrink",
+    "shrink_towards",
+    "spread_of_items",
+]
 
 _LADDER = np.geomspace(1e-4, 1.0, 81)  # of τ²; values lie in [−2, 2]
 _DIAGONAL = 10  # rounds in which the diagonal of a covariance is replaced
@@ -30,6 +37,20 @@ def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) 
     variance = np.outer(_LADDER, weights**2) + weights * within + max(noise, 1e-12)
     fits = -0.5 * (columns * np.log(variance) + squares / variance).sum(axis=1)
     return float(_LADDER[int(np.argmax(fits))])
+
+
+class Averaged:
+    """Sums that were released several times, averaged by their noise."""
+
+    def __init__(self, size: int) -> None:
+        self.sums, self._precision = np.zeros(size), 0.0
+
+    def add(self, sums: Floats, noise: float) -> float:
+        """Take in sums with noise of some variance; return the variance that is left."""
+        before, own = self._precision, 1.0 / max(noise, 1e-12)
+        self.sums = (before * self.sums + own * sums) / (before + own)
+        self._precision = before + own
+        return 1.0 / self._precision if noise else 0.0
 
 
 def shrink(
