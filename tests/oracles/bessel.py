@@ -33,8 +33,8 @@ from numba.extending import register_jitable
 from numpy.typing import ArrayLike
 
 from tacit._core import kernels
-from tacit._core.arrays import Floats, Integers
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.counts.numerics.latent import propose, stirling
 
 __all__ = ["bessel", "draw_latent", "log_weight"]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tacit._core.arrays import Arrays
 from tacit.estimators.agreement import Agreement
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.together.problem import Problem
 from tacit.privacy.guarantee import Privacy
 

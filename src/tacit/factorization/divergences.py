@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Floats
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Floats
 
 __all__ = ["as_power", "divergence", "majorisation_powers"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Floats
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.data.split import hold_out_cells, members_of, split_members
 from tacit.data.synthetic import simulated_ratings
 from tacit.estimators.facts import Facts
 from tacit.estimators.site import Site
+from tacit.factorization.arrays import Floats
 
 __all__ = ["held_out_errors", "own_mean_error", "planned_ratings", "rms"]
 

@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Arrays, Floats, Integers
 from tacit._core.check import OneOf, check
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Arrays, Floats, Integers
 from tacit.factorization.langevin.agreement import LangevinAgreement
 from tacit.factorization.langevin.method import Langevin
 from tacit.factorization.langevin.numerics.clipped_gradients import CellTable, entry_sums

@@ -38,7 +38,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
@@ -46,6 +45,7 @@ from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neig
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.laplace import Laplace

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
+from tacit.factorization.arrays import Floats, Integers
 
 __all__ = ["gradient_epoch", "gradient_epoch_reference", "learning_rate", "visits"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError
 from tacit.estimators.release import read_release
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated, Task

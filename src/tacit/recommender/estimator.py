@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tacit._core.arrays import Floats
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.split import members_of
 from tacit.errors import ParameterError, UnboundedData
@@ -19,6 +18,7 @@ from tacit.estimators.facts import Facts as PlannedFacts
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.factorization.simulation import own_mean_error, planned_ratings, rms
 from tacit.privacy.certificate import Certificate

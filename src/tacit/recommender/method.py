@@ -14,9 +14,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Floats
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.privacy.events import REPLACE, DpEvent

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Floats
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import by_member
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated

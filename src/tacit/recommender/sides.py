@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Floats
 from tacit._core.rng import generator
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.factors import factors_stand_out, features_from_sums
 from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrink_towards
 from tacit.factorization.offsets.sides import Members

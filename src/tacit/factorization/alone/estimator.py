@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tacit._core.arrays import Arrays, Floats
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
@@ -25,6 +24,7 @@ from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import variance_of_estimates
+from tacit.factorization.arrays import Arrays, Floats
 from tacit.factorization.language.binding import as_cells, as_relations, check_labels, restricted
 from tacit.factorization.language.structure import BoundRelation, CoupledModel
 

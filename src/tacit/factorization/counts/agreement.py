@@ -42,13 +42,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Integers
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
+from tacit.factorization.arrays import Integers
 from tacit.factorization.counts.learn import (
     Learned,
     SiteLayout,

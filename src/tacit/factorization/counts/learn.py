@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Arrays
 from tacit.data.relations import Relation
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.counts.method import LocalCounts
 from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler
 from tacit.factorization.language.structure import CoupledModel

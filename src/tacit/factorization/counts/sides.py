@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Arrays, Factors, Floats, Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.factorization.alone.numerics.sums import estimates_at
+from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
 from tacit.factorization.counts.learn import SiteLayout, learn, levels_of, members_of_sites
 from tacit.factorization.counts.views import from_text, own_counts

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Integers
 from tacit.factorization.together.problem import Problem
 from tacit.mechanisms.clipping import clip_values
 from tacit.rounds.messages import ArraySpec

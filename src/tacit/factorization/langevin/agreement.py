@@ -34,13 +34,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Arrays
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.langevin.method import Langevin, can_offset, sent_factors
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,

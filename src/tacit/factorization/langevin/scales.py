@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tacit._core.arrays import Arrays
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import Problem
 

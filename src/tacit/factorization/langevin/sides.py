@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Arrays, Factors, Floats, Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.factorization.alone.numerics.sums import estimates_at
+from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.langevin.agreement import LangevinAgreement
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Integers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Integers
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = [

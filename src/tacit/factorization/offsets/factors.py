@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Floats
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember, ridge_rows
 from tacit.factorization.offsets.numerics.shrinkage import scaled_columns, shrink_towards
 

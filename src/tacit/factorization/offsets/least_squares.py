@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Arrays, Floats, Integers
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Arrays, Floats, Integers
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
 from tacit.factorization.offsets.numerics.shrinkage import (

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Floats, Integers
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.factors import factor_messages, item_weight_sums
 from tacit.factorization.offsets.numerics.contributions import (
     lattice_gram,

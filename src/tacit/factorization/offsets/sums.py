@@ -54,8 +54,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Floats
 from tacit.estimators.agreement import Agreement, Ask, Kind, Neighbours, Step
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.pattern import (
     OVERSAMPLING,
     pattern_basis,

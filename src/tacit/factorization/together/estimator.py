@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
@@ -20,6 +19,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.binding import as_relations, named_cells, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings

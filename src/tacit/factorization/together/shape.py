@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Factors, Floats
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.shards import Holder
+from tacit.factorization.arrays import Factors, Floats
 from tacit.factorization.together.problem import Problem
 from tacit.mechanisms.clipping import bound_contributions
 

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember, by_member, residuals, ridge_rows
 from tacit.mechanisms.base import Mechanism
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent

@@ -27,11 +27,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.arrays import Floats
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Asked, Step
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.item_responses import ItemResponses
 from tacit.privacy.events import REPLACE

@@ -31,11 +31,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Asked, Step
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.hybrid import Hybrid

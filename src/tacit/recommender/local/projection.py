@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.check import Integer, check
 from tacit._core.kernels import compiled
 from tacit._core.threads import over_range
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = ["Projection", "projected_gradients"]

@@ -21,9 +21,9 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
-from tacit._core.arrays import Floats, Integers
 from tacit._core.rows_in_registers import add_product, add_row, dot, padded, product_dot
 from tacit.data.relations import ModeLayout
+from tacit.factorization.arrays import Floats, Integers
 
 __all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep"]
 

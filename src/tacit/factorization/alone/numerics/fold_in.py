@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._core.arrays import Factors, Floats
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.arrays import Factors, Floats
 
 __all__ = ["fold_in_positive", "fold_in_real"]
 

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit._core import kernels
-from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["GibbsInfo", "GibbsSampler", "GibbsState"]

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit._core.arrays import Arrays, Factors
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
+from tacit.factorization.arrays import Arrays, Factors
 
 __all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
 

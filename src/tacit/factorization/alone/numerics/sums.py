@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Arrays, Factors, Floats
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 
 __all__ = ["Engine", "Expanded", "estimates_at"]

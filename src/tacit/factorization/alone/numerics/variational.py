@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["VariationalBayes", "VariationalInfo", "VariationalState", "variance_of_estimates"]

@@ -24,13 +24,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit._core.arrays import Arrays, Factors, Floats
 from tacit._core.check import OneOf, check
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import FLOOR, estimate_cells
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler, GibbsState
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.counts.numerics.latent import latent_counts
 from tacit.factorization.language.structure import BoundModel
 

@@ -27,8 +27,8 @@ from numba.extending import register_jitable
 from numpy.typing import ArrayLike
 
 from tacit._core import kernels
-from tacit._core.arrays import Floats
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Floats
 
 __all__ = ["latent_counts", "log_weight", "propose", "stirling"]
 

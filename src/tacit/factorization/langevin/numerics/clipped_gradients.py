@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
-from tacit._core.arrays import Factors, Floats, Integers
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Factors, Floats, Integers
 from tacit.factorization.langevin.numerics.clipped_loops import entry_kernel
 from tacit.factorization.langevin.numerics.clipped_owner_loops import (
     owner_kernel,

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Arrays, Floats
 from tacit._core.rng import generator
+from tacit.factorization.arrays import Arrays, Floats
 
 __all__ = ["StepRule", "Walk"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = ["lattice_gram", "message_scales", "sum_messages"]

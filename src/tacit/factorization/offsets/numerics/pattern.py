@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from tacit._core.arrays import Floats
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = ["pattern_basis", "pattern_counts", "pattern_features", "pattern_product"]

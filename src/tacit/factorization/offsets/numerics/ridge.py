@@ -18,11 +18,11 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Floats, Integers
 from tacit._core.kernels import compiled
 from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
 from tacit._core.threads import over_range
 from tacit.data.relations import Relation
+from tacit.factorization.arrays import Floats, Integers
 
 __all__ = [
     "NEVER",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit._core.arrays import Floats
+from tacit.factorization.arrays import Floats
 
 __all__ = [
     "Averaged",
