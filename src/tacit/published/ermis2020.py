@@ -58,21 +58,11 @@ RULES = ("ermis-zcdp", "ermis-ac", "wang2015", "li2019", "liu2015")
 
 @dataclass(frozen=True)
 class PublishedSteps:
-    """What a paper does in each round.
+    """What a paper does in each round."""
 
-    Attributes
-    ----------
-    multipliers
-        z_t: the standard deviation of the noise over the clip of one unit.
-    sizes
-        η_t on the estimated sum of gradients.
-    claim
-        What the paper's claim leaves out.
-    """
-
-    multipliers: tuple[float, ...]
-    sizes: tuple[float, ...]
-    claim: str
+    multipliers: tuple[float, ...]  # z_t: the deviation of the noise over the clip of one unit
+    sizes: tuple[float, ...]  # η_t on the estimated sum of gradients
+    claim: str  # what the paper's claim leaves out
 
 
 @lru_cache(maxsize=64)
@@ -87,20 +77,10 @@ def published_steps(
     step: float | None,
     bound: float,
 ) -> PublishedSteps:
-    """Return a rule's noise and step sizes.
+    """Return a rule's noise and step sizes for T rounds, with q, G, and the ε and δ of the claim.
 
-    Parameters
-    ----------
-    rule
-        One of `RULES`.
-    epsilon, delta
-        The claim.
-    rate, rounds, clip
-        q, the number of rounds T, and G.
-    step
-        The η of ``"liu2015"``, which the paper leaves to the user, in place of 1e-3.
-    bound
-        The largest loss of one unit, which ``"liu2015"`` divides by.
+    ``step`` is the η of ``"liu2015"``, which the paper leaves to the user, in place of 1e-3;
+    ``bound`` the largest loss of one unit, which ``"liu2015"`` divides by.
     """
     times = range(1, rounds + 1)
     langevin = [

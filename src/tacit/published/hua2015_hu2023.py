@@ -121,15 +121,7 @@ class GradientFactorization(RecommenderMethod):
 
 @dataclass(frozen=True)
 class GradientAgreement(Agreement):
-    """T epochs of stochastic gradients with the papers' noise.
-
-    Parameters
-    ----------
-    settings, task
-        The method, and what is public.
-    privacy, sites, cites
-        As in `Agreement`.
-    """
+    """T epochs of stochastic gradients with the papers' noise."""
 
     family = "recommender"
 

@@ -94,23 +94,11 @@ def gradient_epoch(
     u: Floats,
     v: Floats,
 ) -> None:
-    """Run one epoch in place.
+    """Run one epoch over ratings i, j, y in random order; ``u`` and ``v`` change in place.
 
-    Parameters
-    ----------
-    starts
-        The order of the blocks (`visits`).
-    users, items, targets
-        i, j and y of every rating, in random order; unsigned, so that no index counts from the
-        end.
-    push
-        (items, width), what every step on an item adds to its gradient.
-    rate, ridge
-        η and λ.
-    unit
-        Whether users' vectors are kept within norm one.
-    u, v
-        The vectors, changed in place.
+    ``starts`` is the order of the blocks (`visits`), ``push`` x of every item, ``rate`` and
+    ``ridge`` are η and λ; ``unit`` keeps users' vectors within norm one. Users and items are
+    unsigned, so that no index counts from the end.
     """
     kernel = compiled(_gradient_epoch, reassociate=True, unchecked=True)
     kernel(starts, users, items, targets, push, rate, ridge, unit, u, v)

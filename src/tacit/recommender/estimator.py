@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.split import members_of
-from tacit.errors import ParameterError, UnboundedData
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts as PlannedFacts
@@ -104,11 +104,7 @@ class PrivateRecommender(PrivateEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.bounds is None:
-            raise UnboundedData(
-                "bounds must be given: pass bounds=(low, high), the range a rating may take"
-            )
-        as_bounds("bounds", self.bounds, "the range a rating may take")
+        self._range()
 
     # -- what every family says ------------------------------------------------------------
 
@@ -116,9 +112,7 @@ class PrivateRecommender(PrivateEstimator):
         return self._methods[self.method]() if isinstance(self.method, str) else self.method
 
     def _range(self) -> tuple[float, float]:
-        assert self.bounds is not None
-        low, high = self.bounds
-        return float(low), float(high)
+        return as_bounds("bounds", self.bounds, "the range a rating may take")
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> Agreement:
         return self._method().agree(self._task(facts, shares))

@@ -62,6 +62,7 @@ from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.privacy.calibration import calibrate
 from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, repeat
+from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Collected, Participant
 
@@ -174,15 +175,8 @@ class LangevinAgreement(FactorizationAgreement):
         privacy = self.problem.privacy
         if not self.problem.noisy or privacy is None:
             return 0.0
-        return _calibrated(
-            privacy.epsilon,
-            privacy.delta,
-            self.method.sampling_rate,
-            self.method.rounds,
-            self.clip,
-            str(privacy.neighbours),
-            self.problem.accountant,
-        )
+        method, accountant = self.method, self.problem.accountant
+        return _calibrated(privacy, method.sampling_rate, method.rounds, self.clip, accountant)
 
     def mechanism(self, round: int, size: int) -> PoissonSampled:
         """Return the release of one round of ``size`` numbers.
@@ -332,15 +326,7 @@ class LangevinAgreement(FactorizationAgreement):
 
 
 @lru_cache(maxsize=64)
-def _calibrated(
-    epsilon: float,
-    delta: float,
-    rate: float,
-    rounds: int,
-    clip: float,
-    neighbours: str,
-    accountant: str,
-) -> float:
+def _calibrated(privacy: Privacy, rate: float, rounds: int, clip: float, accountant: str) -> float:
     """Return the least noise whose very events meet the guarantee.
 
     An accountant's ε is not monotone in the last digits: it is asked about what will be charged.
@@ -348,8 +334,7 @@ def _calibrated(
 
     def event(noise: float) -> DpEvent:  # as `Gaussian.within` has it
         multiplier = noise * clip * (1.0 + 2.0**-50) / clip
-        return PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours)
+        one = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), str(privacy.neighbours))
+        return repeat(one, rounds)
 
-    return calibrate(
-        lambda noise: repeat(event(noise), rounds), epsilon, delta, accountant=accountant
-    )
+    return calibrate(event, privacy.epsilon, privacy.delta, accountant=accountant)
