@@ -195,14 +195,12 @@ def _run(kernel: Any, cuts: Integers, *args: Any) -> None:
     threads.over_range(form, len(cuts) - 1, *args)
 
 
-def _outputs(blocks: int, size: int, inverse_grid: float) -> tuple[Integers, Floats]:
-    whole = (blocks, size) if inverse_grid > 0.0 else (blocks, 0)
-    real = (blocks, 0) if inverse_grid > 0.0 else (blocks, size)
-    return np.zeros(whole, np.int64), np.zeros(real)
+def _totals(cuts: Integers, size: int, inverse_grid: float) -> NDArray[Any]:
+    """Return where each block adds up, in whole grid steps or as floats."""
+    return np.zeros((len(cuts) - 1, size), np.int64 if inverse_grid > 0.0 else np.float64)
 
 
-def _added(totals: Integers, plain: Floats) -> NDArray[Any]:
-    parts: NDArray[Any] = totals if totals.shape[1] else plain
+def _added(parts: NDArray[Any]) -> NDArray[Any]:
     total: NDArray[Any] = parts[0]
     for part in parts[1:]:
         total += part
@@ -226,15 +224,15 @@ def entry_sums(
     """
     work = len(picks) * table.columns.shape[1] * table.columns.shape[2]
     cuts = _plan(work, len(picks))
-    totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
+    totals = _totals(cuts, len(theta), inverse_grid)
     if len(picks):
         # sampled cells lie far apart: fetching them together hides most of the waiting
         table = table._replace(
             values=table.values[picks], kinds=table.kinds[picks], starts=table.starts[picks]
         )
         limits = float(clip), float(inverse_grid)
-        _run(entry_kernel, cuts, table, theta, free, counted, *limits, cuts, totals, plain)
-    return _added(totals, plain)
+        _run(entry_kernel, cuts, table, theta, free, counted, *limits, cuts, totals)
+    return _added(totals)
 
 
 def owner_sums(
@@ -249,11 +247,11 @@ def owner_sums(
     """Return the sum over picked owners of their clipped gradients; see `entry_sums`."""
     cuts = _owner_plan(picks, table, rule)
     rows = owner_rows(picks, table, theta, rule)
-    totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
+    totals = _totals(cuts, len(theta), inverse_grid)
     if len(picks):
         limits = float(clip), float(inverse_grid)
-        _run(owner_kernel, cuts, picks, table, theta, free, rows, *limits, cuts, totals, plain)
-    return _added(totals, plain)
+        _run(owner_kernel, cuts, picks, table, theta, free, rows, *limits, cuts, totals)
+    return _added(totals)
 
 
 def owner_rows(picks: Integers, table: CellTable, theta: Floats, rule: OwnerRule) -> Floats:

@@ -133,14 +133,13 @@ def owner_kernel(
     inverse_grid: float,
     cuts: Any,
     totals: Any,
-    plain_totals: Any,
 ) -> None:
     """Add up the picked owners' clipped gradients, in blocks ``first`` to ``last`` of owners."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights, own, ends = table.powers, table.weights, table.own, table.owner_starts
     widest = max(1, widths.max())
-    size = theta.shape[0]
+    size, on_grid = theta.shape[0], inverse_grid > 0.0
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
@@ -188,12 +187,10 @@ def owner_kernel(
             scale = shrinkage(square, numbers, clip)
             if scale == 0.0:
                 continue
-            if inverse_grid > 0.0:
-                scale *= inverse_grid
-                for m in range(count):
-                    for k in range(touched[m], touched[m] + lengths[m]):
+            scale *= inverse_grid if on_grid else 1.0
+            for m in range(count):
+                for k in range(touched[m], touched[m] + lengths[m]):
+                    if on_grid:
                         totals[block, k] += rounded(gradient[k] * scale)
-            else:
-                for m in range(count):
-                    for k in range(touched[m], touched[m] + lengths[m]):
-                        plain_totals[block, k] += gradient[k] * scale
+                    else:
+                        totals[block, k] += gradient[k] * scale
