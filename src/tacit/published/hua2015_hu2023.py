@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -44,6 +44,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
@@ -53,7 +54,6 @@ from tacit.privacy.accounting.accountants import accountant as make_accountant
 from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.privacy.ledger.filters import run_cost
-from tacit.privacy.ledger.ledger import Ledger
 from tacit.published.hua2015_hu2023_epochs import gradient_epoch, learning_rate, visits
 from tacit.recommender.device import Devices
 from tacit.recommender.estimator import PrivateRecommender
@@ -347,6 +347,7 @@ class Descending(Holder):
         )
 
 
+@stores_parameters
 class GradientRecommender(PrivateRecommender):
     """DPMF, PDPMF, HDPMF and plain MF, as published; see the module.
 
@@ -370,24 +371,8 @@ class GradientRecommender(PrivateRecommender):
         "method": AnyOf(OneOf(*KINDS), InstanceOf(GradientFactorization)),
     }
 
-    def __init__(
-        self,
-        bounds: tuple[float, float] | None = None,
-        *,
-        method: str | RecommenderMethod = "hdpmf",
-        privacy: Privacy | None = None,
-        rank: int = 10,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            bounds,
-            method=method,
-            privacy=privacy,
-            rank=rank,
-            ledger=ledger,
-            random_state=random_state,
-        )
+    _: KW_ONLY
+    method: str | RecommenderMethod = "hdpmf"
 
     def _conclude(self, outcome: Outcome) -> None:
         super()._conclude(outcome)

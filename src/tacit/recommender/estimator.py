@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,6 +16,7 @@ from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts as PlannedFacts
 from tacit.estimators.fit import Outcome
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.factorization.arrays import Floats
@@ -34,6 +35,7 @@ __all__ = ["PrivateRecommender"]
 _HERE = "the raters"  # the name of all devices in one process
 
 
+@stores_parameters
 class PrivateRecommender(PrivateEstimator):
     """Recommend from explicit ratings that stay with their users.
 
@@ -85,22 +87,13 @@ class PrivateRecommender(PrivateEstimator):
         "random_state": AnyOf(Integer(0), None),
     }
 
-    def __init__(
-        self,
-        bounds: tuple[float, float] | None = None,
-        *,
-        method: str | RecommenderMethod = "heterogeneous",
-        privacy: Privacy | None = None,
-        rank: int = 10,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.bounds = bounds
-        self.method = method
-        self.privacy = privacy
-        self.rank = rank
-        self.ledger = ledger
-        self.random_state = random_state
+    bounds: tuple[float, float] | None = None
+    _: KW_ONLY
+    method: str | RecommenderMethod = "heterogeneous"
+    privacy: Privacy | None = None
+    rank: int = 10
+    ledger: Ledger | None = None
+    random_state: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import KW_ONLY
 from inspect import signature
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from tacit._core.rng import generator, streams
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
+from tacit.estimators.parameters import stores_parameters
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
 from tacit.factorization.alone.numerics.cells import cell_divergence
@@ -31,6 +33,7 @@ from tacit.factorization.language.structure import BoundRelation, CoupledModel
 __all__ = ["CoupledFactorization"]
 
 
+@stores_parameters
 class CoupledFactorization(Estimator):
     """Factorize any collection of matrices and tensors that share entities.
 
@@ -114,50 +117,27 @@ class CoupledFactorization(Estimator):
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
     }
 
-    def __init__(
-        self,
-        model: Any = "row:k column:k",
-        *,
-        rank: Any = 5,
-        divergence: Any = "kl",
-        dispersion: Any = 1.0,
-        inference: str = "map",
-        prior: tuple[float, float] | None = None,
-        adapt: bool = False,
-        iterations: int = 500,
-        tolerance: float = 1e-5,
-        restarts: int = 1,
-        accelerate: bool = True,
-        burn_in: int = 100,
-        thin: int = 5,
-        batch: int = 10_000,
-        step_size: float | None = None,
-        decay: float = 0.51,
-        real_factors: bool = False,
-        warm_start: bool = False,
-        progress: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.model = model
-        self.rank = rank
-        self.divergence = divergence
-        self.dispersion = dispersion
-        self.inference = inference
-        self.prior = prior
-        self.adapt = adapt
-        self.iterations = iterations
-        self.tolerance = tolerance
-        self.restarts = restarts
-        self.accelerate = accelerate
-        self.burn_in = burn_in
-        self.thin = thin
-        self.batch = batch
-        self.step_size = step_size
-        self.decay = decay
-        self.real_factors = real_factors
-        self.warm_start = warm_start
-        self.progress = progress
-        self.random_state = random_state
+    model: Any = "row:k column:k"
+    _: KW_ONLY
+    rank: Any = 5
+    divergence: Any = "kl"
+    dispersion: Any = 1.0
+    inference: str = "map"
+    prior: tuple[float, float] | None = None
+    adapt: bool = False
+    iterations: int = 500
+    tolerance: float = 1e-5
+    restarts: int = 1
+    accelerate: bool = True
+    burn_in: int = 100
+    thin: int = 5
+    batch: int = 10_000
+    step_size: float | None = None
+    decay: float = 0.51
+    real_factors: bool = False
+    warm_start: bool = False
+    progress: bool = False
+    random_state: Any = None
 
     # -- fitting --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,9 +18,10 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
-from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.arrays import Factors, Floats
 from tacit.factorization.language.binding import as_relations, named_cells, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
@@ -37,6 +39,7 @@ __all__ = ["PrivateFactorization"]
 _FEW_MEMBERS, _FEW_ITEMS = 4, 6  # of a holder that is only imagined
 
 
+@stores_parameters
 class PrivateFactorization(PrivateEstimator):
     """Factorize matrices and tensors that share entities, over sites that do not share data.
 
@@ -112,44 +115,22 @@ class PrivateFactorization(PrivateEstimator):
         "random_state": AnyOf(Integer(0), None),
     }
 
-    shared_factors_: Arrays
-    parts_: dict[str, SiteFactors]
-    labels_: dict[str, tuple[Any, ...]]
-
-    def __init__(
-        self,
-        model: Any = "row:k column:k",
-        *,
-        rank: Any = 5,
-        divergence: Any = "euclidean",
-        dispersion: Any = 1.0,
-        bounds: Any = None,
-        method: str | FactorizationMethod = "auto",
-        protected: str | None = None,
-        shared: Sequence[str] | None = None,
-        accountant: str = "pld",
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        on_failure: str = "stop",
-        checkpoint: str | os.PathLike[str] | None = None,
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.model = model
-        self.rank = rank
-        self.divergence = divergence
-        self.dispersion = dispersion
-        self.bounds = bounds
-        self.method = method
-        self.protected = protected
-        self.shared = shared
-        self.accountant = accountant
-        self.privacy = privacy
-        self.ledger = ledger
-        self.on_failure = on_failure
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.random_state = random_state
+    model: Any = "row:k column:k"
+    _: KW_ONLY
+    rank: Any = 5
+    divergence: Any = "euclidean"
+    dispersion: Any = 1.0
+    bounds: Any = None
+    method: str | FactorizationMethod = "auto"
+    protected: str | None = None
+    shared: Sequence[str] | None = None
+    accountant: str = "pld"
+    privacy: Privacy | None = None
+    ledger: Ledger | None = None
+    on_failure: str = "stop"
+    checkpoint: str | os.PathLike[str] | None = None
+    progress: bool = False
+    random_state: int | None = None
 
     def coupled_model(self) -> CoupledModel:
         """Return the model that the parameters describe."""
