@@ -185,17 +185,9 @@ class WeightedOffsetsAgreement(OffsetsAgreement):
         ):
             privacy = Privacy(50.0, 1e-6, unit="entry", trust=trust)
             weights = None if weight == 1.0 else (*(1.0,) * 12, weight)
-            task = Task(
-                2,
-                13,
-                (1.0, 5.0),
-                2,
-                privacy,
-                weights,
-                devices=devices,
-                sites=1 if devices else 3,
-                shares=3 if trust == "aggregator" and not devices else 1,
-            )
+            sites = 1 if devices else 3
+            shares = sites if trust == "aggregator" else 1
+            task = Task(2, 13, (1.0, 5.0), 2, privacy, weights, None, sites, shares, devices)
             for options in ({"pattern": False}, {"factors": True}):
                 yield HeterogeneousOffsets(**options).agree(task)
 

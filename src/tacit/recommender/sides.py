@@ -136,13 +136,9 @@ class _Items:
             )
         else:
             width = self.features.shape[1]
+            sums = total[: items * width].reshape(-1, width)
             self._learned = features_from_sums(
-                total[: items * width].reshape(-1, width),
-                self._reach,
-                self._spread,
-                noise,
-                self.features,
-                _RESIDUAL,
+                sums, self._reach, self._spread, noise, self.features, _RESIDUAL
             )
 
     def shared(self) -> dict[str, Any]:

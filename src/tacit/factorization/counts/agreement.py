@@ -132,14 +132,9 @@ class CountsAgreement(FactorizationAgreement):
     @cached_property
     def _factors(self) -> dict[str, str]:
         """Every factor of the joint model that sites predict with → its name in the model."""
-        problem = self.problem
-        layout = SiteLayout(problem, [1] * problem.sites)
-        used = [f for name in problem.bounds for f in problem.model.names(name)]
-        return {
-            layout.factor(name, k): name
-            for name in dict.fromkeys(used)
-            for k in range(problem.sites)
-        }
+        sites, used = range(self.problem.sites), self.problem.used
+        layout = SiteLayout(self.problem, [1] * len(sites))
+        return {layout.factor(name, k): name for name in used for k in sites}
 
     @property
     def assumptions(self) -> tuple[str, ...]:

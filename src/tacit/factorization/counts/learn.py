@@ -39,8 +39,7 @@ class SiteLayout:
     def __init__(self, problem: Problem, members: Sequence[int]) -> None:
         self.problem = problem
         self.starts = np.concatenate([[0], np.cumsum(members)]).astype(np.int64)
-        private = {f for name in problem.bounds for f, _ in problem.model.forms[name]}
-        self.stacked = private - {problem.protected} <= set(problem.shared)
+        self.stacked = {*problem.used} - {problem.protected} <= {*problem.shared}
 
     def factor(self, name: str, site: int) -> str:
         """Return the name of a site's factor in the joint model."""
@@ -166,10 +165,7 @@ def _prior(
     """Return shape and mean of the prior; several relations are averaged on a log scale."""
     weights, shapes, means = [], [], []
     for name, (mean, count) in level.items():
-        tokens = problem.model.forms[name]
-        combinations = math.prod(
-            problem.model.ranks[k] for k in dict.fromkeys("".join(ks for _, ks in tokens))
-        )
+        tokens, combinations = problem.model.forms[name], problem.model.combinations(name)
         low, high = problem.bounds[name]
         spread = min(max(0.5 * ((high - low) / mean - 1.0), _SPREAD[0]), _SPREAD[1])
         members, precision = 0, 0.0

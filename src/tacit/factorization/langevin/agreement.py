@@ -51,7 +51,6 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 from tacit.factorization.langevin.numerics.steps import StepRule, Walk
 from tacit.factorization.langevin.scales import (
     TYPICAL,
-    combinations_of,
     factor_scales,
     fresh_values,
     relation_scale,
@@ -90,10 +89,8 @@ class LangevinAgreement(FactorizationAgreement):
     @cached_property
     def kept(self) -> tuple[str, ...]:
         """The factors whose gradients are released to their site alone."""
-        problem = self.problem
-        used = [f for name in problem.bounds for f in problem.model.names(name)]
-        solved = problem.protected if problem.unit == "user" else None
-        return tuple(n for n in dict.fromkeys(used) if n not in self.sent and n != solved)
+        solved = self.problem.protected if self.problem.unit == "user" else None
+        return tuple(n for n in self.problem.used if n not in self.sent and n != solved)
 
     @property
     def has_offsets(self) -> bool:
@@ -159,7 +156,7 @@ class LangevinAgreement(FactorizationAgreement):
         norms = []
         for name, (low, high) in problem.bounds.items():
             tokens, scale = problem.model.forms[name], relation_scale(problem, name)
-            combinations = combinations_of(problem.model, name)
+            combinations = problem.model.combinations(name)
             row = scale ** (len(tokens) - 1) * math.sqrt(combinations * len(tokens))
             slope = TYPICAL if problem.model.powers[name] == 0.0 else 1.0
             norm = slope * row * relation_weight(problem, name, low, high)
@@ -209,15 +206,8 @@ class LangevinAgreement(FactorizationAgreement):
         reach: float | str = 1.0
         if problem.unit == "user" and problem.neighbours == REPLACE:
             reach = "a user's gradient is even in its values: two users' are rarely opposite"
-        return Step(
-            name,
-            mechanism,
-            asks,
-            replies,
-            times,
-            sent=tuple(f"gradient/{n}" for n in self.sent),
-            reach=reach,
-        )
+        sent = tuple(f"gradient/{n}" for n in self.sent)
+        return Step(name, mechanism, asks, replies, times, sent=sent, reach=reach)
 
     def _rows(self, factor: str) -> int:
         return self.problem.sizes.get(factor, 1)
@@ -300,14 +290,9 @@ class LangevinAgreement(FactorizationAgreement):
             every = np.ones(table.widths.shape, bool)
             picks = np.arange(len(table.values))
             sums = entry_sums(picks, table, theta, np.ones(len(theta)), every, math.inf, 0.0)
-            alone = {}
             for name in walk.values:
                 part = layout.view(sums, name)
-                if name in gradients:
-                    gradients[name] = gradients[name] + part
-                else:
-                    alone[name] = part
-            gradients |= alone
+                gradients[name] = gradients[name] + part if name in gradients else part
         walk.move(gradients, len(found.sites) * (scale / rate) ** 2)
 
     # -- audits and contracts --------------------------------------------------------------

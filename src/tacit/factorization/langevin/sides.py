@@ -73,14 +73,10 @@ class LangevinSite(SiteFactors):
 
     def _parts(self, counts: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Return which factors of which relation belong to a contribution."""
-        (table,) = self.shards
-        return np.array(
-            [
-                [p < len(r.factors) and counts(r.factors[p]) for p in range(table.widths.shape[1])]
-                for r in self.bound.relations
-            ],
-            bool,
-        ).reshape(table.widths.shape)
+        found = np.zeros(self.shards[0].widths.shape, bool)
+        for v, relation in enumerate(self.bound.relations):
+            found[v, : len(relation.factors)] = [counts(factor) for factor in relation.factors]
+        return found
 
     def _prepared(self, name: str, found: Relation) -> Cells:
         """Return a relation's cells, clipped to their bounds and mapped, with their weight."""

@@ -161,6 +161,10 @@ class CoupledModel:
         model.dispersions = {**self.dispersions, **filled}
         return model
 
+    def combinations(self, relation: str) -> int:
+        """Return the number of combinations of a relation's latent indices."""
+        return math.prod(self.ranks[k] for k in {k for _, ks in self.forms[relation] for k in ks})
+
     def names(self, relation: str) -> list[str]:
         """Return the factor names of a relation."""
         return [name for name, _ in self.forms[relation]]
@@ -205,29 +209,17 @@ class CoupledModel:
                     )
             cores = [token for token, _ in tokens if token not in sizes]
             for token, ks in tokens:
-                spec = FactorSpec(
-                    token,
-                    ks,
-                    sizes.get(token, 1),
-                    tuple(self.ranks[k] for k in ks),
-                    token not in sizes,
-                )
+                ranks = tuple(self.ranks[k] for k in ks)
+                spec = FactorSpec(token, ks, sizes.get(token, 1), ranks, token not in sizes)
                 if factors.setdefault(token, spec) != spec:
                     raise ParameterError(
                         f"{token!r} means different things: {factors[token].shape} over "
                         f"{factors[token].latents!r} and {spec.shape} over {ks!r} in {name!r}"
                     )
             order = (*found.entities, *cores)
-            relations.append(
-                BoundRelation(
-                    name,
-                    order,
-                    self._columns([latents[f] for f in order]),
-                    len(sizes),
-                    self.powers[name],
-                    float(self.dispersions[name]),
-                )
-            )
+            columns = self._columns([latents[f] for f in order])
+            power, phi = self.powers[name], float(self.dispersions[name])
+            relations.append(BoundRelation(name, order, columns, len(sizes), power, phi))
         return BoundModel(factors, tuple(relations))
 
     def _columns(self, latents: list[str]) -> tuple[NDArray[np.intp], ...]:

@@ -12,7 +12,7 @@ from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
-from tacit.factorization.offsets.factors import factor_messages, item_weight_sums
+from tacit.factorization.offsets.factors import Messages, factor_messages, item_weight_sums
 from tacit.factorization.offsets.numerics.contributions import (
     lattice_gram,
     message_scales,
@@ -116,20 +116,14 @@ class Members(Holder):
         if public.unit == "user":
             left = np.column_stack([rest, np.full(len(rest), COUNT)])
             scales = message_scales(cells, left, right, which, _SOFT)
-        return self._summed(mechanism, cells, left, right, which, scales)
+        return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _summed(
-        self,
-        mechanism: Gaussian,
-        cells: ByMember,
-        left: Floats,
-        right: Floats,
-        which: Integers,
-        scales: Floats,
+        self, mechanism: Gaussian, cells: ByMember, which: Integers, sent: Messages
     ) -> GridSum:
         """Return the sum of messages on the mechanism's grid, zeros after it."""
-        inverse = math.ldexp(1.0, -mechanism.grid.exponent)
-        items = self.agreement.items
+        inverse, items = math.ldexp(1.0, -mechanism.grid.exponent), self.agreement.items
+        left, right, scales = sent
         total = sum_messages(cells.items, items, left, right, which, scales, inverse)
         padded = np.zeros(mechanism.size, np.int64)
         padded[: total.size] = total.ravel()
@@ -177,19 +171,13 @@ class Members(Holder):
         right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
         left, which = cells.values[:, None], cells.owners
         scales = message_scales(cells, left, right, which, _SOFT)
-        return self._summed(mechanism, cells, left, right, which, scales)
+        return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _damped_factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
-        cells, public = shard.cells, self.agreement
-        found = factor_messages(
-            cells,
-            shard.weights,
-            asked.arrays["base"],
-            asked.arrays["features"],
-            public.clip,
-            public.prior_weight,
-        )
-        return self._summed(mechanism, cells, found.left, found.right, cells.owners, found.scales)
+        cells, clip, prior = shard.cells, self.agreement.clip, self.agreement.prior_weight
+        base, features = asked.arrays["base"], asked.arrays["features"]
+        found = factor_messages(cells, shard.weights, base, features, clip, prior)
+        return self._summed(mechanism, cells, cells.owners, found)
 
 
 def packing(width: int) -> SymmetricGaussian:

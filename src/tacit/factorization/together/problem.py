@@ -57,6 +57,11 @@ class Problem:
         plain = len(tokens) == 2 and tokens[0][1] == tokens[1][1]
         return plain and len(self.model.forms) == 1 and len(self.shared) == 1
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The factors that private relations use."""
+        return tuple(dict.fromkeys(f for name in self.bounds for f in self.model.names(name)))
+
     def columns(self, factor: str) -> int:
         """Return how many columns a factor has."""
         return math.prod(self.model.ranks[k] for k in self.model.latents[factor])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tacit.data.relations import Relation
@@ -63,18 +64,10 @@ class Stated(NamedTuple):
                         f"data: pass entities = {{{entity} = …}}, a public list or its length"
                     )
             columns = {e: found["columns"].get(e, e) for e in modes}
-            listed = {
-                e: range(n) if isinstance(n, int) else n
-                for e, n in self.entities.items()
-                if e in modes
-            }
+            stated = {e: n for e, n in self.entities.items() if e in modes}
+            listed = {e: range(n) if isinstance(n, int) else n for e, n in stated.items()}
             read = Relation.from_frame(found["table"], columns, found.get("value"), labels=listed)
             named = {*self.labels, protected}
-            relations[name] = Relation.from_cells(
-                read.entities,
-                read.indices,
-                read.values,
-                shape=read.shape,
-                labels={e: names for e, names in read.labels.items() if e in named},
-            )
+            labels = {e: names for e, names in read.labels.items() if e in named}
+            relations[name] = replace(read, labels=labels)
         return relations

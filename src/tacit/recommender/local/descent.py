@@ -94,11 +94,6 @@ class LocalAgreement(Agreement):
     # -- what follows ----------------------------------------------------------------------
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        """The range of a rating."""
-        return self.task.bounds
-
-    @property
     def asks_v(self) -> dict[str, ArraySpec]:
         """V: its rows have typical length one, so that no number is larger than √items."""
         most = 10.0 + math.sqrt(self.task.items)
@@ -157,7 +152,7 @@ class LocalAgreement(Agreement):
 
     def worst_case(self) -> Neighbours:
         """One person who likes all items, or has rated one only, and not liked it."""
-        low, high = self.bounds
+        low, high = self.task.bounds
         people, items = self.task.people, self.task.items
         table = generator(0, "audit").choice([low, high], (people, items))
         other = table.copy()
@@ -184,7 +179,7 @@ class LocalRaters(Holder):
         self, agreement: LocalAgreement, name: str, data: Rated, gate: Gate, seed: int | None
     ) -> None:
         middle, half = agreement.task.scale
-        inside = np.clip(data.cells.values, *agreement.bounds)
+        inside = np.clip(data.cells.values, *agreement.task.bounds)
         scaled = data.cells._replace(values=(inside - middle) / half)
         super().__init__(agreement, name, [scaled], gate)
         self._rated = data

@@ -20,7 +20,7 @@ Nothing but the bits gains from protecting single cells only.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -198,10 +198,6 @@ class RespondingRaters(LocalRaters):
         return whole_messages(
             self.agreement.task, here, *user_errors(self.agreement.task, here, asked.arrays["v"])
         )
-
-    def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
-        """Return the messages."""
-        return {"gradient" if step.open is not None else "messages": released}
 
 
 def whole_messages(task: Task, cells: ByMember, u: Floats, errors: Floats) -> Floats:

@@ -278,10 +278,9 @@ class AnsweringRaters(LocalRaters):
 
     def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
         """Return the answers, and what each is about."""
-        if step.open is not None:
-            return {"gradient": released}
-        places = {"places": self._places} if "places" in step.leaving else {}
-        return {"answers": released, **places}
+        if "places" not in step.leaving:
+            return super().sends(step, asked, released)
+        return {"answers": released, "places": self._places}
 
 
 def _words(seed: int) -> Integers:
