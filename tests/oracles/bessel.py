@@ -125,19 +125,18 @@ def _hat(
 
 def _reject(rng: Any, m: float, nu: float, q: float, deviation: float) -> float:
     """Propose from a hat of a flat middle and two geometric tails."""
-    first, last, height_left, height_right, slope_left, slope_right = _hat(m, nu, q, deviation)
+    hat = _hat(m, nu, q, deviation)
+    _, _, height_left, height_right, slope_left, slope_right = hat
     right = math.exp(height_right) / (1.0 - math.exp(slope_right))
     left = math.exp(height_left) / (1.0 - math.exp(slope_left))
     while True:
-        k, hat = propose(
-            rng, first, last, height_left, height_right, slope_left, slope_right, left, right
-        )
+        k, height = propose(rng, hat, left, right)
         if k < 0.0:
             continue
         v = rng.random()
-        if v < 1.0 + _squeeze(k, m, nu) - hat:  # exp(x) ≥ 1 + x
+        if v < 1.0 + _squeeze(k, m, nu) - height:  # exp(x) ≥ 1 + x
             return k
-        if v < math.exp(log_weight(k, m, nu, q) - hat):
+        if v < math.exp(log_weight(k, m, nu, q) - height):
             return k
 
 

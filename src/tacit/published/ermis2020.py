@@ -26,7 +26,6 @@ import numpy as np
 
 from tacit._core.check import OneOf, check
 from tacit._core.rng import generator
-from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
@@ -296,15 +295,8 @@ def _entries() -> Iterator[Problem]:
 class SiteLevelSite(LangevinSite):
     """A site whose private factors move along raw gradients, on purpose."""
 
-    def __init__(
-        self,
-        agreement: SiteLevelAgreement,
-        name: str,
-        relations: Mapping[str, Relation],
-        gate: Gate,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(agreement, name, relations, gate, rng)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         # shared factors come first, and they alone are gated
         self.gated = sum(math.prod(self.layout.shapes[n]) for n in self.shared)
         self.counted = self._parts(lambda factor: factor in self.shared)

@@ -308,21 +308,12 @@ class Descending(Holder):
 
     def settle(self, step: Step, asked: Asked, released: Any, kept: dict[str, Any]) -> None:
         """Run an epoch; every message carries its share of the noise."""
-        public, (users, items, values) = self.agreement, self._cells
+        settings, (users, items, values) = self.agreement.settings, self._cells
         starts = visits(len(values), self._rng)
-        rate = learning_rate(public.settings.step_size, self._epoch, public.settings.epochs)
-        gradient_epoch(
-            starts,
-            users,
-            items,
-            values,
-            np.asarray(self._shares * released),
-            rate,
-            public.settings.ridge,
-            public.settings.kind != "mf",
-            self._u,
-            self._v,
-        )
+        rate = learning_rate(settings.step_size, self._epoch, settings.epochs)
+        push, unit = np.asarray(self._shares * released), settings.kind != "mf"
+        u, v, ridge = self._u, self._v, settings.ridge
+        gradient_epoch(starts, users, items, values, push, rate, ridge, unit, u, v)
         self._epoch += 1
 
     def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:

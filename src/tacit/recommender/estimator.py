@@ -120,19 +120,22 @@ class PrivateRecommender(PrivateEstimator):
             raise ParameterError(f"the sites have different numbers of items: {sorted(sizes)}")
         first = known[0]
         gamma = first.item_weights
-        users = [one.users for one in known]
+        weights = None if gamma is None else tuple(float(one) for one in gamma)
+        counts = [one.users for one in known if one.users is not None]
+        users = sum(counts) if len(counts) == len(known) else None
         beta = [one.openness for one in known if one.openness is not None]
+        openness = np.concatenate(beta) if len(beta) == len(known) else None
         return Task(
-            None if None in users else sum(n for n in users if n is not None),
+            users,
             first.items,
             self._range(),
             self.rank,
             self.privacy,
-            None if gamma is None else tuple(float(one) for one in gamma),
-            np.concatenate(beta) if len(beta) == len(known) else None,
-            len(facts),
-            shares,
-            first.devices,
+            weights,
+            openness,
+            sites=len(facts),
+            shares=shares,
+            devices=first.devices,
         )
 
     def _facts(self, data: Ratings) -> Facts:

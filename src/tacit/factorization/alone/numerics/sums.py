@@ -158,14 +158,11 @@ class Engine:
         core = position >= relation.modes
         found = self.data[relation.name]
         layout = self._whole[relation.name] if core else found.layouts[position]
+        own, weights = expanded.own(relation, position), expanded.weights(relation, position)
+        bank, skip = expanded.banks[relation.name], -1 if core else position
+        power = relation.power
         up, down = sweep(
-            layout,
-            expanded.banks[relation.name],
-            expanded.own(relation, position),
-            expanded.weights(relation, position),
-            -1 if core else position,
-            relation.power,
-            with_denominator=with_denominator,
+            layout, bank, own, weights, skip, power, with_denominator=with_denominator
         )
         return self.reduce(relation, position, up), self.reduce(relation, position, down)
 

@@ -47,23 +47,15 @@ def stirling(x: float) -> float:
     return (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y * high))) / x
 
 
-def propose(
-    rng: Any,
-    first: float,
-    last: float,
-    height_left: float,
-    height_right: float,
-    slope_left: float,
-    slope_right: float,
-    left: float,
-    right: float,
-) -> tuple[float, float]:
+def propose(rng: Any, hat: Any, left: float, right: float) -> tuple[float, float]:
     """Draw a whole number from the hat; return it and the log height of the hat there.
 
-    The hat is flat from ``first`` to ``last`` (log height 0) and falls geometrically on either
-    side, from ``height_left`` at first − 1 and ``height_right`` at last + 1. The masses of the two
-    tails are ``left`` and ``right``, relative to a flat height of one.
+    The hat is ``first, last, height_left, height_right, slope_left, slope_right``: flat from first
+    to last (log height 0), and falling geometrically on either side, from height_left at first − 1
+    and height_right at last + 1. The masses of the two tails are ``left`` and ``right``, relative
+    to a flat height of one.
     """
+    first, last, height_left, height_right, slope_left, slope_right = hat
     flat = last - first + 1.0
     u = rng.random() * (flat + right + left)
     if u < flat:
@@ -167,19 +159,10 @@ def _reject(
         first = min(np.ceil(left + log_left / slope_left), m)
         height_left = log_left + (left - first + 1.0) * slope_left  # at first − 1
         mass_left = math.exp(height_left) / -math.expm1(slope_left)
+    hat = (first, last, height_left, height_right, slope_left, slope_right)
     while True:
-        k, hat = propose(
-            rng,
-            first,
-            last,
-            height_left,
-            height_right,
-            slope_left,
-            slope_right,
-            mass_left,
-            mass_right,
-        )
-        if k >= 0.0 and rng.random() < math.exp(log_weight(k, m, z, rate, decay) - hat):
+        k, height = propose(rng, hat, mass_left, mass_right)
+        if k >= 0.0 and rng.random() < math.exp(log_weight(k, m, z, rate, decay) - height):
             return k
 
 

@@ -230,8 +230,8 @@ def entry_sums(
         table = table._replace(
             values=table.values[picks], kinds=table.kinds[picks], starts=table.starts[picks]
         )
-        limits = float(clip), float(inverse_grid)
-        _run(entry_kernel, cuts, table, theta, free, counted, *limits, cuts, totals)
+        clip, inverse_grid = float(clip), float(inverse_grid)
+        _run(entry_kernel, cuts, table, theta, free, counted, clip, inverse_grid, cuts, totals)
     return _added(totals)
 
 
@@ -249,8 +249,8 @@ def owner_sums(
     rows = owner_rows(picks, table, theta, rule)
     totals = _totals(cuts, len(theta), inverse_grid)
     if len(picks):
-        limits = float(clip), float(inverse_grid)
-        _run(owner_kernel, cuts, picks, table, theta, free, rows, *limits, cuts, totals)
+        clip, inverse_grid = float(clip), float(inverse_grid)
+        _run(owner_kernel, cuts, picks, table, theta, free, rows, clip, inverse_grid, cuts, totals)
     return _added(totals)
 
 

@@ -58,15 +58,8 @@ def sum_messages(
 ) -> Integers:
     """Return the sum by item of all scaled parts (`message_scales`) in grid steps, (size, a·b)."""
     out = np.zeros((size, left.shape[1] * right.shape[1]), np.int64)
-    compiled(_sum_messages)(
-        items,
-        np.ascontiguousarray(left),
-        np.ascontiguousarray(right),
-        which,
-        scales,
-        inverse_grid,
-        out,
-    )
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    compiled(_sum_messages)(items, left, right, which, scales, inverse_grid, out)
     return out
 
 
