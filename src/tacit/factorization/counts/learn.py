@@ -66,7 +66,7 @@ class SiteLayout:
         # the first relation fixes the size of the factors that a chain starts from
         return sorted(found, key=lambda entry: -sum(part.cells for _, part in entry[1]))
 
-    def joined(self, name: str, held: Sequence[tuple[int, Relation]]) -> Relation:
+    def joined(self, held: Sequence[tuple[int, Relation]]) -> Relation:
         """Return the sites' parts as one relation of the joint model."""
         first, part = held[0]
         entities = tuple(self.factor(entity, first) for entity in part.entities)
@@ -112,7 +112,7 @@ def learn(
         forms[joint] = " ".join(
             f"{layout.factor(f, k)}:{ks}" for f, ks in problem.model.forms[name]
         )
-        data[joint] = layout.joined(name, held)
+        data[joint] = layout.joined(held)
         alpha[joint] = np.concatenate(
             [np.full(part.cells, 0.0 if site == raw else ratio) for site, part in held]
         )
