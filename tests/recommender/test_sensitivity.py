@@ -170,8 +170,8 @@ def test_the_search_catches_a_bound_that_forgets_the_own_mean():
 class Undamped(Raters):
     """A mistake: the user's vector is taken as fixed, so nothing damps what it carries."""
 
-    def _summed(self, mechanism, cells, left, right, which, scales):
-        return super()._summed(mechanism, cells, left, right, which, self.weights)
+    def _summed(self, mechanism, cells, which, sent):
+        return super()._summed(mechanism, cells, which, sent._replace(scales=self.weights))
 
 
 def test_the_search_catches_a_factor_round_that_forgets_the_own_vector():

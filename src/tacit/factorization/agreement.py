@@ -9,16 +9,12 @@ lists it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from tacit.estimators.agreement import Agreement
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.together.problem import Problem
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["FactorizationAgreement", "public_inputs"]
 
@@ -44,13 +40,7 @@ def public_inputs(problem: Problem) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class FactorizationAgreement(Agreement):
-    """An agreement about a `Problem`; what is learned is the shared factors, by name.
-
-    Parameters
-    ----------
-    problem
-        What is public, whatever the method.
-    """
+    """An agreement about a `Problem`; what is learned is the shared factors, by name."""
 
     family = "factorization"
 
@@ -66,6 +56,6 @@ class FactorizationAgreement(Agreement):
         """How many there are."""
         return self.problem.sites
 
-    def shared(self, result: Any) -> dict[str, NDArray[np.float64]]:
+    def shared(self, result: Any) -> Arrays:
         """Return the shared factors: all of it was released, or derived from releases."""
         return dict(result)

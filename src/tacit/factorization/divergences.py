@@ -7,15 +7,13 @@ Itakura–Saito (gamma); in between, compound Poisson–gamma laws. d_p is the �
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit.factorization.arrays import Floats
 
 __all__ = ["as_power", "divergence", "majorisation_powers"]
 
@@ -47,7 +45,7 @@ def as_power(value: Any) -> float:
     return float(value)
 
 
-def divergence(x: Any, y: Any, power: float) -> NDArray[np.float64]:
+def divergence(x: Any, y: Any, power: float) -> Floats:
     """Return d_p(x, y) elementwise; y > 0, and x ≥ 0 for p ≥ 1 (x > 0 for p = 2).
 
     >>> divergence([1.0, 4.0], [2.0, 4.0], 0.0).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from tacit.data.split import hold_out_cells, members_of, split_members
 from tacit.data.synthetic import simulated_ratings
 from tacit.estimators.facts import Facts
 from tacit.estimators.site import Site
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit.factorization.arrays import Floats
 
 __all__ = ["held_out_errors", "own_mean_error", "planned_ratings", "rms"]
 
@@ -39,7 +37,7 @@ def own_mean_error(train: Any, cells: Any, values: Any) -> float:
     return rms(values - own[cells[:, 0]])
 
 
-def rms(errors: NDArray[np.float64]) -> float:
+def rms(errors: Floats) -> float:
     """Return the root of the mean square."""
     return float(np.sqrt(np.mean(errors**2)))
 
@@ -55,14 +53,7 @@ def held_out_errors(
 ) -> list[float]:
     """Return the error of each estimator on cells of public or simulated data held out.
 
-    Parameters
-    ----------
-    models
-        Estimators, not fitted; they are fitted to the same split.
-    public, entity
-        Data that is no secret, and the entity whose members are spread over sites.
-    sites, share, rng
-        How many sites, the share of cells that is held out, and the generator of both splits.
+    All are fitted to the same split, over sites that have the members of an entity among them.
     """
     train, cells, values = hold_out_cells(public, share, rng)
     groups = split_members(public, entity, sites, rng)

@@ -15,7 +15,7 @@ attacker folds a person's ratings into the factors and says "was there" where th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,41 +24,23 @@ from tacit.audit.attack import Audit, transcript_scores
 from tacit.audit.bounds import ErrorRates, epsilon_at_least
 from tacit.audit.transcript import Step
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Floats, Integers
 from tacit.published.hua2015_hu2023 import GradientAgreement
 from tacit.recommender.estimator import PrivateRecommender
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Membership", "Messages", "audit_sums", "membership", "read_ratings"]
 
 
 @dataclass(frozen=True)
 class Messages:
-    """What the attacker knows about single messages of a published method.
+    """What the attacker knows about single messages of a published method."""
 
-    Parameters
-    ----------
-    u, v
-        The vectors of user and item, a row for each rating that is attacked.
-    weights
-        The privacy weight of each.
-    raters
-        How many share the noise of each item; 1 for sums.
-    reach
-        2Δ/ε, of the noise.
-    epochs
-        How often each sends.
-    """
-
-    u: Floats
-    v: Floats
-    weights: Floats
-    raters: NDArray[np.int64]
-    reach: float
-    epochs: int
+    u: Floats  # the vectors of users, a row for each rating that is attacked
+    v: Floats  # likewise of items
+    weights: Floats  # the privacy weight of each
+    raters: Integers  # how many share the noise of each item; 1 for sums
+    reach: float  # 2Δ/ε, of the noise
+    epochs: int  # how often each sends
 
     def __len__(self) -> int:
         return len(self.u)
@@ -143,20 +125,14 @@ def audit_sums(
 class Membership:
     """How well an attacker tells who was in the data.
 
-    Parameters
-    ----------
-    advantage
-        P(right about a member) + P(right about an outsider) − 1, on the people that did not
-        choose the threshold.
-    area
-        Under the receiver operating characteristic: ½ is no better than a coin.
-    rates
-        The errors.
+    The advantage is P(right about a member) + P(right about an outsider) − 1, on the people that
+    did not choose the threshold; the area is that under the receiver operating characteristic: ½
+    is no better than a coin.
     """
 
     advantage: float
     area: float
-    rates: ErrorRates
+    rates: ErrorRates  # the errors
 
 
 def membership(model: PrivateRecommender, members: Any, outsiders: Any) -> Membership:

@@ -20,15 +20,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit._core.check import OneOf, check
 from tacit._core.rng import generator
-from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Arrays, Floats, Integers
 from tacit.factorization.langevin.agreement import LangevinAgreement
 from tacit.factorization.langevin.method import Langevin
 from tacit.factorization.langevin.numerics.clipped_gradients import CellTable, entry_sums
@@ -41,13 +42,6 @@ from tacit.mechanisms.grid import GridSum
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.guarantee import Privacy
 from tacit.published.noise import advanced_composition_noise, langevin_step_size, zcdp_noise
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = [
     "RULES",
@@ -63,21 +57,11 @@ RULES = ("ermis-zcdp", "ermis-ac", "wang2015", "li2019", "liu2015")
 
 @dataclass(frozen=True)
 class PublishedSteps:
-    """What a paper does in each round.
+    """What a paper does in each round."""
 
-    Attributes
-    ----------
-    multipliers
-        z_t: the standard deviation of the noise over the clip of one unit.
-    sizes
-        η_t on the estimated sum of gradients.
-    claim
-        What the paper's claim leaves out.
-    """
-
-    multipliers: tuple[float, ...]
-    sizes: tuple[float, ...]
-    claim: str
+    multipliers: tuple[float, ...]  # z_t: the deviation of the noise over the clip of one unit
+    sizes: tuple[float, ...]  # η_t on the estimated sum of gradients
+    claim: str  # what the paper's claim leaves out
 
 
 @lru_cache(maxsize=64)
@@ -92,20 +76,10 @@ def published_steps(
     step: float | None,
     bound: float,
 ) -> PublishedSteps:
-    """Return a rule's noise and step sizes.
+    """Return a rule's noise and step sizes for T rounds, with q, G, and the ε and δ of the claim.
 
-    Parameters
-    ----------
-    rule
-        One of `RULES`.
-    epsilon, delta
-        The claim.
-    rate, rounds, clip
-        q, the number of rounds T, and G.
-    step
-        The η of ``"liu2015"``, which the paper leaves to the user, in place of 1e-3.
-    bound
-        The largest loss of one unit, which ``"liu2015"`` divides by.
+    ``step`` is the η of ``"liu2015"``, which the paper leaves to the user, in place of 1e-3;
+    ``bound`` the largest loss of one unit, which ``"liu2015"`` divides by.
     """
     times = range(1, rounds + 1)
     langevin = [
@@ -202,7 +176,7 @@ class PublishedWalk(Walk):
         super().__init__(rule._replace(langevin=False), values, seed)
         self.sizes = sizes
 
-    def step_size(self, name: str, gradient: NDArray[np.float64]) -> float:
+    def step_size(self, name: str, gradient: Floats) -> float:
         """Return η_t."""
         return self.sizes[self.moves]
 
@@ -321,27 +295,15 @@ def _entries() -> Iterator[Problem]:
 class SiteLevelSite(LangevinSite):
     """A site whose private factors move along raw gradients, on purpose."""
 
-    def __init__(
-        self,
-        agreement: SiteLevelAgreement,
-        name: str,
-        relations: Mapping[str, Relation],
-        gate: Gate,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(agreement, name, relations, gate, rng)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         # shared factors come first, and they alone are gated
         self.gated = sum(math.prod(self.layout.shapes[n]) for n in self.shared)
         self.counted = self._parts(lambda factor: factor in self.shared)
         self._raw = np.zeros(self.layout.size)
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: CellTable,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: CellTable, picks: Integers
     ) -> GridSum:
         """Return the clipped gradients of the shared factors; note the raw ones of the others."""
         theta = self.theta(asked, kept)

@@ -31,11 +31,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
@@ -43,7 +44,9 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.shards import Holder
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.laplace import Laplace
@@ -51,17 +54,11 @@ from tacit.privacy.accounting.accountants import accountant as make_accountant
 from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.privacy.ledger.filters import run_cost
-from tacit.privacy.ledger.ledger import Ledger
 from tacit.published.hua2015_hu2023_epochs import gradient_epoch, learning_rate, visits
 from tacit.recommender.device import Devices
 from tacit.recommender.estimator import PrivateRecommender
 from tacit.recommender.method import Rated, RecommenderMethod, Task, bands
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["GradientAgreement", "GradientFactorization", "GradientRecommender"]
 
@@ -124,15 +121,7 @@ class GradientFactorization(RecommenderMethod):
 
 @dataclass(frozen=True)
 class GradientAgreement(Agreement):
-    """T epochs of stochastic gradients with the papers' noise.
-
-    Parameters
-    ----------
-    settings, task
-        The method, and what is public.
-    privacy, sites, cites
-        As in `Agreement`.
-    """
+    """T epochs of stochastic gradients with the papers' noise."""
 
     family = "recommender"
     trusts = ("aggregator",)
@@ -312,12 +301,7 @@ class Descending(Holder):
         self._epoch = 0
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Rated,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Rated, picks: Integers
     ) -> GridSum:
         """Return nothing: an epoch's noise is drawn before it."""
         mechanism = self.agreement.mechanism
@@ -325,21 +309,12 @@ class Descending(Holder):
 
     def settle(self, step: Step, asked: Asked, released: Any, kept: dict[str, Any]) -> None:
         """Run an epoch; every message carries its share of the noise."""
-        public, (users, items, values) = self.agreement, self._cells
+        settings, (users, items, values) = self.agreement.settings, self._cells
         starts = visits(len(values), self._rng)
-        rate = learning_rate(public.settings.step_size, self._epoch, public.settings.epochs)
-        gradient_epoch(
-            starts,
-            users,
-            items,
-            values,
-            np.asarray(self._shares * released),
-            rate,
-            public.settings.ridge,
-            public.settings.kind != "mf",
-            self._u,
-            self._v,
-        )
+        rate = learning_rate(settings.step_size, self._epoch, settings.epochs)
+        push, unit = np.asarray(self._shares * released), settings.kind != "mf"
+        u, v, ridge = self._u, self._v, settings.ridge
+        gradient_epoch(starts, users, items, values, push, rate, ridge, unit, u, v)
         self._epoch += 1
 
     def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
@@ -364,6 +339,7 @@ class Descending(Holder):
         )
 
 
+@stores_parameters
 class GradientRecommender(PrivateRecommender):
     """DPMF, PDPMF, HDPMF and plain MF, as published; see the module.
 
@@ -387,24 +363,8 @@ class GradientRecommender(PrivateRecommender):
         "method": AnyOf(OneOf(*KINDS), InstanceOf(GradientFactorization)),
     }
 
-    def __init__(
-        self,
-        bounds: tuple[float, float] | None = None,
-        *,
-        method: str | RecommenderMethod = "hdpmf",
-        privacy: Privacy | None = None,
-        rank: int = 10,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            bounds,
-            method=method,
-            privacy=privacy,
-            rank=rank,
-            ledger=ledger,
-            random_state=random_state,
-        )
+    _: KW_ONLY
+    method: str | RecommenderMethod = "hdpmf"
 
     def _conclude(self, outcome: Outcome) -> None:
         super()._conclude(outcome)

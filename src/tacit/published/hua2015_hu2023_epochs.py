@@ -14,16 +14,13 @@ memory from front to back: shuffling and gathering single ratings took longer th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.kernels import compiled
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from tacit.factorization.arrays import Floats, Integers
 
 __all__ = ["gradient_epoch", "gradient_epoch_reference", "learning_rate", "visits"]
 
@@ -39,7 +36,7 @@ def learning_rate(initial: float, epoch: int, epochs: int) -> float:
     )
 
 
-def visits(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def visits(count: int, rng: np.random.Generator) -> Integers:
     """Return where the blocks of so many ratings start, in the order of one epoch.
 
     >>> sorted(visits(150, np.random.default_rng(0)).tolist())
@@ -86,7 +83,7 @@ def _gradient_epoch(
 
 
 def gradient_epoch(
-    starts: NDArray[np.int64],
+    starts: Integers,
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     targets: Floats,
@@ -97,30 +94,18 @@ def gradient_epoch(
     u: Floats,
     v: Floats,
 ) -> None:
-    """Run one epoch in place.
+    """Run one epoch over ratings i, j, y in random order; ``u`` and ``v`` change in place.
 
-    Parameters
-    ----------
-    starts
-        The order of the blocks (`visits`).
-    users, items, targets
-        i, j and y of every rating, in random order; unsigned, so that no index counts from the
-        end.
-    push
-        (items, width), what every step on an item adds to its gradient.
-    rate, ridge
-        η and λ.
-    unit
-        Whether users' vectors are kept within norm one.
-    u, v
-        The vectors, changed in place.
+    ``starts`` is the order of the blocks (`visits`), ``push`` x of every item, ``rate`` and
+    ``ridge`` are η and λ; ``unit`` keeps users' vectors within norm one. Users and items are
+    unsigned, so that no index counts from the end.
     """
     kernel = compiled(_gradient_epoch, reassociate=True, unchecked=True)
     kernel(starts, users, items, targets, push, rate, ridge, unit, u, v)
 
 
 def gradient_epoch_reference(
-    starts: NDArray[np.int64],
+    starts: Integers,
     users: NDArray[np.uint32],
     items: NDArray[np.uint32],
     targets: Floats,

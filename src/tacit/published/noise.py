@@ -30,26 +30,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class PublishedNoise:
-    """A noise multiplier as a paper computes it, with what the paper claims for it.
+    """A noise multiplier as a paper computes it, with what the paper claims for it."""
 
-    Attributes
-    ----------
-    noise_multiplier
-        σ relative to the clip norm.
-    claimed_epsilon, delta
-        The claim.
-    rate, steps
-        The sampling probability and how many steps are really taken.
-    claim
-        What the claim leaves out, in words.
-    """
-
-    noise_multiplier: float
+    noise_multiplier: float  # σ relative to the clip norm
     claimed_epsilon: float
     delta: float
-    rate: float
-    steps: int
-    claim: str
+    rate: float  # the sampling probability
+    steps: int  # how many are really taken
+    claim: str  # what the claim leaves out, in words
 
     def event(self, neighbours: str = ADD_REMOVE) -> DpEvent:
         """Return what is really done, for the accountant."""
@@ -67,14 +55,34 @@ def _positive_root(a: float, b: float, c: float) -> float:
     return 2.0 * c / (b + math.sqrt(b * b + 4.0 * a * c))
 
 
-def _check(
-    epsilon: float, delta: float, rate: float, compositions: int, delta_iter: float
-) -> None:
-    check("epsilon", epsilon, Real(0, open_low=True))
-    check("delta", delta, Real(0, 1, open_low=True, open_high=True))
-    check("rate", rate, Real(0, 1, open_low=True))
-    check("compositions", compositions, Integer(1))
-    check("delta_iter", delta_iter, Real(0, 1, open_low=True, open_high=True))
+@dataclass(frozen=True)
+class _Recipe:
+    """What the thesis's two recipes are given; see `advanced_composition_noise`."""
+
+    epsilon: float
+    delta: float
+    rate: float
+    compositions: int
+    delta_iter: float
+    steps: int | None
+
+    def __post_init__(self) -> None:
+        inside = Real(0, 1, open_low=True, open_high=True)
+        check("epsilon", self.epsilon, Real(0, open_low=True))
+        check("delta", self.delta, inside)
+        check("rate", self.rate, Real(0, 1, open_low=True))
+        check("compositions", self.compositions, Integer(1))
+        check("delta_iter", self.delta_iter, inside)
+
+    def noise(self, per_step: float, flaw: str) -> PublishedNoise:
+        """Undo the amplification and apply the classical calibration: steps 2 and 3."""
+        epsilon_iter = math.log(math.expm1(per_step) / self.rate + 1.0)
+        sigma = math.sqrt(2.0 * math.log(1.25 / self.delta_iter)) / epsilon_iter
+        counted = self.compositions
+        taken = counted if self.steps is None else self.steps
+        if taken != counted:
+            flaw = f"{flaw}, and it counts {counted} compositions where {taken} steps are taken"
+        return PublishedNoise(sigma, self.epsilon, self.delta, self.rate, taken, flaw)
 
 
 def advanced_composition_noise(
@@ -109,7 +117,7 @@ def advanced_composition_noise(
     steps
         How many steps are really taken; ``compositions`` unless given.
     """
-    _check(epsilon, delta, rate, compositions, delta_iter)
+    recipe = _Recipe(epsilon, delta, rate, compositions, delta_iter, steps)
     delta_prime = delta - compositions * rate * delta_iter
     if delta_prime <= 0.0:
         raise ParameterError(
@@ -118,16 +126,7 @@ def advanced_composition_noise(
         )
     linear = math.sqrt(2.0 * compositions * math.log(1.0 / delta_prime))
     per_step = _positive_root(float(compositions), linear, epsilon)
-    return _finish(
-        per_step,
-        epsilon,
-        delta,
-        rate,
-        compositions,
-        delta_iter,
-        steps,
-        "the recipe composes (ε, δ) bounds of single steps",
-    )
+    return recipe.noise(per_step, _SINGLE)
 
 
 def zcdp_noise(
@@ -149,45 +148,15 @@ def zcdp_noise(
 
     Parameters are those of `advanced_composition_noise`.
     """
-    _check(epsilon, delta, rate, compositions, delta_iter)
+    recipe = _Recipe(epsilon, delta, rate, compositions, delta_iter, steps)
     log_prime = math.log(1.25 / (rate * delta_iter))
     per_step = _positive_root(
         compositions / (4.0 * log_prime),
         math.sqrt(compositions * math.log(1.0 / delta) / log_prime),
         epsilon,
     )
-    return _finish(
-        per_step,
-        epsilon,
-        delta,
-        rate,
-        compositions,
-        delta_iter,
-        steps,
-        "amplification by sampling of (ε, δ) cannot be put into a zCDP composition",
-    )
-
-
-def _finish(
-    per_step: float,
-    epsilon: float,
-    delta: float,
-    rate: float,
-    compositions: int,
-    delta_iter: float,
-    steps: int | None,
-    flaw: str,
-) -> PublishedNoise:
-    """Undo the amplification and apply the classical calibration: steps 2 and 3."""
-    epsilon_iter = math.log(math.expm1(per_step) / rate + 1.0)
-    sigma = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
-    taken = compositions if steps is None else steps
-    claim = (
-        flaw
-        if taken == compositions
-        else (f"{flaw}, and it counts {compositions} compositions where {taken} steps are taken")
-    )
-    return PublishedNoise(sigma, epsilon, delta, rate, taken, claim)
+    flaw = "amplification by sampling of (ε, δ) cannot be put into a zCDP composition"
+    return recipe.noise(per_step, flaw)
 
 
 def langevin_step_size(
@@ -243,38 +212,17 @@ def mistyped_gaussian_noise(epsilon: float, delta: float) -> PublishedNoise:
 
 
 # The values printed in the thesis (sections 7.2.1 and 8.1.1), with the steps really taken.
+_MNIST, _SYNTHETIC = (0.5, 1e-4, 0.01, 20_000), (1.0, 1e-3, 0.02, 300)
+_PASSES = "the printed value counts 200 passes where 20,000 steps are taken"
+_MIXED = "amplification by sampling of (ε, δ) is mixed into a zCDP composition"
+_SINGLE = "the recipe composes (ε, δ) bounds of single steps"
 PRINTED: dict[str, PublishedNoise] = {
     "MNIST, zCDP": PublishedNoise(
         3.23,
-        0.5,
-        1e-4,
-        0.01,
-        20_000,
-        "the printed value counts 200 passes where 20,000 steps are taken, and mixes "
-        "amplification by sampling into a zCDP composition",
+        *_MNIST,
+        f"{_PASSES}, and mixes amplification by sampling into a zCDP composition",
     ),
-    "MNIST, advanced composition": PublishedNoise(
-        10.88,
-        0.5,
-        1e-4,
-        0.01,
-        20_000,
-        "the printed value counts 200 passes where 20,000 steps are taken",
-    ),
-    "synthetic, zCDP": PublishedNoise(
-        2.87,
-        1.0,
-        1e-3,
-        0.02,
-        300,
-        "amplification by sampling of (ε, δ) is mixed into a zCDP composition",
-    ),
-    "synthetic, advanced composition": PublishedNoise(
-        8.14,
-        1.0,
-        1e-3,
-        0.02,
-        300,
-        "the recipe composes (ε, δ) bounds of single steps",
-    ),
+    "MNIST, advanced composition": PublishedNoise(10.88, *_MNIST, _PASSES),
+    "synthetic, zCDP": PublishedNoise(2.87, *_SYNTHETIC, _MIXED),
+    "synthetic, advanced composition": PublishedNoise(8.14, *_SYNTHETIC, _SINGLE),
 }

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tacit._core.check import OneOf, Real, check
 from tacit._core.lazy import late
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
+from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
@@ -43,9 +44,6 @@ from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGra
 from tacit.recommender.local.one_answer import LocalGradient
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.sides import Participant
-
-if TYPE_CHECKING:
-    from tacit.estimators.gate import Gate
 
 __all__ = ["KINDS", "METHODS", "HeterogeneousOffsets", "WeightedOffsetsAgreement"]
 
@@ -120,25 +118,15 @@ class HeterogeneousOffsets(RecommenderMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedOffsetsAgreement(OffsetsAgreement):
-    """What leaves devices or sites for offsets of items under privacy weights.
-
-    Parameters
-    ----------
-    source
-        Of noise: ``"exact"`` for the devices of one process, ``"grid"`` over sites.
-    task
-        What is public.
-    factors
-        As in `HeterogeneousOffsets`.
-    """
+    """What leaves devices or sites for offsets of items under privacy weights."""
 
     family = "recommender"
     trusts = ("aggregator", "site", "central")
     cites = ("hu2023",)
 
-    source: str = "exact"
+    source: str = "exact"  # of noise: for the devices of one process; "grid" over sites
     task: Task
-    factors: bool | str = "auto"
+    factors: bool | str = "auto"  # as in `HeterogeneousOffsets`
 
     @property
     def neighbours(self) -> str:
@@ -183,10 +171,6 @@ class WeightedOffsetsAgreement(OffsetsAgreement):
         made: Coordinating = late(f"{__package__}.sides").coordinate(self, start)
         return made
 
-    def shared(self, result: Any) -> dict[str, Any]:
-        """Return the table of items, with which users predict on their device."""
-        return dict(result)
-
     def worst_case(self) -> Neighbours:
         """See `worst_members`; everybody has weight 1."""
         found = worst_members(self)
@@ -202,17 +186,9 @@ class WeightedOffsetsAgreement(OffsetsAgreement):
         ):
             privacy = Privacy(50.0, 1e-6, unit="entry", trust=trust)
             weights = None if weight == 1.0 else (*(1.0,) * 12, weight)
-            task = Task(
-                2,
-                13,
-                (1.0, 5.0),
-                2,
-                privacy,
-                weights,
-                devices=devices,
-                sites=1 if devices else 3,
-                shares=3 if trust == "aggregator" and not devices else 1,
-            )
+            sites = 1 if devices else 3
+            shares = sites if trust == "aggregator" else 1
+            task = Task(2, 13, (1.0, 5.0), 2, privacy, weights, None, sites, shares, devices)
             for options in ({"pattern": False}, {"factors": True}):
                 yield HeterogeneousOffsets(**options).agree(task)
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError
 from tacit.estimators.release import read_release
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from tacit.recommender.method import Rated, Task
 
 __all__ = ["Device", "Devices", "fold_in", "penalty_grid"]
 
@@ -29,10 +26,7 @@ _TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are 
 def penalty_grid(public: int, learned: int = 0) -> Floats:
     """Return the penalties that a device averages over: one offset, then features.
 
-    Parameters
-    ----------
-    public, learned
-        How many features are of either kind; a device may do without either.
+    Some are public, some learned; a device may do without either kind.
     """
     if not public + learned:
         return np.full((1, 1), _OFFSET)
@@ -44,16 +38,11 @@ def penalty_grid(public: int, learned: int = 0) -> Floats:
 
 
 def fold_in(shared: Mapping[str, Floats], cells: ByMember) -> Floats:
-    """Return the rows of users, each from its own ratings alone.
+    """Return the rows of users, each from its own ratings alone, stretched where need be.
 
-    Parameters
-    ----------
-    shared
-        What was learned: ``base`` (items,), ``features`` (items, width), and what ratings are
-        folded in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is
-        expected to remain.
-    cells
-        Ratings, stretched already where the method stretches.
+    What was learned is ``base`` (items,), ``features`` (items, width), and what ratings are folded
+    in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is expected to
+    remain.
     """
     rest = cells._replace(values=cells.values - shared["base"][cells.items])
     spread = float(shared["spread"][0])
@@ -146,7 +135,7 @@ class Device:
         cells = ByMember(np.array([0, len(items)], np.int64), items, values)
         self._row = fold_in(self._shared, cells)[0]
 
-    def _known(self, items: Any) -> NDArray[np.int64]:
+    def _known(self, items: Any) -> Integers:
         found = np.atleast_1d(np.asarray(items))
         size = len(self._shared["base"])
         if found.size and (
@@ -167,39 +156,20 @@ class Device:
 
 @dataclass(frozen=True, eq=False)
 class Devices:
-    """The devices of all users of one process or site; none of it leaves.
+    """The devices of all users of one process or site; none of it leaves."""
 
-    Parameters
-    ----------
-    shared, bounds
-        As of a `Device`.
-    cells
-        The ratings, sorted by user.
-    rows
-        (users, width), a row each.
-    weights
-        β of the users and γ of the items.
-    stretched
-        Whether predictions are divided by W_ij.
-    """
-
-    shared: Mapping[str, Floats]
+    shared: Mapping[str, Floats]  # as of a `Device`
     bounds: tuple[float, float]
-    cells: ByMember
-    rows: Floats
+    cells: ByMember  # the ratings, sorted by user
+    rows: Floats  # (users, width)
     weights: PrivacyWeights
-    stretched: bool = False
+    stretched: bool = False  # whether predictions are divided by W_ij
 
     @classmethod
-    def folded(
-        cls,
-        shared: Mapping[str, Floats],
-        bounds: tuple[float, float],
-        cells: ByMember,
-        weights: PrivacyWeights,
-    ) -> Devices:
+    def folded(cls, shared: Mapping[str, Floats], task: Task, rated: Rated) -> Devices:
         """Fold every user's own ratings in."""
-        return cls(shared, bounds, cells, fold_in(shared, cells), weights)
+        rows, weights = fold_in(shared, rated.cells), task.weights(rated.openness)
+        return cls(shared, task.bounds, rated.cells, rows, weights)
 
     @classmethod
     def stacked(cls, parts: Sequence[Devices]) -> Devices:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import KW_ONLY, asdict
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.split import members_of
-from tacit.errors import ParameterError, UnboundedData
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts as PlannedFacts
 from tacit.estimators.fit import Outcome
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.factorization.simulation import own_mean_error, planned_ratings, rms
 from tacit.privacy.certificate import Certificate
@@ -28,14 +30,12 @@ from tacit.recommender.device import Device, Devices
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.recommender.ratings import Facts, Ratings, from_table
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["PrivateRecommender"]
 
 _HERE = "the raters"  # the name of all devices in one process
 
 
+@stores_parameters
 class PrivateRecommender(PrivateEstimator):
     """Recommend from explicit ratings that stay with their users.
 
@@ -87,30 +87,17 @@ class PrivateRecommender(PrivateEstimator):
         "random_state": AnyOf(Integer(0), None),
     }
 
-    def __init__(
-        self,
-        bounds: tuple[float, float] | None = None,
-        *,
-        method: str | RecommenderMethod = "heterogeneous",
-        privacy: Privacy | None = None,
-        rank: int = 10,
-        ledger: Ledger | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.bounds = bounds
-        self.method = method
-        self.privacy = privacy
-        self.rank = rank
-        self.ledger = ledger
-        self.random_state = random_state
+    bounds: tuple[float, float] | None = None
+    _: KW_ONLY
+    method: str | RecommenderMethod = "heterogeneous"
+    privacy: Privacy | None = None
+    rank: int = 10
+    ledger: Ledger | None = None
+    random_state: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.bounds is None:
-            raise UnboundedData(
-                "bounds must be given: pass bounds=(low, high), the range a rating may take"
-            )
-        as_bounds("bounds", self.bounds, "the range a rating may take")
+        self._range()
 
     # -- what every family says ------------------------------------------------------------
 
@@ -118,9 +105,7 @@ class PrivateRecommender(PrivateEstimator):
         return self._methods[self.method]() if isinstance(self.method, str) else self.method
 
     def _range(self) -> tuple[float, float]:
-        assert self.bounds is not None
-        low, high = self.bounds
-        return float(low), float(high)
+        return as_bounds("bounds", self.bounds, "the range a rating may take")
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> Agreement:
         return self._method().agree(self._task(facts, shares))
@@ -135,19 +120,22 @@ class PrivateRecommender(PrivateEstimator):
             raise ParameterError(f"the sites have different numbers of items: {sorted(sizes)}")
         first = known[0]
         gamma = first.item_weights
-        users = [one.users for one in known]
+        weights = None if gamma is None else tuple(float(one) for one in gamma)
+        counts = [one.users for one in known if one.users is not None]
+        users = sum(counts) if len(counts) == len(known) else None
         beta = [one.openness for one in known if one.openness is not None]
+        openness = np.concatenate(beta) if len(beta) == len(known) else None
         return Task(
-            None if None in users else sum(n for n in users if n is not None),
+            users,
             first.items,
             self._range(),
             self.rank,
             self.privacy,
-            None if gamma is None else tuple(float(one) for one in gamma),
-            np.concatenate(beta) if len(beta) == len(known) else None,
-            len(facts),
-            shares,
-            first.devices,
+            weights,
+            openness,
+            sites=len(facts),
+            shares=shares,
+            devices=first.devices,
         )
 
     def _facts(self, data: Ratings) -> Facts:
@@ -184,10 +172,7 @@ class PrivateRecommender(PrivateEstimator):
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
         """Return the parameters and the facts that a file or a proposal states.
 
-        Parameters
-        ----------
-        settings
-            ``items`` is their list or their number, and ``item_weights`` are γ.
+        There ``items`` is their list or their number, and ``item_weights`` are γ.
         """
         found = dict(settings)
         items, weights = found.pop("items", None), found.pop("item_weights", None)
@@ -204,13 +189,7 @@ class PrivateRecommender(PrivateEstimator):
         return found, Facts(None, size, weights, labels=labels)
 
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
-        """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``.
-
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator._tables`.
-        """
+        """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
         if len(tables) != 1:
             raise ParameterError("one table is read: name it in the permission's tables")
         (found,) = tables.values()
@@ -315,7 +294,7 @@ class PrivateRecommender(PrivateEstimator):
             holder=f"user {user}",
         )
 
-    def predict(self, cells: Any) -> NDArray[np.float64]:
+    def predict(self, cells: Any) -> Floats:
         """Return the expected ratings of (user, item) pairs, each made on its user's device.
 
         Parameters

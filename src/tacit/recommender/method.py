@@ -10,21 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.privacy.events import REPLACE, DpEvent
 from tacit.privacy.guarantee import Privacy
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Rated", "RecommenderMethod", "Task", "bands"]
 
@@ -40,40 +36,18 @@ class Rated(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What is public before a fit.
+    """What is public before a fit."""
 
-    Attributes
-    ----------
-    users
-        How many; None where only the sites know.
-    items
-        How many.
-    bounds
-        The range of a rating.
-    rank
-        Features per item.
-    privacy
-        What is asked for.
-    item_weights
-        γ; None for 1.
-    openness
-        β of all users, where it is known here.
-    sites, shares
-        How many sites there are, and into how many shares noise is split under a secure sum.
-    devices
-        Whether all ratings are in one process, each on its user's device, and there are no sites.
-    """
-
-    users: int | None
+    users: int | None  # None where only the sites know
     items: int
-    bounds: tuple[float, float]
-    rank: int
+    bounds: tuple[float, float]  # of a rating
+    rank: int  # features per item
     privacy: Privacy | None
-    item_weights: tuple[float, ...] | None = None
-    openness: Floats | None = field(default=None, compare=False, repr=False)
+    item_weights: tuple[float, ...] | None = None  # γ; None for 1
+    openness: Floats | None = field(default=None, compare=False, repr=False)  # β, if known here
     sites: int = 1
-    shares: int = 1
-    devices: bool = True
+    shares: int = 1  # into how many noise is split under a secure sum
+    devices: bool = True  # all ratings are in one process, on users' devices: there are no sites
 
     @property
     def noisy(self) -> bool:
@@ -84,6 +58,12 @@ class Task:
     def range(self) -> float:
         """Δ, the length of the range."""
         return self.bounds[1] - self.bounds[0]
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The middle of the range, and half of it."""
+        low, high = self.bounds
+        return (low + high) / 2.0, (high - low) / 2.0
 
     def weights(self, openness: Floats) -> PrivacyWeights:
         """Return W of some users, whose β are given."""
@@ -137,14 +117,9 @@ class RecommenderMethod(ABC):
 
 
 def bands(weights: Floats, scaled: Callable[[float], DpEvent]) -> Mapping[str, DpEvent]:
-    """Return bands of weights that occur, each with what its heaviest rating sees.
+    """Return bands of the weights W that occur, each with what its heaviest rating sees.
 
-    Parameters
-    ----------
-    weights
-        W of every rating.
-    scaled
-        Weight → everything released, as a rating of that weight sees it.
+    ``scaled`` says of a weight what everything released is, as a rating of that weight sees it.
     """
     band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
     return {

@@ -5,69 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import by_member
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Facts", "Ratings", "as_ratings", "from_table"]
 
 
 class Facts(NamedTuple):
-    """What is public about one holder's ratings.
+    """What is public about one holder's ratings."""
 
-    Attributes
-    ----------
-    users, items
-        How many; the users of a site that is elsewhere are not known here.
-    item_weights
-        γ; None for 1.
-    openness
-        β of the users, where it is known here.
-    devices
-        Whether all ratings are in one process, each on its user's device.
-    labels
-        The list of items, where given.
-    """
-
-    users: int | None
+    users: int | None  # None where the site is elsewhere
     items: int
-    item_weights: Any = None
-    openness: Any = None
-    devices: bool = False
-    labels: Any = None
+    item_weights: Any = None  # γ; None for 1
+    openness: Any = None  # β of the users, where it is known here
+    devices: bool = False  # all ratings are in one process, each on its user's device
+    labels: Any = None  # the list of items, where given
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """One holder's ratings with their weights; of a shape alone, there are none.
+    """One holder's ratings with their weights; of a shape alone, there are none."""
 
-    Parameters
-    ----------
-    shape
-        (users, items).
-    relation
-        The ratings.
-    weights
-        β of the users and γ of all items; None for 1.
-    devices
-        As in `Facts`.
-    """
-
-    shape: tuple[int, int]
+    shape: tuple[int, int]  # (users, items)
     relation: Relation | None = field(default=None, repr=False)
-    weights: PrivacyWeights | None = None
-    devices: bool = False
+    weights: PrivacyWeights | None = None  # of the users and of all items; None for 1
+    devices: bool = False  # as in `Facts`
 
     @classmethod
     def of(cls, data: Any, *, devices: bool) -> Ratings:
@@ -132,13 +102,7 @@ def as_ratings(data: Any) -> Relation:
 def from_table(found: Mapping[str, Any], facts: Facts) -> Ratings:
     """Return a site's ratings from its table: columns user, item, the value, perhaps weight.
 
-    Parameters
-    ----------
-    found
-        ``{"table", "columns", "value"}``, as the site's own file names them. A ``weight`` is its
-        user's β, the same in all rows of a user.
-    facts
-        What a proposal states.
+    A weight is its user's β, the same in all rows of a user.
     """
     names = {entity: found["columns"].get(entity, entity) for entity in ("user", "item")}
     labels = range(facts.items) if facts.labels is None else facts.labels

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.rng import generator
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.factors import factors_stand_out, features_from_sums
-from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
+from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrink_towards
 from tacit.factorization.offsets.sides import Members
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.privacy.events import DpEvent
 from tacit.recommender.agreement import WeightedOffsetsAgreement
 from tacit.recommender.device import Devices, penalty_grid
 from tacit.recommender.method import Rated, bands
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["Raters", "coordinate"]
 
@@ -61,9 +58,7 @@ class Raters(Members):
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Fold every user's own ratings in."""
-        cells, openness = self._rated
-        weights = self.agreement.task.weights(openness)
-        self.devices = Devices.folded(shared, self.agreement.bounds, cells, weights)
+        self.devices = Devices.folded(shared, self.agreement.task, self._rated)
 
 
 def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:
@@ -98,7 +93,7 @@ class _Items:
         )
         self.features = self._learned = np.zeros((public.items, 0))
         self._mean, self._offsets = 0.0, np.zeros(public.items)
-        self._sums, self._precision = np.zeros(public.items), 0.0
+        self._averaged = Averaged(public.items)
 
     def noise(self, step: str) -> float:
         """Return the variance of a step's noise, over all sites."""
@@ -133,32 +128,18 @@ class _Items:
             mean = float(total[0]) / float(self._weights.sum())
             self._mean = float(np.clip(mean, -HALF, HALF))
         elif kind == "offsets":
-            self._take_offsets(total[:items], noise)
+            # averaged with those before, and shrunk towards what is expected
+            left = self._averaged.add(total[:items], noise)
+            covariates = np.column_stack([np.log1p(self.counts), self.features])
+            self._offsets = shrink_towards(
+                self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates
+            )
         else:
             width = self.features.shape[1]
+            sums = total[: items * width].reshape(-1, width)
             self._learned = features_from_sums(
-                total[: items * width].reshape(-1, width),
-                self._reach,
-                self._spread,
-                noise,
-                self.features,
-                _RESIDUAL,
+                sums, self._reach, self._spread, noise, self.features, _RESIDUAL
             )
-
-    def _take_offsets(self, total: Floats, noise: float) -> None:
-        """Shrink sums, averaged with those before by their noise, towards what is expected."""
-        precision = 1.0 / max(noise, 1e-12)
-        whole = self._precision + precision
-        self._sums = (self._precision * self._sums + precision * total) / whole
-        self._precision = whole
-        covariates = np.column_stack([np.log1p(self.counts), self.features])
-        self._offsets = shrink_towards(
-            self._sums,
-            self._weights,
-            1.0 / whole if noise else 0.0,
-            _RESIDUAL * self._squares,
-            covariates,
-        )
 
     def shared(self) -> dict[str, Any]:
         """Return base values and features in the scale of ratings."""

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy import stats
 
+from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.recommender.local import projection as module
 from tacit.recommender.local.projection import Projection, projected_gradients
 
@@ -37,7 +38,7 @@ def test_a_coordinate_of_a_projected_gradient():
     phi = Projection(6, 10, 3)
     starts, items = np.array([0, 3, 3, 7]), np.array([1, 4, 9, 0, 2, 3, 8], np.int32)
     errors, rows, sizes = rng.normal(size=7), np.array([5, 0, 2]), rng.normal(size=3)
-    found = projected_gradients(starts, items, errors, rows, sizes, phi)
+    found = projected_gradients(ByMember(starts, items, errors), rows, sizes, phi)
     whole = phi.block(0, 10)
     plain = [-2 * sizes[i] * sum(whole[rows[i], items[k]] * errors[k]
              for k in range(starts[i], starts[i + 1])) for i in range(3)]  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import KW_ONLY
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
@@ -16,30 +18,22 @@ from tacit._core.rng import generator, streams
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
+from tacit.estimators.parameters import stores_parameters
 from tacit.factorization.alone.files import read_factorization, write_factorization
-from tacit.factorization.alone.inference import (
-    INFERENCES,
-    READ_BY,
-    descend,
-    kernel_of,
-    row_prior,
-)
-from tacit.factorization.alone.numerics.cells import cell_divergence, estimate_cells
+from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
+from tacit.factorization.alone.numerics.cells import cell_divergence
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
-from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import variance_of_estimates
+from tacit.factorization.arrays import Arrays, Floats
 from tacit.factorization.language.binding import as_cells, as_relations, check_labels, restricted
-from tacit.factorization.language.structure import BoundModel, CoupledModel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
+from tacit.factorization.language.structure import BoundRelation, CoupledModel
 
 __all__ = ["CoupledFactorization"]
 
 
+@stores_parameters
 class CoupledFactorization(Estimator):
     """Factorize any collection of matrices and tensors that share entities.
 
@@ -123,50 +117,27 @@ class CoupledFactorization(Estimator):
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
     }
 
-    def __init__(
-        self,
-        model: Any = "row:k column:k",
-        *,
-        rank: Any = 5,
-        divergence: Any = "kl",
-        dispersion: Any = 1.0,
-        inference: str = "map",
-        prior: tuple[float, float] | None = None,
-        adapt: bool = False,
-        iterations: int = 500,
-        tolerance: float = 1e-5,
-        restarts: int = 1,
-        accelerate: bool = True,
-        burn_in: int = 100,
-        thin: int = 5,
-        batch: int = 10_000,
-        step_size: float | None = None,
-        decay: float = 0.51,
-        real_factors: bool = False,
-        warm_start: bool = False,
-        progress: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.model = model
-        self.rank = rank
-        self.divergence = divergence
-        self.dispersion = dispersion
-        self.inference = inference
-        self.prior = prior
-        self.adapt = adapt
-        self.iterations = iterations
-        self.tolerance = tolerance
-        self.restarts = restarts
-        self.accelerate = accelerate
-        self.burn_in = burn_in
-        self.thin = thin
-        self.batch = batch
-        self.step_size = step_size
-        self.decay = decay
-        self.real_factors = real_factors
-        self.warm_start = warm_start
-        self.progress = progress
-        self.random_state = random_state
+    model: Any = "row:k column:k"
+    _: KW_ONLY
+    rank: Any = 5
+    divergence: Any = "kl"
+    dispersion: Any = 1.0
+    inference: str = "map"
+    prior: tuple[float, float] | None = None
+    adapt: bool = False
+    iterations: int = 500
+    tolerance: float = 1e-5
+    restarts: int = 1
+    accelerate: bool = True
+    burn_in: int = 100
+    thin: int = 5
+    batch: int = 10_000
+    step_size: float | None = None
+    decay: float = 0.51
+    real_factors: bool = False
+    warm_start: bool = False
+    progress: bool = False
+    random_state: Any = None
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -287,9 +258,8 @@ class CoupledFactorization(Estimator):
     def _publish(self) -> None:
         """Set `factors_` from the state."""
         flat = self._flat_means()
-        self.factors_ = {
-            name: values.reshape(self._bound.factors[name].shape) for name, values in flat.items()
-        }
+        specs = self._bound.factors
+        self.factors_ = {n: values.reshape(specs[n].shape) for n, values in flat.items()}
 
     # -- using it -------------------------------------------------------------------------------
 
@@ -323,10 +293,11 @@ class CoupledFactorization(Estimator):
         """
         index = self._cells(relation, cells)
         if self.inference in ("gibbs", "sgld"):
-            draws = np.array([self._estimate(relation, index, d) for d in self._draws()])
+            bound = self._bound
+            draws = np.array([estimates_at(bound, relation, d, index) for d in self._draws()])
             mean = draws.mean(axis=0)
             return (mean, draws.var(axis=0)) if return_variance else mean
-        mean = self._estimate(relation, index, self._flat_means())
+        mean = estimates_at(self._bound, relation, self._flat_means(), index)
         if not return_variance:
             return mean
         if self.inference == "map":
@@ -340,20 +311,9 @@ class CoupledFactorization(Estimator):
         sizes = [self._bound.factors[name].rows for name in bound.factors[: bound.modes]]
         return as_cells(relation, cells, sizes)
 
-    def _relation(self, name: str) -> Any:
+    def _relation(self, name: str) -> BoundRelation:
         check_is_fitted(self, "factors_")
-        for relation in self._bound.relations:
-            if relation.name == name:
-                return relation
-        known = [relation.name for relation in self._bound.relations]
-        raise ParameterError(f"there is no relation {name!r}: the model has {known}")
-
-    def _estimate(
-        self, relation: str, cells: NDArray[np.int32], factors: Arrays
-    ) -> NDArray[np.float64]:
-        only = BoundModel(self._bound.factors, (self._relation(relation),))
-        needed = {name: factors[name] for name in self._relation(relation).factors}
-        return estimate_cells(cells, Expanded(only, needed).banks[relation])
+        return self._bound.relation(name)
 
     def top(
         self, relation: str, entity: str, given: Mapping[str, int], n: int = 10, skip: Any = ()
@@ -385,7 +345,7 @@ class CoupledFactorization(Estimator):
         order = np.argsort(-scores, kind="stable")[:n]
         return [(int(candidates[k]), float(scores[k])) for k in order]
 
-    def fold_in(self, entity: str, data: Mapping[str, Relation]) -> NDArray[np.float64]:
+    def fold_in(self, entity: str, data: Mapping[str, Relation]) -> Floats:
         """Return factor rows for new members of an entity, all other factors fixed.
 
         Parameters

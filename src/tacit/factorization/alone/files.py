@@ -11,12 +11,12 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tacit.data.relations import Relation
 from tacit.errors import ParameterError, VerificationFailed
 from tacit.factorization.alone.numerics.gibbs import GibbsState
 from tacit.factorization.alone.numerics.langevin import LangevinState
 from tacit.factorization.alone.numerics.multiplicative import UpdateState
 from tacit.factorization.alone.numerics.variational import VariationalState
+from tacit.factorization.language.binding import without_cells
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = ["read_factorization", "write_factorization"]
@@ -76,12 +76,7 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
     fitted.dispersion_ = settings["dispersion"]
     rows = settings["rows"]
     empty = {
-        name: Relation.from_cells(
-            entities,
-            np.empty((0, len(entities)), int),
-            np.empty(0),
-            shape=[rows[e] for e in entities],
-        )
+        name: without_cells(entities, [rows[e] for e in entities])
         for name, entities in settings["entities"].items()
     }
     fitted._bound = fitted.coupled_model().bind(empty)

@@ -38,14 +38,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit._core.lazy import late
 from tacit._core.rng import generator
+from tacit.data.relations import Relation
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
+from tacit.factorization.arrays import Integers
 from tacit.factorization.counts.learn import (
     Learned,
     SiteLayout,
@@ -60,14 +63,6 @@ from tacit.mechanisms.geometric import TwoSidedGeometric
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Collected, Participant
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.data.relations import Relation
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, Any]
-
 __all__ = ["LARGEST", "CountsAgreement"]
 
 LARGEST = 10**9  # of a perturbed count: what is beyond is cut off, far out in the tail
@@ -78,13 +73,7 @@ _LETTERS = 1 << 20  # in the names of all sites
 
 @dataclass(frozen=True)
 class CountsAgreement(FactorizationAgreement):
-    """Views are sent once; then every site hears what came of them.
-
-    Parameters
-    ----------
-    problem, method
-        What is public.
-    """
+    """Views are sent once; then every site hears what came of them."""
 
     cites = ("schein2019", "ermis2020")
     trusts = ("central", "site", "local")
@@ -144,14 +133,9 @@ class CountsAgreement(FactorizationAgreement):
     @cached_property
     def _factors(self) -> dict[str, str]:
         """Every factor of the joint model that sites predict with → its name in the model."""
-        problem = self.problem
-        layout = SiteLayout(problem, [1] * problem.sites)
-        used = [f for name in problem.bounds for f in problem.model.names(name)]
-        return {
-            layout.factor(name, k): name
-            for name in dict.fromkeys(used)
-            for k in range(problem.sites)
-        }
+        sites, used = range(self.problem.sites), self.problem.used
+        layout = SiteLayout(self.problem, [1] * len(sites))
+        return {layout.factor(name, k): name for name in used for k in sites}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -194,7 +178,7 @@ class CountsAgreement(FactorizationAgreement):
         rng = generator(start.seed, "coordinator")
         found = yield Ask("views")
         sites = self.relations(_views(found, self.problem.bounds), _members(found))
-        told: Arrays = {"sites": as_text(found.sites)}
+        told: dict[str, Any] = {"sites": as_text(found.sites)}
         if self.method.views == "own":  # nobody else needs what all views together tell
             yield Ask("learned", **told, **self._passed_on(found))
             return self._means(self._learn(sites, rng))
@@ -215,17 +199,17 @@ class CountsAgreement(FactorizationAgreement):
             for found, count in zip(views, members, strict=True)
         ]
 
-    def _passed_on(self, found: Collected) -> Arrays:
+    def _passed_on(self, found: Collected) -> dict[str, Any]:
         """Return everybody's views as they were sent; empty ones for whom is missing."""
         views = _views(found, self.problem.bounds)
-        told: Arrays = {"members": self._padded(_members(found))}
+        told: dict[str, Any] = {"members": self._padded(_members(found))}
         for k in range(self.problem.sites):
             for name in self.problem.bounds:
                 nothing = np.empty((0, len(self.problem.modes(name)) + 1), np.int64)
                 told[f"view/{k}/{name}"] = views[k][name] if k < len(views) else nothing
         return told
 
-    def _padded(self, members: Sequence[int]) -> NDArray[np.int64]:
+    def _padded(self, members: Sequence[int]) -> Integers:
         return np.array([*members, *[0] * (self.problem.sites - len(members))], np.int64)
 
     def _learn(self, sites: Sequence[dict[str, Relation]], rng: np.random.Generator) -> Learned:
@@ -234,7 +218,7 @@ class CountsAgreement(FactorizationAgreement):
         level = levels_of(self.problem, noise, sites)
         return learn(self.method, self.problem, noise, sites, None, level, rng)
 
-    def _means(self, learned: Learned) -> Arrays:
+    def _means(self, learned: Learned) -> dict[str, Any]:
         shared = [name for name in self.problem.shared if name in learned.draws]
         return {n: learned.draws[n].mean(axis=0).reshape(learned.shapes[n]) for n in shared}
 

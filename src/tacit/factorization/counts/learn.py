@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit.data.relations import Relation
+from tacit.factorization.arrays import Arrays
+from tacit.factorization.counts.method import LocalCounts
 from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import Problem, members_in
 from tacit.mechanisms.geometric import TwoSidedGeometric
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.counts.method import LocalCounts
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = ["Learned", "SiteLayout", "learn", "levels_of", "members_of_sites"]
 
@@ -44,8 +39,7 @@ class SiteLayout:
     def __init__(self, problem: Problem, members: Sequence[int]) -> None:
         self.problem = problem
         self.starts = np.concatenate([[0], np.cumsum(members)]).astype(np.int64)
-        private = {f for name in problem.bounds for f, _ in problem.model.forms[name]}
-        self.stacked = private - {problem.protected} <= set(problem.shared)
+        self.stacked = {*problem.used} - {problem.protected} <= {*problem.shared}
 
     def factor(self, name: str, site: int) -> str:
         """Return the name of a site's factor in the joint model."""
@@ -72,7 +66,7 @@ class SiteLayout:
         # the first relation fixes the size of the factors that a chain starts from
         return sorted(found, key=lambda entry: -sum(part.cells for _, part in entry[1]))
 
-    def joined(self, name: str, held: Sequence[tuple[int, Relation]]) -> Relation:
+    def joined(self, held: Sequence[tuple[int, Relation]]) -> Relation:
         """Return the sites' parts as one relation of the joint model."""
         first, part = held[0]
         entities = tuple(self.factor(entity, first) for entity in part.entities)
@@ -104,33 +98,26 @@ def learn(
 ) -> Learned:
     """Sample the factors of all sites together, public relations included.
 
-    Parameters
-    ----------
-    method, problem, noise
-        What is public.
-    sites
-        Each site's relations: perturbed views, and raw counts for the site number ``raw``, of
-        which alone the rows of the protected entity are kept then.
-    level
-        Relation → mean of all perturbed counts and their number, for the prior.
+    ``sites`` are each site's relations: perturbed views, and raw counts for the site number
+    ``raw``, of which alone the rows of the protected entity are kept then. ``level`` is what
+    `levels_of` says, for the prior.
     """
     layout = SiteLayout(problem, members_of_sites(problem, sites))
     forms: dict[str, str] = {}
     data: dict[str, Relation] = {}
-    alpha: dict[str, NDArray[np.float64]] = {}
+    alpha: Arrays = {}
     ratio = noise.alpha
     for name, held in layout.parts(sites):
         k, joint = held[0][0], f"{name}@{held[0][0]}"
         forms[joint] = " ".join(
             f"{layout.factor(f, k)}:{ks}" for f, ks in problem.model.forms[name]
         )
-        data[joint] = layout.joined(name, held)
+        data[joint] = layout.joined(held)
         alpha[joint] = np.concatenate(
             [np.full(part.cells, 0.0 if site == raw else ratio) for site, part in held]
         )
     for name, found in problem.public.items():
-        forms[name] = " ".join(f"{f}:{ks}" for f, ks in problem.model.forms[name])
-        data[name] = found
+        forms[name], data[name] = problem.model.form(name), found
     bound = CoupledModel(forms, problem.model.ranks).bind(data)
     shape, mean = _prior(method, problem, noise.variance(), level, sites, raw)
     sampler = LocalGibbsSampler(bound, data, alpha, shape, mean, mode=method.inference)
@@ -178,10 +165,7 @@ def _prior(
     """Return shape and mean of the prior; several relations are averaged on a log scale."""
     weights, shapes, means = [], [], []
     for name, (mean, count) in level.items():
-        tokens = problem.model.forms[name]
-        combinations = math.prod(
-            problem.model.ranks[k] for k in dict.fromkeys("".join(ks for _, ks in tokens))
-        )
+        tokens, combinations = problem.model.forms[name], problem.model.combinations(name)
         low, high = problem.bounds[name]
         spread = min(max(0.5 * ((high - low) / mean - 1.0), _SPREAD[0]), _SPREAD[1])
         members, precision = 0, 0.0

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.agreement import Asked, Step
-from tacit.factorization.alone.numerics.cells import estimate_cells
-from tacit.factorization.alone.numerics.sums import Expanded
+from tacit.estimators.gate import Gate
+from tacit.factorization.alone.numerics.sums import estimates_at
+from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
 from tacit.factorization.counts.learn import SiteLayout, learn, levels_of, members_of_sites
 from tacit.factorization.counts.views import from_text, own_counts
-from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import members_in
-from tacit.factorization.together.shape import SiteFactors
-from tacit.mechanisms.clipping import bound_contributions
+from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
 from tacit.mechanisms.geometric import TwoSidedGeometric
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
 
 __all__ = ["CountingSite"]
 
@@ -56,12 +51,9 @@ class CountingSite(SiteFactors):
     def _bound_members(self, sent: dict[str, Relation], limit: int) -> None:
         """Keep at most ``limit`` cells of each member, over all relations."""
         at = {name: found.entities.index(self.problem.protected) for name, found in sent.items()}
-        units = np.concatenate([found.indices[:, at[name]] for name, found in sent.items()])
-        kept = bound_contributions(units, limit, self._rng)
-        start = 0
-        for name, found in sent.items():
-            sent[name] = found.subset(np.flatnonzero(kept[start : start + found.cells]))
-            start += found.cells
+        whose = [found.indices[:, at[name]] for name, found in sent.items()]
+        for name, mask in zip(sent, bounded_cells(whose, limit, self._rng), strict=True):
+            sent[name] = sent[name].subset(np.flatnonzero(mask))
 
     # -- rounds ----------------------------------------------------------------------------
 
@@ -71,8 +63,8 @@ class CountingSite(SiteFactors):
         asked: Asked,
         kept: Mapping[str, Any],
         shard: Mapping[str, Relation],
-        picks: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
+        picks: Integers,
+    ) -> Integers:
         """Return the counts of all cells that are sent; of the second request, a mere nod."""
         if step.name == "learned":
             self._place(asked)
@@ -140,7 +132,7 @@ class CountingSite(SiteFactors):
         own = max(self.members, 1) if factor == self.problem.protected else 1
         return self.problem.sizes.get(factor, own)
 
-    def _draws(self) -> dict[str, NDArray[np.float64]]:
+    def _draws(self) -> Arrays:
         """Return the draws that were kept, unless they are not about this site's members."""
         nothing = np.empty((0, 0, 0))
         draws = {n: self.kept.get(f"draws/{n}", nothing) for n in self._factors()}
@@ -150,27 +142,21 @@ class CountingSite(SiteFactors):
 
     # -- afterwards ------------------------------------------------------------------------
 
-    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def adopt(self, shared: Factors) -> None:
         """Refuse: members are learned together with what was sent about them."""
         raise ParameterError("perturbed counts have no factors that other sites could adopt")
 
-    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the posterior mean of the rate at cells, within the bounds."""
         if relation not in self.counts:
             raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
         draws = self._draws()
         found = self.counts[relation]
-        if cells.shape[1] != found.modes:
-            raise ParameterError(f"cells must have {found.modes} columns, got {cells.shape[1]}")
-        if cells.size and ((cells < 0) | (cells >= found.shape)).any():
-            raise ParameterError(f"cells must lie within {found.shape}")
-        form = " ".join(f"{f}:{ks}" for f, ks in self.problem.model.forms[relation])
-        empty = {relation: found.subset(slice(0, 0))}
-        bound = CoupledModel({relation: form}, self.problem.model.ranks).bind(empty)
+        check_cells(relation, cells, found.shape)
+        bound = self.problem.bound({relation: found})
         total = np.zeros(len(cells))
         for k in range(self.agreement.method.draws):
             factors = {name: draws[name][k] for name in bound.factors}
-            bank = Expanded(bound, factors).banks[relation]
-            total += estimate_cells(cells, bank)
+            total += estimates_at(bound, relation, factors, cells)
         low, high = self.problem.bounds[relation]
         return np.clip(low + total / self.agreement.method.draws, low, high)

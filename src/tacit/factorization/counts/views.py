@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Integers
 from tacit.factorization.together.problem import Problem
 from tacit.mechanisms.clipping import clip_values
 from tacit.rounds.messages import ArraySpec
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ViewSpec", "as_text", "from_text", "names_problem", "own_counts", "view_relation"]
 
@@ -64,7 +63,7 @@ def own_counts(problem: Problem, relations: Mapping[str, Relation]) -> dict[str,
     return found
 
 
-def view_relation(problem: Problem, name: str, view: NDArray[np.int64], members: int) -> Relation:
+def view_relation(problem: Problem, name: str, view: Integers, members: int) -> Relation:
     """Return a perturbed view as a relation."""
     modes = problem.modes(name)
     cells = view[:, :-1].astype(np.int32)

@@ -30,7 +30,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,9 @@ from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.langevin.method import Langevin, can_offset, sent_factors
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,
@@ -49,7 +51,6 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 from tacit.factorization.langevin.numerics.steps import StepRule, Walk
 from tacit.factorization.langevin.scales import (
     TYPICAL,
-    combinations_of,
     factor_scales,
     fresh_values,
     relation_scale,
@@ -59,22 +60,10 @@ from tacit.factorization.together.neighbours import farthest_cells, small_proble
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.privacy.calibration import calibrate
-from tacit.privacy.events import (
-    REPLACE,
-    DpEvent,
-    GaussianDpEvent,
-    PoissonSampledDpEvent,
-    repeat,
-)
+from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, repeat
+from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Collected, Participant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, NDArray[np.float64]]
 
 __all__ = ["LangevinAgreement"]
 
@@ -84,13 +73,7 @@ _MOST_MEMBERS = 10**8  # of the protected entity at one site
 
 @dataclass(frozen=True)
 class LangevinAgreement(FactorizationAgreement):
-    """The rounds of Langevin dynamics over sites.
-
-    Parameters
-    ----------
-    problem, method
-        What is public.
-    """
+    """The rounds of Langevin dynamics over sites."""
 
     cites = ("wang2015", "ermis2020")
 
@@ -106,10 +89,8 @@ class LangevinAgreement(FactorizationAgreement):
     @cached_property
     def kept(self) -> tuple[str, ...]:
         """The factors whose gradients are released to their site alone."""
-        problem = self.problem
-        used = [f for name in problem.bounds for f in problem.model.names(name)]
-        solved = problem.protected if problem.unit == "user" else None
-        return tuple(n for n in dict.fromkeys(used) if n not in self.sent and n != solved)
+        solved = self.problem.protected if self.problem.unit == "user" else None
+        return tuple(n for n in self.problem.used if n not in self.sent and n != solved)
 
     @property
     def has_offsets(self) -> bool:
@@ -175,7 +156,7 @@ class LangevinAgreement(FactorizationAgreement):
         norms = []
         for name, (low, high) in problem.bounds.items():
             tokens, scale = problem.model.forms[name], relation_scale(problem, name)
-            combinations = combinations_of(problem.model, name)
+            combinations = problem.model.combinations(name)
             row = scale ** (len(tokens) - 1) * math.sqrt(combinations * len(tokens))
             slope = TYPICAL if problem.model.powers[name] == 0.0 else 1.0
             norm = slope * row * relation_weight(problem, name, low, high)
@@ -191,15 +172,8 @@ class LangevinAgreement(FactorizationAgreement):
         privacy = self.problem.privacy
         if not self.problem.noisy or privacy is None:
             return 0.0
-        return _calibrated(
-            privacy.epsilon,
-            privacy.delta,
-            self.method.sampling_rate,
-            self.method.rounds,
-            self.clip,
-            str(privacy.neighbours),
-            self.problem.accountant,
-        )
+        method, accountant = self.method, self.problem.accountant
+        return _calibrated(privacy, method.sampling_rate, method.rounds, self.clip, accountant)
 
     def mechanism(self, round: int, size: int) -> PoissonSampled:
         """Return the release of one round of ``size`` numbers.
@@ -232,15 +206,8 @@ class LangevinAgreement(FactorizationAgreement):
         reach: float | str = 1.0
         if problem.unit == "user" and problem.neighbours == REPLACE:
             reach = "a user's gradient is even in its values: two users' are rarely opposite"
-        return Step(
-            name,
-            mechanism,
-            asks,
-            replies,
-            times,
-            sent=tuple(f"gradient/{n}" for n in self.sent),
-            reach=reach,
-        )
+        sent = tuple(f"gradient/{n}" for n in self.sent)
+        return Step(name, mechanism, asks, replies, times, sent=sent, reach=reach)
 
     def _rows(self, factor: str) -> int:
         return self.problem.sizes.get(factor, 1)
@@ -290,7 +257,7 @@ class LangevinAgreement(FactorizationAgreement):
         shapes = {name: (self._rows(name), problem.columns(name)) for name in self.sent}
         bound = problem.bound(problem.public) if problem.public else None
         if bound is not None:
-            shapes |= {n: (spec.rows, spec.columns) for n, spec in bound.factors.items()}
+            shapes |= {n: spec.table for n, spec in bound.factors.items()}
             wrong = [n for n in self.sent if shapes[n][0] != self._rows(n)]
             if wrong:
                 raise ParameterError(
@@ -323,14 +290,9 @@ class LangevinAgreement(FactorizationAgreement):
             every = np.ones(table.widths.shape, bool)
             picks = np.arange(len(table.values))
             sums = entry_sums(picks, table, theta, np.ones(len(theta)), every, math.inf, 0.0)
-            alone = {}
             for name in walk.values:
                 part = layout.view(sums, name)
-                if name in gradients:
-                    gradients[name] = gradients[name] + part
-                else:
-                    alone[name] = part
-            gradients |= alone
+                gradients[name] = gradients[name] + part if name in gradients else part
         walk.move(gradients, len(found.sites) * (scale / rate) ** 2)
 
     # -- audits and contracts --------------------------------------------------------------
@@ -349,15 +311,7 @@ class LangevinAgreement(FactorizationAgreement):
 
 
 @lru_cache(maxsize=64)
-def _calibrated(
-    epsilon: float,
-    delta: float,
-    rate: float,
-    rounds: int,
-    clip: float,
-    neighbours: str,
-    accountant: str,
-) -> float:
+def _calibrated(privacy: Privacy, rate: float, rounds: int, clip: float, accountant: str) -> float:
     """Return the least noise whose very events meet the guarantee.
 
     An accountant's ε is not monotone in the last digits: it is asked about what will be charged.
@@ -365,8 +319,7 @@ def _calibrated(
 
     def event(noise: float) -> DpEvent:  # as `Gaussian.within` has it
         multiplier = noise * clip * (1.0 + 2.0**-50) / clip
-        return PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours)
+        one = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), str(privacy.neighbours))
+        return repeat(one, rounds)
 
-    return calibrate(
-        lambda noise: repeat(event(noise), rounds), epsilon, delta, accountant=accountant
-    )
+    return calibrate(event, privacy.epsilon, privacy.delta, accountant=accountant)

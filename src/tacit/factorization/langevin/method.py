@@ -159,5 +159,4 @@ def can_offset(problem: Problem) -> bool:
 
 def sent_factors(problem: Problem) -> tuple[str, ...]:
     """Return the shared factors that private relations use: those that sites send."""
-    used = {f for name in problem.bounds for f in problem.model.names(name)}
-    return tuple(name for name in problem.shared if name in used)
+    return tuple(name for name in problem.shared if name in problem.used)

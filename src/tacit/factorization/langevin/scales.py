@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.arrays import Arrays
 from tacit.factorization.together.problem import Problem
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
-
-__all__ = [
-    "TYPICAL",
-    "combinations_of",
-    "factor_scales",
-    "fresh_values",
-    "relation_scale",
-    "relation_weight",
-]
+__all__ = ["TYPICAL", "factor_scales", "fresh_values", "relation_scale", "relation_weight"]
 
 TYPICAL = 0.4  # a typical estimate on values mapped to [−1, 1]
-
-
-def combinations_of(model: CoupledModel, relation: str) -> int:
-    """Return the number of combinations of a relation's latent indices."""
-    letters = {k for _, latents in model.forms[relation] for k in latents}
-    return math.prod(model.ranks[k] for k in letters)
 
 
 def relation_scale(problem: Problem, relation: str) -> float:
@@ -41,7 +22,7 @@ def relation_scale(problem: Problem, relation: str) -> float:
     variance R·s^(2P), that of a typical estimate. KL: R·s^P is a quarter of the way up the bounds.
     """
     factors = len(problem.model.forms[relation])
-    combinations = combinations_of(problem.model, relation)
+    combinations = problem.model.combinations(relation)
     if problem.model.powers[relation] == 0.0:
         return float((TYPICAL / math.sqrt(combinations)) ** (1.0 / factors))
     low, high = problem.bounds.get(relation, (0.0, 4.0))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
-from tacit.factorization.alone.numerics.cells import estimate_cells
-from tacit.factorization.alone.numerics.sums import Expanded
+from tacit.estimators.gate import Gate
+from tacit.factorization.alone.numerics.sums import estimates_at
+from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.langevin.agreement import LangevinAgreement
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,
@@ -25,18 +27,12 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 )
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
 from tacit.factorization.language.structure import BoundModel
-from tacit.factorization.together.shape import SiteFactors
-from tacit.mechanisms.clipping import bound_contributions, clip_values
+from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
+from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.sampled import PoissonSampled
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Arrays = dict[str, NDArray[np.float64]]
-    Cells = tuple[NDArray[np.int32], NDArray[np.float64], float]
+Cells = tuple[NDArray[np.int32], Floats, float]
 
 __all__ = ["LangevinSite"]
 
@@ -59,10 +55,7 @@ class LangevinSite(SiteFactors):
         self.shared = [n for n in agreement.sent if n in self.bound.factors]
         owner = problem.protected if problem.unit == "user" else None
         private = [n for n in self.bound.factors if n not in self.shared and n != owner]
-        shapes = {
-            n: (self.bound.factors[n].rows, self.bound.factors[n].columns)
-            for n in (*self.shared, *private)
-        }
+        shapes = {n: self.bound.factors[n].table for n in (*self.shared, *private)}
         self.layout = Layout(shapes)
         values = fresh_values(problem, {n: shapes[n] for n in private}, rng)
         self.walk = agreement.walk(values, int(rng.integers(2**62)))
@@ -80,14 +73,10 @@ class LangevinSite(SiteFactors):
 
     def _parts(self, counts: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Return which factors of which relation belong to a contribution."""
-        (table,) = self.shards
-        return np.array(
-            [
-                [p < len(r.factors) and counts(r.factors[p]) for p in range(table.widths.shape[1])]
-                for r in self.bound.relations
-            ],
-            bool,
-        ).reshape(table.widths.shape)
+        found = np.zeros(self.shards[0].widths.shape, bool)
+        for v, relation in enumerate(self.bound.relations):
+            found[v, : len(relation.factors)] = [counts(factor) for factor in relation.factors]
+        return found
 
     def _prepared(self, name: str, found: Relation) -> Cells:
         """Return a relation's cells, clipped to their bounds and mapped, with their weight."""
@@ -102,10 +91,9 @@ class LangevinSite(SiteFactors):
         owner = self.problem.protected
         at = {r.name: r.factors.index(owner) for r in self.bound.relations}
         whose = [self.cells[r.name][0][:, at[r.name]] for r in self.bound.relations]
-        kept = bound_contributions(np.concatenate(whose), limit, rng)
-        cuts = np.cumsum([len(part) for part in whose])[:-1]
         found = {}
-        for relation, mask in zip(self.bound.relations, np.split(kept, cuts), strict=True):
+        kept = bounded_cells(whose, limit, rng)
+        for relation, mask in zip(self.bound.relations, kept, strict=True):
             indices, values, weight = self.cells[relation.name]
             found[relation.name] = (indices[mask], values[mask], weight)
         return found
@@ -138,12 +126,7 @@ class LangevinSite(SiteFactors):
         return self._mechanisms[step.name]
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: CellTable,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: CellTable, picks: Integers
     ) -> GridSum:
         """Return the sum of the sampled units' clipped gradients."""
         theta, inner = self.theta(asked, kept), self.mechanism(step).mechanism
@@ -157,7 +140,7 @@ class LangevinSite(SiteFactors):
             )
         return GridSum(sums[: self.gated], inner.grid)
 
-    def theta(self, asked: Asked, kept: Mapping[str, Any]) -> NDArray[np.float64]:
+    def theta(self, asked: Asked, kept: Mapping[str, Any]) -> Floats:
         """Return the factors that were sent and those that are kept here, as one vector."""
         received = {name: asked[f"factor/{name}"] for name in self.shared}
         return self.layout.vector(received | {n: kept[f"value/{n}"] for n in self.walk.values})
@@ -185,7 +168,7 @@ class LangevinSite(SiteFactors):
 
     # -- afterwards ------------------------------------------------------------------------
 
-    def adopt(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release, where no other factor stayed at a site."""
         stayed = sorted(set(self.walk.values) - {self.problem.protected})
         if stayed:
@@ -201,21 +184,21 @@ class LangevinSite(SiteFactors):
                 )
         self.finish(shared)
 
-    def finish(self, shared: Mapping[str, NDArray[np.float64]]) -> None:
+    def finish(self, shared: Factors) -> None:
         """Solve the protected entity's rows from raw data and the final factors, at the site."""
         factors = {n: np.asarray(shared[n]) for n in self.shared} | self.walk.average()
         owner = self.problem.protected
         owned = [r for r in self.bound.relations if owner in r.factors]
         if owned:
             part = BoundModel(self.bound.factors, tuple(owned))
-            others = {n: spec for n, spec in self.bound.factors.items() if n != owner}
-            layout = Layout({n: (spec.rows, spec.columns) for n, spec in others.items()})
+            others = {n: spec.table for n, spec in self.bound.factors.items() if n != owner}
+            layout = Layout(others)
             table = cell_table(part, self.cells, layout, owner)
             everyone = np.arange(self.bound.factors[owner].rows)
             factors[owner] = owner_rows(everyone, table, layout.vector(factors), self.owner_rule())
         self.final = factors
 
-    def predict(self, relation: str, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+    def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, within its bounds."""
         if self.final is None:
             raise ParameterError("the run has not finished: there is nothing to predict from")
@@ -223,23 +206,15 @@ class LangevinSite(SiteFactors):
         if relation not in held:
             raise ParameterError(f"site {self.name!r} holds {list(held)}, not {relation!r}")
         modes = held[relation].factors[: held[relation].modes]
-        sizes = [self.bound.factors[factor].rows for factor in modes]
-        if cells.shape[1] != len(sizes) or (
-            len(cells) and ((cells < 0).any() or (cells >= np.array(sizes)).any())
-        ):
-            raise ParameterError(f"cells of {relation!r} must lie within {sizes}")
-        one = BoundModel(self.bound.factors, (held[relation],))
-        used = {n: self.final[n] for n in held[relation].factors}
-        expected = estimate_cells(cells, Expanded(one, used).banks[relation])
+        check_cells(relation, cells, [self.bound.factors[factor].rows for factor in modes])
+        expected = estimates_at(self.bound, relation, self.final, cells)
         low, high = self.problem.bounds[relation]
         if self.problem.model.powers[relation] == 0.0:
             expected = (low + high) / 2.0 + (high - low) / 2.0 * expected
         return np.clip(expected, low, high)
 
 
-def _free(
-    agreement: LangevinAgreement, factor: str, shape: tuple[int, int]
-) -> NDArray[np.float64]:
+def _free(agreement: LangevinAgreement, factor: str, shape: tuple[int, int]) -> Floats:
     """Return 1 for every number of a factor that may move, 0 for those held constant."""
     mask = np.ones(shape)
     for column in agreement.fixed_columns(factor):

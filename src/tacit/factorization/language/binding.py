@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Integers
 from tacit.factorization.language.structure import CoupledModel
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["as_cells", "as_relations", "check_labels", "restricted"]
+__all__ = [
+    "as_cells",
+    "as_relations",
+    "check_labels",
+    "named_cells",
+    "restricted",
+    "without_cells",
+]
 
 
 def as_relations(model: CoupledModel, data: Any) -> dict[str, Relation]:
@@ -25,18 +31,18 @@ def as_relations(model: CoupledModel, data: Any) -> dict[str, Relation]:
         data = {next(iter(model.forms)): data}
     found = {}
     for name, value in data.items():
+        if name not in model.forms:
+            raise ParameterError(f"the model has no relation {name!r}")
+        if hasattr(value, "tocoo"):
+            raise ParameterError(
+                f"relation {name!r} is a SciPy matrix: pass Relation.from_scipy(entities, …), "
+                "which says what its unstored cells are"
+            )
         if isinstance(value, Relation):
             found[name] = value
-        elif name in model.forms:
-            if hasattr(value, "tocoo"):
-                raise ParameterError(
-                    f"relation {name!r} is a SciPy matrix: pass Relation.from_scipy(entities, …), "
-                    "which says what its unstored cells are"
-                )
+        else:
             array = np.asarray(value, np.float64)
             found[name] = Relation.from_dense(_modes(name, model.forms[name], array.ndim), array)
-        else:
-            raise ParameterError(f"the model has no relation {name!r}")
     return found
 
 
@@ -65,8 +71,7 @@ def _modes(name: str, tokens: tuple[tuple[str, str], ...], modes: int) -> list[s
 def restricted(model: CoupledModel, relations: Iterable[str]) -> CoupledModel:
     """Return the model of some of its relations."""
     names = list(relations)
-    forms = {n: " ".join(f"{f}:{k}" for f, k in model.forms[n]) for n in names}
-    powers = {n: model.powers[n] for n in names}
+    forms, powers = {n: model.form(n) for n in names}, {n: model.powers[n] for n in names}
     return CoupledModel(forms, model.ranks, powers, {n: model.dispersions[n] for n in names})
 
 
@@ -98,3 +103,32 @@ def check_labels(
                 raise ParameterError(
                     f"the members of {entity!r} differ from those of the fit: pass its labels"
                 )
+
+
+def named_cells(relation: Relation, table: Mapping[str, Any]) -> Integers:
+    """Return the cells that a table (entity → names of members) names, one row each."""
+    cells = []
+    for entity, size in zip(relation.entities, relation.shape, strict=True):
+        if entity not in table:
+            raise ParameterError(f"the table of cells needs a column {entity!r}")
+        number = {_key(name): k for k, name in enumerate(relation.labels.get(entity, range(size)))}
+        named = [_key(name) for name in np.asarray(table[entity]).tolist()]
+        unknown = [name for name in named if name not in number]
+        if unknown:
+            raise ParameterError(f"{entity} {unknown[0]!r} is not known here")
+        cells.append([number[name] for name in named])
+    return np.array(cells, np.int64).T
+
+
+def _key(name: Any) -> str:
+    """Return one text for a label, whether it was read as a number or as text."""
+    try:
+        return f"{float(name):g}" if float(name) != int(float(name)) else str(int(float(name)))
+    except (TypeError, ValueError, OverflowError):
+        return str(name)
+
+
+def without_cells(entities: Sequence[str], shape: Sequence[int], labels: Any = None) -> Relation:
+    """Return a relation of which only entities, sizes and labels are known."""
+    nothing = np.empty((0, len(entities)), np.int32)
+    return Relation(tuple(entities), tuple(shape), nothing, np.empty(0), labels=labels or {})

@@ -12,16 +12,14 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.divergences import as_power
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["BoundModel", "BoundRelation", "CoupledModel", "FactorSpec"]
 
@@ -42,6 +40,11 @@ class FactorSpec:
         return math.prod(self.ranks)
 
     @property
+    def table(self) -> tuple[int, int]:
+        """The shape for inference: (rows, columns)."""
+        return self.rows, self.columns
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape for people: (rows, ranks …), cores without rows."""
         return self.ranks if self.core else (self.rows, *self.ranks)
@@ -53,23 +56,14 @@ class BoundRelation:
 
     A cell is Σ_r Π_f F_f[i_f, columns_f[r]] over all combinations r of the latent indices; a
     core is a factor whose row is always 0.
-
-    Attributes
-    ----------
-    factors
-        The names of the factors, those of the data's modes first, in order, then cores.
-    columns
-        For each factor, the column that combination r uses.
-    power, dispersion
-        p_v and φ_v.
     """
 
     name: str
-    factors: tuple[str, ...]
-    columns: tuple[NDArray[np.intp], ...]
+    factors: tuple[str, ...]  # those of the data's modes first, in order, then cores
+    columns: tuple[NDArray[np.intp], ...]  # for each factor, the one that combination r uses
     modes: int
-    power: float
-    dispersion: float
+    power: float  # p_v
+    dispersion: float  # φ_v
 
     @property
     def combinations(self) -> int:
@@ -88,6 +82,14 @@ class BoundModel:
 
     factors: Mapping[str, FactorSpec]
     relations: tuple[BoundRelation, ...]
+
+    def relation(self, name: str) -> BoundRelation:
+        """Return a relation by its name."""
+        for relation in self.relations:
+            if relation.name == name:
+                return relation
+        known = [relation.name for relation in self.relations]
+        raise ParameterError(f"there is no relation {name!r}: the model has {known}")
 
     def using(self, factor: str) -> list[tuple[BoundRelation, int]]:
         """Return the relations that a factor occurs in, with its position."""
@@ -159,9 +161,22 @@ class CoupledModel:
         model.dispersions = {**self.dispersions, **filled}
         return model
 
+    def combinations(self, relation: str) -> int:
+        """Return the number of combinations of a relation's latent indices."""
+        return math.prod(self.ranks[k] for k in {k for _, ks in self.forms[relation] for k in ks})
+
     def names(self, relation: str) -> list[str]:
         """Return the factor names of a relation."""
         return [name for name, _ in self.forms[relation]]
+
+    def form(self, relation: str) -> str:
+        """Return the form of a relation as it is written."""
+        return " ".join(f"{name}:{latents}" for name, latents in self.forms[relation])
+
+    @property
+    def latents(self) -> dict[str, str]:
+        """The latent indices of every factor, in the order of the forms."""
+        return {name: latents for tokens in self.forms.values() for name, latents in tokens}
 
     def bind(self, data: Mapping[str, Any]) -> BoundModel:
         """Check the model against data (relation → `Relation`) and fix all sizes."""
@@ -194,29 +209,17 @@ class CoupledModel:
                     )
             cores = [token for token, _ in tokens if token not in sizes]
             for token, ks in tokens:
-                spec = FactorSpec(
-                    token,
-                    ks,
-                    sizes.get(token, 1),
-                    tuple(self.ranks[k] for k in ks),
-                    token not in sizes,
-                )
+                ranks = tuple(self.ranks[k] for k in ks)
+                spec = FactorSpec(token, ks, sizes.get(token, 1), ranks, token not in sizes)
                 if factors.setdefault(token, spec) != spec:
                     raise ParameterError(
                         f"{token!r} means different things: {factors[token].shape} over "
                         f"{factors[token].latents!r} and {spec.shape} over {ks!r} in {name!r}"
                     )
             order = (*found.entities, *cores)
-            relations.append(
-                BoundRelation(
-                    name,
-                    order,
-                    self._columns([latents[f] for f in order]),
-                    len(sizes),
-                    self.powers[name],
-                    float(self.dispersions[name]),
-                )
-            )
+            columns = self._columns([latents[f] for f in order])
+            power, phi = self.powers[name], float(self.dispersions[name])
+            relations.append(BoundRelation(name, order, columns, len(sizes), power, phi))
         return BoundModel(factors, tuple(relations))
 
     def _columns(self, latents: list[str]) -> tuple[NDArray[np.intp], ...]:

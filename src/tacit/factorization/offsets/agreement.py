@@ -24,7 +24,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +32,8 @@ from tacit._core.lazy import late
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
+from tacit.estimators.gate import Gate
+from tacit.factorization.agreement import public_inputs
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
@@ -44,10 +45,7 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent, compose
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.sides import Participant
 
-if TYPE_CHECKING:
-    from tacit.estimators.gate import Gate
-
-__all__ = ["AlternatingLeastSquares", "LeastSquaresAgreement", "is_matrix"]
+__all__ = ["AlternatingLeastSquares", "LeastSquaresAgreement"]
 
 _PRODUCTS = 6  # of the public pattern
 # shares of the squared noise multiplier, by step
@@ -121,7 +119,7 @@ class AlternatingLeastSquares(FactorizationMethod):
         return draft.planned(self.rounds)
 
     def _check(self, problem: Problem) -> None:
-        if not is_matrix(problem):
+        if not problem.is_matrix:
             raise ParameterError(
                 "this method factorizes one matrix, such as 'user:k item:k': use method='sgld'"
             )
@@ -145,21 +143,13 @@ class AlternatingLeastSquares(FactorizationMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class LeastSquaresAgreement(OffsetsAgreement):
-    """What leaves the sites for offsets and alternating least squares.
-
-    Parameters
-    ----------
-    problem
-        What is public.
-    factors
-        As in `AlternatingLeastSquares`.
-    """
+    """What leaves the sites for offsets and alternating least squares."""
 
     family = "factorization"
     cites = ("chien2021",)
 
     problem: Problem
-    factors: bool | str = "auto"
+    factors: bool | str = "auto"  # as in `AlternatingLeastSquares`
 
     @property
     def item(self) -> str:
@@ -207,9 +197,7 @@ class LeastSquaresAgreement(OffsetsAgreement):
         """The noise multiplier that all steps together have."""
         privacy = self.privacy
         assert privacy is not None
-        if (
-            self.problem.accountant == "pld"
-        ):  # Gaussians compose into one: the analytic calibration
+        if self.problem.accountant == "pld":  # Gaussians compose into one: analytic calibration
             return gaussian_sigma(privacy.epsilon, privacy.delta)
         return calibrate(
             lambda scale: compose(GaussianDpEvent(scale / math.sqrt(s)) for _, s in self.plan),
@@ -227,23 +215,13 @@ class LeastSquaresAgreement(OffsetsAgreement):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Bounds and sizes, what is public with them, and what members keep to themselves."""
-        low, high = self.bounds
-        relation, protected = self._relation, self.problem.protected
         notes = [
-            f"public bounds: {relation} in [{low:g}, {high:g}] (values outside are clipped)",
-            f"public sizes: {self.items} of {self.item}",
-        ]
-        if self.unit == "entry":
-            notes.append("which cells are observed is public")
-        if self.sites > 1:
-            notes.append(f"the sites hold different members of {protected!r}")
-        notes.append(
-            f"members of {protected!r} keep their own offset and factor at the site: "
+            f"members of {self.problem.protected!r} keep their own offset and factor at the site: "
             "predictions are the site's own, and are no release"
-        )
+        ]
         if self.products:
             notes.append("item features from which cells are observed are shared as they are")
-        return tuple(notes)
+        return public_inputs(self.problem) + tuple(notes)
 
     @property
     def _relation(self) -> str:
@@ -265,10 +243,6 @@ class LeastSquaresAgreement(OffsetsAgreement):
         """Learn offsets, then factors."""
         made: Coordinating = late(f"{__package__}.least_squares").coordinate(self, start)
         return made
-
-    def shared(self, result: Any) -> dict[str, Any]:
-        """Return mean, item offsets and item features."""
-        return dict(result)
 
     def worst_case(self) -> Neighbours:
         """See `worst_members`."""
@@ -297,11 +271,3 @@ class LeastSquaresAgreement(OffsetsAgreement):
             )
             for options in ({"factors": False, "pattern": False}, {"factors": True, "rounds": 1}):
                 yield AlternatingLeastSquares(popular=4, **options).agree(problem)
-
-
-def is_matrix(problem: Problem) -> bool:
-    """Return whether there is one matrix whose other factor is shared."""
-    forms = problem.model.forms
-    tokens = next(iter(forms.values()))
-    plain = len(forms) == 1 and len(tokens) == 2 and tokens[0][1] == tokens[1][1]
-    return plain and len(problem.shared) == 1

@@ -32,17 +32,13 @@ round spent on the offsets again.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember, ridge_rows
 from tacit.factorization.offsets.numerics.shrinkage import scaled_columns, shrink_towards
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = [
     "LIPSCHITZ",
@@ -76,16 +72,10 @@ def damping(cells: ByMember, weights: Floats, clip: float) -> Floats:
 def factor_messages(
     cells: ByMember, weights: Floats, base: Floats, features: Floats, clip: float, prior: float
 ) -> Messages:
-    """Return every device's message before noise.
+    """Return every device's message before noise, from ratings in [−2, 2] with weights W.
 
-    Parameters
-    ----------
-    cells, weights
-        Ratings in [−2, 2], by user, and W.
-    base, features
-        What was released or is public of items.
-    clip, prior
-        c and κ.
+    ``base`` and ``features`` are what was released or is public of items; ``clip`` and ``prior`` c
+    and κ.
     """
     rest = cells.values - base[cells.items]
     own = cells.sums(weights * rest) / (cells.sums(weights) + prior)
@@ -117,18 +107,8 @@ def features_from_sums(
 ) -> Floats:
     """Return features of items from noisy sums: posterior means, given what the pattern says.
 
-    Parameters
-    ----------
-    sums
-        (items, K).
-    reach, squares
-        C_j and Σ (s_i·W_ij)².
-    noise
-        The variance of the noise in every sum.
-    features
-        F, the public ones.
-    within
-        The variance of a residual.
+    ``reach`` and ``squares`` are C_j and Σ (s_i·W_ij)²; ``noise`` is the variance of the noise in
+    every sum, ``features`` F, and ``within`` the variance of a residual.
     """
     sampling = within * squares / sums.shape[1]  # the K entries of u share at most one
     learned = [shrink_towards(column, reach, noise, sampling, features) for column in sums.T]

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Arrays, Floats, Integers
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
-from tacit.factorization.offsets.numerics.shrinkage import eigen_features, scaled_columns, shrink
+from tacit.factorization.offsets.numerics.shrinkage import (
+    Averaged,
+    eigen_features,
+    scaled_columns,
+    shrink,
+)
 from tacit.factorization.offsets.sides import COUNT, Members, packing
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.factorization.together.shape import SiteFactors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["SiteMembers", "coordinate"]
 
@@ -61,7 +63,7 @@ class _Items:
         self.public = self.features = np.zeros((items, 0))
         self._mean, self._offsets = 0.0, np.zeros(items)
         self._members = float(public.problem.members or 1)
-        self._sums, self._precision = np.zeros(items * (2 if self._user else 1)), 0.0
+        self._averaged = Averaged(items * (2 if self._user else 1))
 
     def kind(self, step: str) -> str:
         """Return what a step is about; of a later one, by what was released so far."""
@@ -93,7 +95,7 @@ class _Items:
         return {"mean": mean, "offsets": offsets, "features": np.clip(self.features, -most, most)}
 
     @property
-    def _popular(self) -> NDArray[np.int64]:
+    def _popular(self) -> Integers:
         """The most popular items, by what was released (or is public) of their weights."""
         order = np.argsort(-self.weights, kind="stable")
         return order[: self._agreed.popular].astype(np.int64)
@@ -109,11 +111,8 @@ class _Items:
 
     def take_offsets(self, total: Floats, noise: float) -> None:
         """Shrink sums, averaged with those before by their noise."""
-        precision = 1.0 / max(noise, 1e-12)
-        before, own = self._precision, total[: len(self._sums)]
-        self._sums = (before * self._sums + precision * own) / (before + precision)
-        self._precision = before + precision
-        sums, noise = self._sums, noise and 1.0 / (before + precision)
+        noise = self._averaged.add(total[: len(self._averaged.sums)], noise)
+        sums = self._averaged.sums
         weight_noise, within = 0.0, _RESIDUAL
         if self._user:
             sums, weights = sums.reshape(-1, 2).T
@@ -145,7 +144,7 @@ class _Items:
         rows = shrink(sums, self.weights, noise, self._within / self._agreed.rank)
         self.features = scaled_columns(rows, self._agreed.popular)
 
-    def shared(self) -> dict[str, Floats]:
+    def shared(self) -> Arrays:
         """Return mean, item offsets and item features, public ones first."""
         sizes = self.public.shape[1], self.features.shape[1]
         item = self._agreed.item
@@ -163,11 +162,7 @@ class SiteMembers(Members, SiteFactors):
     agreement: LeastSquaresAgreement
 
     def __init__(
-        self,
-        agreement: LeastSquaresAgreement,
-        name: str,
-        relation: Relation,
-        gate: Gate,
+        self, agreement: LeastSquaresAgreement, name: str, relation: Relation, gate: Gate
     ) -> None:
         protected = agreement.problem.protected
         super().__init__(agreement, name, by_member(relation.listed(), protected), gate)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
-from tacit.factorization.offsets.factors import factor_messages, item_weight_sums
+from tacit.factorization.arrays import Floats, Integers
+from tacit.factorization.offsets.factors import Messages, factor_messages, item_weight_sums
 from tacit.factorization.offsets.numerics.contributions import (
     lattice_gram,
     message_scales,
@@ -23,11 +24,6 @@ from tacit.factorization.offsets.sums import HALF, OffsetsAgreement
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import GridSum
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["COUNT", "Members", "Shard", "packing"]
 
@@ -45,17 +41,7 @@ class Shard(NamedTuple):
 
 
 class Members(Holder):
-    """The members of one site, or the devices of one process.
-
-    Parameters
-    ----------
-    agreement, name, gate
-        As in `Holder`.
-    cells
-        Their values, as they are.
-    openness
-        β of every member; 1 for all unless given.
-    """
+    """The members of one site, or the devices of one process, with β of every member."""
 
     agreement: OffsetsAgreement
 
@@ -81,12 +67,7 @@ class Members(Holder):
         return shard.cells.members
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: Shard,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Shard, picks: Integers
     ) -> Any:
         """Return the sum over all members, of the kind that is asked for."""
         if step.name == "counts":
@@ -135,20 +116,14 @@ class Members(Holder):
         if public.unit == "user":
             left = np.column_stack([rest, np.full(len(rest), COUNT)])
             scales = message_scales(cells, left, right, which, _SOFT)
-        return self._summed(mechanism, cells, left, right, which, scales)
+        return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _summed(
-        self,
-        mechanism: Gaussian,
-        cells: ByMember,
-        left: Floats,
-        right: Floats,
-        which: NDArray[np.int64],
-        scales: Floats,
+        self, mechanism: Gaussian, cells: ByMember, which: Integers, sent: Messages
     ) -> GridSum:
         """Return the sum of messages on the mechanism's grid, zeros after it."""
-        inverse = math.ldexp(1.0, -mechanism.grid.exponent)
-        items = self.agreement.items
+        inverse, items = math.ldexp(1.0, -mechanism.grid.exponent), self.agreement.items
+        left, right, scales = sent
         total = sum_messages(cells.items, items, left, right, which, scales, inverse)
         padded = np.zeros(mechanism.size, np.int64)
         padded[: total.size] = total.ravel()
@@ -196,19 +171,13 @@ class Members(Holder):
         right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
         left, which = cells.values[:, None], cells.owners
         scales = message_scales(cells, left, right, which, _SOFT)
-        return self._summed(mechanism, cells, left, right, which, scales)
+        return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _damped_factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
-        cells, public = shard.cells, self.agreement
-        found = factor_messages(
-            cells,
-            shard.weights,
-            asked.arrays["base"],
-            asked.arrays["features"],
-            public.clip,
-            public.prior_weight,
-        )
-        return self._summed(mechanism, cells, found.left, found.right, cells.owners, found.scales)
+        cells, clip, prior = shard.cells, self.agreement.clip, self.agreement.prior_weight
+        base, features = asked.arrays["base"], asked.arrays["features"]
+        found = factor_messages(cells, shard.weights, base, features, clip, prior)
+        return self._summed(mechanism, cells, cells.owners, found)
 
 
 def packing(width: int) -> SymmetricGaussian:

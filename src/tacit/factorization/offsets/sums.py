@@ -49,11 +49,13 @@ from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.estimators.agreement import Agreement, Ask, Kind, Neighbours, Step
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.pattern import (
     OVERSAMPLING,
     pattern_basis,
@@ -73,11 +75,6 @@ from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
 __all__ = ["HALF", "OffsetsAgreement", "worst_members"]
 
 HALF = 2.0  # values are mapped to [−2, 2]
@@ -90,46 +87,22 @@ _PATTERN = "products of the pattern of which cells are observed"
 
 @dataclass(frozen=True)
 class OffsetsAgreement(Agreement):
-    """Which sums over members leave, and what they cost; a child says what is made of them.
-
-    Parameters
-    ----------
-    items, rank
-        How many items there are, and features of each.
-    bounds
-        The public range of a value.
-    unit
-        ``"entry"`` or ``"user"``.
-    privacy, sites
-        As in `Agreement`.
-    plan
-        The noisy steps in order, each with its share of the squared noise multiplier.
-    later
-        Which kinds a later step may be asked for.
-    clip, prior_weight
-        c and κ.
-    popular
-        Over how many items a covariance is taken.
-    products
-        How many products of the public pattern are asked for.
-    weighted, item_weights
-        Whether members may have weights, and γ; None for 1.
-    """
+    """Which sums over members leave, and what they cost; a child says what is made of them."""
 
     items: int
-    rank: int
-    bounds: tuple[float, float]
-    unit: str
+    rank: int  # features of each item
+    bounds: tuple[float, float]  # of a value
+    unit: str  # "entry" or "user"
     privacy: Privacy | None
     sites: int
-    plan: tuple[tuple[str, float], ...]
-    later: tuple[str, ...]
-    clip: float
-    prior_weight: float
-    popular: int = 1
-    products: int = 0
-    weighted: bool = False
-    item_weights: tuple[float, ...] | None = None
+    plan: tuple[tuple[str, float], ...]  # noisy steps; shares of the squared noise multiplier
+    later: tuple[str, ...]  # which kinds a later step may be asked for
+    clip: float  # c
+    prior_weight: float  # κ
+    popular: int = 1  # over how many items a covariance is taken
+    products: int = 0  # of the public pattern that are asked for
+    weighted: bool = False  # whether members may have weights
+    item_weights: tuple[float, ...] | None = None  # γ; None for 1
 
     # -- how far a member moves a sum ------------------------------------------------------
 
@@ -280,6 +253,10 @@ class OffsetsAgreement(Agreement):
         if step == "offsets" and self.unit == "user" and self.neighbours == REPLACE:
             return "counts stand beside residuals, and never point the other way"
         return 1.0
+
+    def shared(self, result: Any) -> dict[str, Any]:
+        """Return all of the table of items: it was released, or is public."""
+        return dict(result)
 
     # -- what both children ask first ------------------------------------------------------
 

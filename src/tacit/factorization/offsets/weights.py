@@ -7,17 +7,13 @@ A user's weight β says how open the user is, an item's weight γ how harmless t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit._core.check import Integer, Real, check
 from tacit.errors import ParameterError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from tacit.factorization.arrays import Floats
 
 __all__ = ["PrivacyWeights"]
 

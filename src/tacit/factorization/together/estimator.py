@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
-from tacit.factorization.language.binding import as_relations
+from tacit.factorization.arrays import Factors, Floats
+from tacit.factorization.language.binding import as_relations, named_cells, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
-from tacit.factorization.together.cells import named_cells
 from tacit.factorization.together.methods import METHODS, choose_method, method_of, settings_of
 from tacit.factorization.together.problem import Problem, check_agreement, state_problem
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
@@ -31,15 +33,13 @@ from tacit.mechanisms.noise import Noise
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["PrivateFactorization"]
 
 
 _FEW_MEMBERS, _FEW_ITEMS = 4, 6  # of a holder that is only imagined
 
 
+@stores_parameters
 class PrivateFactorization(PrivateEstimator):
     """Factorize matrices and tensors that share entities, over sites that do not share data.
 
@@ -115,44 +115,22 @@ class PrivateFactorization(PrivateEstimator):
         "random_state": AnyOf(Integer(0), None),
     }
 
-    shared_factors_: dict[str, NDArray[np.float64]]
-    parts_: dict[str, SiteFactors]
-    labels_: dict[str, tuple[Any, ...]]
-
-    def __init__(
-        self,
-        model: Any = "row:k column:k",
-        *,
-        rank: Any = 5,
-        divergence: Any = "euclidean",
-        dispersion: Any = 1.0,
-        bounds: Any = None,
-        method: str | FactorizationMethod = "auto",
-        protected: str | None = None,
-        shared: Sequence[str] | None = None,
-        accountant: str = "pld",
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        on_failure: str = "stop",
-        checkpoint: str | os.PathLike[str] | None = None,
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.model = model
-        self.rank = rank
-        self.divergence = divergence
-        self.dispersion = dispersion
-        self.bounds = bounds
-        self.method = method
-        self.protected = protected
-        self.shared = shared
-        self.accountant = accountant
-        self.privacy = privacy
-        self.ledger = ledger
-        self.on_failure = on_failure
-        self.checkpoint = checkpoint
-        self.progress = progress
-        self.random_state = random_state
+    model: Any = "row:k column:k"
+    _: KW_ONLY
+    rank: Any = 5
+    divergence: Any = "euclidean"
+    dispersion: Any = 1.0
+    bounds: Any = None
+    method: str | FactorizationMethod = "auto"
+    protected: str | None = None
+    shared: Sequence[str] | None = None
+    accountant: str = "pld"
+    privacy: Privacy | None = None
+    ledger: Ledger | None = None
+    on_failure: str = "stop"
+    checkpoint: str | os.PathLike[str] | None = None
+    progress: bool = False
+    random_state: int | None = None
 
     def coupled_model(self) -> CoupledModel:
         """Return the model that the parameters describe."""
@@ -164,15 +142,13 @@ class PrivateFactorization(PrivateEstimator):
 
     def _facts(self, data: Any) -> dict[str, Relation]:
         """Return a site's relations without their cells: entities, sizes and labels."""
-        return {name: _empty(found) for name, found in self._relations(data).items()}
+        return {
+            name: without_cells(found.entities, found.shape, found.labels)
+            for name, found in self._relations(data).items()
+        }
 
     def _relations(self, data: Any) -> dict[str, Relation]:
-        model = self.coupled_model()
-        found = as_relations(model, data)
-        unknown = [relation for relation in found if relation not in model.forms]
-        if unknown:
-            raise ParameterError(f"the model has no relation {unknown[0]!r}")
-        return found
+        return as_relations(self.coupled_model(), data)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         return self._agree_on(facts, {})
@@ -205,20 +181,17 @@ class PrivateFactorization(PrivateEstimator):
 
     def _imagined(self) -> Stated:
         model = self.coupled_model()
-        named = {entity: latents for tokens in model.forms.values() for entity, latents in tokens}
         protected = self._protected(model)
-        public = [e for e, latents in named.items() if len(latents) == 1 and e != protected]
+        public = [e for e, ks in model.latents.items() if len(ks) == 1 and e != protected]
         return Stated(dict.fromkeys(public, _FEW_ITEMS), _FEW_MEMBERS)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Stated]:
         """Return the parameters and facts of a file or a proposal.
 
-        Parameters
-        ----------
-        settings
-            Parameters; and ``entities`` (entity → its members' names, or how many), ``members``
-            (of the protected entity, where public), ``options`` of a ``method`` that is named.
+        Beside parameters it has ``entities`` (entity → its members' names, or how many),
+        ``members`` (of the protected entity, where public) and ``options`` of a ``method`` that is
+        named.
         """
         found = dict(settings)
         facts = Stated(found.pop("entities", {}), int(found.pop("members", 0)))
@@ -232,10 +205,7 @@ class PrivateFactorization(PrivateEstimator):
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> dict[str, Relation]:
         """Return a site's tables as relations, one row per cell.
 
-        Parameters
-        ----------
-        tables, facts
-            As in `PrivateEstimator`; the one table of a model with one relation may have any name.
+        The one table of a model with one relation may have any name.
         """
         model = self.coupled_model()
         assert isinstance(facts, Stated)
@@ -299,11 +269,7 @@ class PrivateFactorization(PrivateEstimator):
 
     # -- using it --------------------------------------------------------------------------
 
-    def adopt(
-        self,
-        sites: Sequence[Site] | Site,
-        shared: Mapping[str, NDArray[np.float64]] | None = None,
-    ) -> Self:
+    def adopt(self, sites: Sequence[Site] | Site, shared: Factors | None = None) -> Self:
         """Take in factors that were released earlier, to predict at sites, and return this.
 
         Nothing is released and nothing is charged: a site's members are fitted at the site, from
@@ -340,7 +306,7 @@ class PrivateFactorization(PrivateEstimator):
             self.parts_[site.name] = side
         return self
 
-    def predict(self, site: str, cells: Any, relation: str | None = None) -> NDArray[np.float64]:
+    def predict(self, site: str, cells: Any, relation: str | None = None) -> Floats:
         """Return the expected values of cells of a site's relation.
 
         Parameters
@@ -364,16 +330,8 @@ class PrivateFactorization(PrivateEstimator):
             raise ParameterError("cells must be a table of whole numbers, one row per cell")
         return self.parts_[site].predict(relation or held[0], index.astype(np.int32))
 
-    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> NDArray[np.float64]:
-        """Return one prediction for every row of a table, at a site.
-
-        Parameters
-        ----------
-        table
-            Entity → names of members.
-        data
-            The site's own relations.
-        """
+    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
+        """Return one prediction for every row of a table of members' names, at a site."""
         if data is None:
             raise ParameterError("a factorization predicts at a site: pass --config and --site")
         self.adopt(Site("here", data))
@@ -402,7 +360,7 @@ class PrivateFactorization(PrivateEstimator):
         problem = problem_of(self.agreement_)
         model, method = problem.model, settings_of(self.method_)
         return {
-            "model": {n: " ".join(f"{f}:{k}" for f, k in t) for n, t in model.forms.items()},
+            "model": {name: model.form(name) for name in model.forms},
             "rank": dict(model.ranks),
             "divergence": dict(model.powers),
             "dispersion": dict(model.dispersions),
@@ -439,8 +397,3 @@ def problem_of(agreement: Any) -> Problem:
     """Return the problem that an agreement of this family is about."""
     problem: Problem = agreement.problem
     return problem
-
-
-def _empty(found: Relation) -> Relation:
-    nothing = np.empty((0, len(found.entities)), np.int32)
-    return Relation(found.entities, found.shape, nothing, np.empty(0), labels=found.labels)

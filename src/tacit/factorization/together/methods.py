@@ -26,17 +26,8 @@ METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def method_of(name: str, options: Mapping[str, Any] | None = None) -> FactorizationMethod:
-    """Return a method by its name.
+    """Return a method by its name, with options where its settings are not the defaults.
 
-    Parameters
-    ----------
-    name
-        One of `METHODS`.
-    options
-        Its settings, where they are not the defaults.
-
-    Examples
-    --------
     >>> method_of("sgld", {"rounds": 5}).rounds
     5
     """

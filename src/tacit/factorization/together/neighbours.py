@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
@@ -15,9 +16,6 @@ from tacit.factorization.together.problem import Problem
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = ["farthest_cells", "small_problems"]
 
 _MEMBERS = 4
@@ -26,12 +24,7 @@ _MEMBERS = 4
 def farthest_cells(problem: Problem, *, counts: bool = False) -> Neighbours:
     """Return one site's relations and their neighbour: one member with all cells, or one cell.
 
-    Parameters
-    ----------
-    problem
-        What is public.
-    counts
-        Whether all members have all cells, at the lower bound: where cells are sent one by one.
+    Where cells are sent one by one (``counts``), all members have all cells, at the lower bound.
     """
     ours: dict[str, Relation] = {}
     theirs: dict[str, Relation] = {}
@@ -76,13 +69,7 @@ def _cells(problem: Problem, name: str, counts: bool) -> NDArray[Any]:
 def small_problems(
     *, trusts: Sequence[str], delta: float, divergences: Sequence[str] = ("euclidean", "kl")
 ) -> Iterator[Problem]:
-    """Yield problems that together have every unit, relation, trust, divergence and kind of form.
-
-    Parameters
-    ----------
-    trusts, delta, divergences
-        Which ones a method can do with.
-    """
+    """Yield problems of every unit, relation and kind of form, with the trusts and so on given."""
     matrix = {"data": "user:k item:k"}
     units = (("user", ADD_REMOVE), ("user", REPLACE), ("entry", REPLACE))
     for divergence in divergences:
@@ -102,8 +89,7 @@ def _problem(
     forms: dict[str, str], shared: tuple[str, ...], divergence: str, asked: Privacy
 ) -> Problem:
     model = CoupledModel(forms, {"k": 2, "l": 2, "m": 2}, divergence)
-    named = {factor for tokens in model.forms.values() for factor, _ in tokens}
-    sizes = {entity: n for entity, n in (("item", 3), ("act", 2)) if entity in named}
+    sizes = {entity: n for entity, n in (("item", 3), ("act", 2)) if entity in model.latents}
     members = _MEMBERS if asked.unit == "entry" else None
     bounds = dict.fromkeys(model.forms, (0.0, 4.0))
     return Problem(model, "user", shared, sizes, bounds, asked, 1, members)

@@ -5,73 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, UnboundedData
-from tacit.factorization.language.binding import as_relations, restricted
+from tacit.factorization.language.binding import restricted
 from tacit.factorization.language.structure import BoundModel, CoupledModel
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
-
-__all__ = [
-    "Problem",
-    "check_agreement",
-    "members_in",
-    "site_relations",
-    "state_problem",
-]
+__all__ = ["Problem", "check_agreement", "members_in", "state_problem"]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is public about a factorization over sites.
-
-    Attributes
-    ----------
-    model
-        The forms, ranks, divergences and dispersions.
-    protected
-        The entity whose members a guarantee is for (users, patients); its factor is private.
-    shared
-        The factors that all sites learn together.
-    sizes
-        Entity → members, of all entities but the protected one, whose members belong to sites.
-    bounds
-        Relation → the public range of its values.
-    privacy
-        What every site asks for; None runs the same computation without noise.
-    sites
-        How many sites take part.
-    members
-        How many members of the protected entity all sites have; public for entries only, else
-        None.
-    accountant
-        Whose ε must meet the request.
-    labels
-        Entity → names of its members, where given.
-    public
-        Relations that are no secret, by name; sites hold the others.
-    """
+    """What is public about a factorization over sites."""
 
     model: CoupledModel
-    protected: str
-    shared: tuple[str, ...]
-    sizes: Mapping[str, int]
-    bounds: Mapping[str, tuple[float, float]]
-    privacy: Privacy | None
+    protected: str  # whose members a guarantee is for (users, patients); its factor is private
+    shared: tuple[str, ...]  # the factors that all sites learn together
+    sizes: Mapping[str, int]  # entity → members, of all but the protected one
+    bounds: Mapping[str, tuple[float, float]]  # relation → the public range of its values
+    privacy: Privacy | None  # None runs the same computation without noise
     sites: int = 1
-    members: int | None = None
-    accountant: str = "pld"
-    labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    public: Mapping[str, Relation] = field(default_factory=dict)
+    members: int | None = None  # protected ones at all sites; public for entries only
+    accountant: str = "pld"  # whose ε must meet the request
+    labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # where given
+    public: Mapping[str, Relation] = field(default_factory=dict)  # sites hold the others
 
     @property
     def noisy(self) -> bool:
@@ -95,17 +57,18 @@ class Problem:
         plain = len(tokens) == 2 and tokens[0][1] == tokens[1][1]
         return plain and len(self.model.forms) == 1 and len(self.shared) == 1
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The factors that private relations use."""
+        return tuple(dict.fromkeys(f for name in self.bounds for f in self.model.names(name)))
+
     def columns(self, factor: str) -> int:
         """Return how many columns a factor has."""
-        for tokens in self.model.forms.values():
-            for name, latents in tokens:
-                if name == factor:
-                    return math.prod(self.model.ranks[k] for k in latents)
-        raise ParameterError(f"the model has no factor {factor!r}")
+        return math.prod(self.model.ranks[k] for k in self.model.latents[factor])
 
     def modes(self, relation: str) -> list[str]:
         """Return the entities of a relation in the order of its form; the others are cores."""
-        names = [factor for factor, _ in self.model.forms[relation]]
+        names = self.model.names(relation)
         return [name for name in names if name == self.protected or name in self.sizes]
 
     def bound(self, relations: Mapping[str, Relation]) -> BoundModel:
@@ -126,30 +89,15 @@ def state_problem(
     public: Mapping[str, Relation] | None = None,
     accountant: str = "pld",
 ) -> Problem:
-    """Return what is public about the sites' data, checked; no value is read.
+    """Return what is public about the sites' data, checked; of these, no value is read.
 
-    Parameters
-    ----------
-    model
-        The model of all relations, public ones included.
-    data
-        Each site's relations; only entities, sizes and labels are looked at.
-    bounds
-        (low, high) for all relations, or relation → (low, high).
-    privacy, accountant
-        As in `Problem`.
-    protected
-        The protected entity; the first one named in the first relation's form unless given.
-    shared
-        The factors to share; unless given, those of every other entity, and cores.
-    public
-        The relations that are public; they need no bounds.
+    Bounds are one pair for all private relations, or one each. Unless given, the protected entity
+    is the first one of the first private relation's form, and all other factors are shared.
     """
     public = public or {}
     first = next(name for name in model.forms if name not in public)
     protected = protected or model.forms[first][0][0]
-    names = {factor for tokens in model.forms.values() for factor, _ in tokens}
-    if protected not in names:
+    if protected not in model.latents:
         raise ParameterError(f"protected names {protected!r}, which is no entity of the model")
     sizes: dict[str, int] = {}
     labels: dict[str, tuple[Any, ...]] = {}
@@ -168,8 +116,7 @@ def state_problem(
                     raise ParameterError(
                         f"sites list the members of {entity!r} differently: pass the same labels"
                     )
-    named = [factor for tokens in model.forms.values() for factor, _ in tokens]
-    everything = tuple(name for name in dict.fromkeys(named) if name != protected)
+    everything = tuple(name for name in model.latents if name != protected)
     chosen = everything if shared is None else tuple(shared)
     unknown = [name for name in chosen if name not in everything]
     if unknown:
@@ -223,18 +170,6 @@ def members_in(relations: Mapping[str, Relation], entity: str) -> int:
     """Return how many members of an entity the relations of one site have."""
     held = [found for found in relations.values() if entity in found.entities]
     return max((found.shape[found.entities.index(entity)] for found in held), default=0)
-
-
-def site_relations(model: CoupledModel, name: str, data: Any) -> dict[str, Relation]:
-    """Return a site's data as relations of the model."""
-    try:
-        found = as_relations(model, data)
-    except ParameterError as error:
-        raise ParameterError(f"site {name!r}: {error}") from None
-    unknown = [relation for relation in found if relation not in model.forms]
-    if unknown:
-        raise ParameterError(f"site {name!r}: the model has no relation {unknown[0]!r}")
-    return found
 
 
 def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.language.binding import without_cells
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = ["Stated"]
 
 
 class Stated(NamedTuple):
-    """Public facts, as a proposal or a file has them.
+    """Public facts, as a proposal or a file has them."""
 
-    Attributes
-    ----------
-    entities
-        Entity → how many members it has, or their names; of all but the protected one.
-    members
-        How many members of the protected entity all sites have, where that is public.
-    """
-
-    entities: Mapping[str, Any]
-    members: int = 0
+    entities: Mapping[str, Any]  # members' names, or how many; of all but the protected one
+    members: int = 0  # of the protected entity, at all sites, where that is public
 
     @property
     def labels(self) -> dict[str, tuple[Any, ...]]:
@@ -40,12 +32,7 @@ class Stated(NamedTuple):
     def facts(self, model: CoupledModel, protected: str, sites: int) -> list[dict[str, Relation]]:
         """Return relations without cells for every site, of which sizes and labels are known.
 
-        Parameters
-        ----------
-        model, protected
-            What is factorized, and whose members are protected.
-        sites
-            How many there are; the first one stands for the members of all of them.
+        The first site stands for the members of all of them.
         """
         if protected in self.entities:
             raise ParameterError(f"the members of {protected!r} are protected: do not list them")
@@ -57,10 +44,7 @@ class Stated(NamedTuple):
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
-                nothing = np.empty((0, len(modes)), np.int32)
-                relations[name] = Relation(
-                    tuple(modes), shape, nothing, np.empty(0), labels=labels
-                )
+                relations[name] = without_cells(modes, shape, labels)
             found.append(relations)
         return found
 
@@ -80,18 +64,10 @@ class Stated(NamedTuple):
                         f"data: pass entities = {{{entity} = …}}, a public list or its length"
                     )
             columns = {e: found["columns"].get(e, e) for e in modes}
-            listed = {
-                e: range(n) if isinstance(n, int) else n
-                for e, n in self.entities.items()
-                if e in modes
-            }
+            stated = {e: n for e, n in self.entities.items() if e in modes}
+            listed = {e: range(n) if isinstance(n, int) else n for e, n in stated.items()}
             read = Relation.from_frame(found["table"], columns, found.get("value"), labels=listed)
             named = {*self.labels, protected}
-            relations[name] = Relation.from_cells(
-                read.entities,
-                read.indices,
-                read.values,
-                shape=read.shape,
-                labels={e: names for e, names in read.labels.items() if e in named},
-            )
+            labels = {e: names for e, names in read.labels.items() if e in named}
+            relations[name] = replace(read, labels=labels)
         return relations

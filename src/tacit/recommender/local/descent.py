@@ -16,9 +16,10 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from tacit._core.rng import generator
@@ -27,6 +28,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember, by_member, residuals, ridge_rows
 from tacit.mechanisms.base import Mechanism
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent
@@ -35,11 +37,6 @@ from tacit.recommender.device import Devices, penalty_grid
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["LocalAgreement", "LocalMethod", "LocalRaters", "user_errors", "whole_gradient"]
 
@@ -65,15 +62,7 @@ class LocalMethod(RecommenderMethod):
 
 @dataclass(frozen=True)
 class LocalAgreement(Agreement):
-    """k rounds of gradient descent; a child says what users send and what is made of it.
-
-    Parameters
-    ----------
-    settings, task
-        The method, and what is public.
-    privacy, sites
-        As in `Agreement`; all devices are in one process.
-    """
+    """k rounds of gradient descent; a child says what users send and what is made of it."""
 
     family = "recommender"
     trusts: ClassVar[tuple[str, ...]] = ("local", "shuffler")
@@ -104,11 +93,6 @@ class LocalAgreement(Agreement):
         """Ask for the messages of a round and return the estimate of the average gradient."""
 
     # -- what follows ----------------------------------------------------------------------
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The range of a rating."""
-        return self.task.bounds
 
     @property
     def asks_v(self) -> dict[str, ArraySpec]:
@@ -151,8 +135,7 @@ class LocalAgreement(Agreement):
                 gradient = (yield Ask("whole", v=v)).total["gradient"]
             v = v - settings.step_size / (number + 1) * gradient
             v /= max(1.0, float(np.sqrt((v**2).sum(axis=1).mean())))
-        low, high = task.bounds
-        middle, half = (low + high) / 2.0, (high - low) / 2.0
+        middle, half = task.scale
         features, penalties = half * v, np.full((1, task.rank), RIDGE)
         if settings.own_offset:
             features = np.column_stack([np.ones(task.items), features])
@@ -170,7 +153,7 @@ class LocalAgreement(Agreement):
 
     def worst_case(self) -> Neighbours:
         """One person who likes all items, or has rated one only, and not liked it."""
-        low, high = self.bounds
+        low, high = self.task.bounds
         people, items = self.task.people, self.task.items
         table = generator(0, "audit").choice([low, high], (people, items))
         other = table.copy()
@@ -196,9 +179,8 @@ class LocalRaters(Holder):
     def __init__(
         self, agreement: LocalAgreement, name: str, data: Rated, gate: Gate, seed: int | None
     ) -> None:
-        low, high = agreement.bounds
-        middle, half = (low + high) / 2.0, (high - low) / 2.0
-        inside = np.clip(data.cells.values, low, high)
+        middle, half = agreement.task.scale
+        inside = np.clip(data.cells.values, *agreement.task.bounds)
         scaled = data.cells._replace(values=(inside - middle) / half)
         super().__init__(agreement, name, [scaled], gate)
         self._rated = data
@@ -209,12 +191,7 @@ class LocalRaters(Holder):
         return shard.members
 
     def contribute(
-        self,
-        step: Step,
-        asked: Asked,
-        kept: Mapping[str, Any],
-        shard: ByMember,
-        picks: NDArray[np.int64],
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: ByMember, picks: Integers
     ) -> Any:
         """Return what the users of a step send, before noise."""
         if step.name == "whole":
@@ -227,9 +204,7 @@ class LocalRaters(Holder):
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Fold every user's own ratings in."""
-        cells, openness = self._rated
-        weights = self.agreement.task.weights(openness)
-        self.devices = Devices.folded(shared, self.agreement.bounds, cells, weights)
+        self.devices = Devices.folded(shared, self.agreement.task, self._rated)
 
 
 def user_errors(task: Task, cells: ByMember, v: Floats) -> tuple[Floats, Floats]:

@@ -20,36 +20,26 @@ Nothing but the bits gains from protecting single cells only.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Asked, Step
+from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.item_responses import ItemResponses
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.local.descent import (
-    LocalAgreement,
-    LocalMethod,
-    LocalRaters,
-    user_errors,
-)
+from tacit.recommender.local.descent import LocalAgreement, LocalMethod, LocalRaters, user_errors
 from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["EveryItemAgreement", "ItemResponseGradient", "ResponseGradient"]
 
@@ -210,10 +200,6 @@ class RespondingRaters(LocalRaters):
         return whole_messages(
             self.agreement.task, here, *user_errors(self.agreement.task, here, asked.arrays["v"])
         )
-
-    def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
-        """Return the messages."""
-        return {"gradient" if step.open is not None else "messages": released}
 
 
 def whole_messages(task: Task, cells: ByMember, u: Floats, errors: Floats) -> Floats:

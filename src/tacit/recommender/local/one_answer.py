@@ -27,13 +27,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Asked, Step
+from tacit.estimators.gate import Gate
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.hybrid import Hybrid
@@ -43,23 +45,11 @@ from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.calibration import shuffled_local_epsilon
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.local.descent import (
-    LocalAgreement,
-    LocalMethod,
-    LocalRaters,
-    user_errors,
-)
+from tacit.recommender.local.descent import LocalAgreement, LocalMethod, LocalRaters, user_errors
 from tacit.recommender.local.projection import Projection, projected_gradients
 from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.estimators.gate import Gate
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["LocalGradient", "OneAnswerAgreement"]
 
@@ -137,7 +127,7 @@ class _Drawn(NamedTuple):
     """What does not depend on ratings: the projection's seed, and who answers in which round."""
 
     seed: int
-    cohorts: list[NDArray[np.int64]] | None
+    cohorts: list[Integers] | None
 
 
 @dataclass(frozen=True)
@@ -230,9 +220,7 @@ class OneAnswerAgreement(LocalAgreement):
             places = found.total["places"]
         return self.averaged(answers, places, projection)
 
-    def averaged(
-        self, answers: Floats, places: NDArray[np.int64], projection: Projection | None
-    ) -> Floats:
+    def averaged(self, answers: Floats, places: Integers, projection: Projection | None) -> Floats:
         """Return the estimate of the average gradient from one answer of each user."""
         size = self.height * self.task.rank
         total = np.bincount(places, answers, size).astype(np.float64)
@@ -280,9 +268,8 @@ class AnsweringRaters(LocalRaters):
         if projection is None:
             answers = -2.0 * sizes * _errors_at(cells, errors, rows, task.items)
         else:
-            answers = projected_gradients(
-                cells.starts, cells.items, errors, rows, sizes, projection
-            )
+            apart = cells._replace(values=errors)
+            answers = projected_gradients(apart, rows, sizes, projection)
         answers = np.clip(answers, -1.0, 1.0)
         self._places = rows * task.rank + columns
         if isinstance(step.mechanism, Shuffled):
@@ -291,21 +278,20 @@ class AnsweringRaters(LocalRaters):
 
     def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
         """Return the answers, and what each is about."""
-        if step.open is not None:
-            return {"gradient": released}
-        places = {"places": self._places} if "places" in step.leaving else {}
-        return {"answers": released, **places}
+        if "places" not in step.leaving:
+            return super().sends(step, asked, released)
+        return {"answers": released, "places": self._places}
 
 
-def _words(seed: int) -> NDArray[np.int64]:
+def _words(seed: int) -> Integers:
     return np.array(divmod(seed, _WORD), np.int64)
 
 
-def _seed(words: NDArray[np.int64]) -> int:
+def _seed(words: Integers) -> int:
     return int(words[0]) * _WORD + int(words[1])
 
 
-def _errors_at(cells: ByMember, errors: Floats, items: NDArray[np.int64], size: int) -> Floats:
+def _errors_at(cells: ByMember, errors: Floats, items: Integers, size: int) -> Floats:
     """Return each user's error at one item, 0 where the user has not rated it."""
     keys = cells.owners * size + cells.items
     wanted = np.arange(cells.members) * size + items

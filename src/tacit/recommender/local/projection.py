@@ -8,7 +8,7 @@ server and any device agree on it, whichever part they need. The pseudo-inverse
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -16,11 +16,8 @@ from scipy.linalg import cho_factor, cho_solve
 from tacit._core.check import Integer, check
 from tacit._core.kernels import compiled
 from tacit._core.threads import over_range
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from tacit.factorization.arrays import Floats, Integers
+from tacit.factorization.offsets.numerics.ridge import ByMember
 
 __all__ = ["Projection", "projected_gradients"]
 
@@ -48,21 +45,13 @@ def _fill(first: int, last: int, seed: Any, column: int, scale: float, out: Any)
 
 
 def _gradients(
-    first: int,
-    last: int,
-    starts: Any,
-    items: Any,
-    errors: Any,
-    rows: Any,
-    sizes: Any,
-    seed: Any,
-    scale: float,
-    out: Any,
+    first: int, last: int, errors: Any, rows: Any, sizes: Any, seed: Any, scale: float, out: Any
 ) -> None:
+    starts, items, values = errors.starts, errors.items, errors.values
     for i in range(first, last):
         total = 0.0
         for k in range(starts[i], starts[i + 1]):
-            total += _entry_compiled(seed, rows[i], items[k]) * errors[k]
+            total += _entry_compiled(seed, rows[i], items[k]) * values[k]
         out[i] = -2.0 * scale * sizes[i] * total
 
 
@@ -70,14 +59,9 @@ _entry_compiled = compiled(_entry)
 
 
 class Projection:
-    """Φ with q rows and m columns, entries of variance 1/q.
+    """Φ with q rows and m ≥ q columns, entries of variance 1/q.
 
-    Parameters
-    ----------
-    rows, columns
-        q and m, q ≤ m.
-    seed
-        Public, shared by the server and all devices.
+    The seed is public, and shared by the server and all devices.
     """
 
     def __init__(self, rows: int, columns: int, seed: int) -> None:
@@ -115,37 +99,13 @@ class Projection:
 
 
 def projected_gradients(
-    starts: NDArray[np.int64],
-    items: NDArray[np.int32],
-    errors: Floats,
-    rows: NDArray[np.int64],
-    sizes: Floats,
-    projection: Projection,
+    errors: ByMember, rows: Integers, sizes: Floats, projection: Projection
 ) -> Floats:
     """Return one coordinate of every user's projected gradient, −2·Σ_j φ_sj·e_ij·u_il.
 
-    Parameters
-    ----------
-    starts, items
-        Ratings sorted by user (`tacit.factorization.offsets.numerics.ridge.ByMember`).
-    errors
-        e of every rating.
-    rows, sizes
-        The row s that each user drew, and the entry u_il of its vector.
-    projection
-        Φ.
+    Errors e stand by user; ``rows`` are the s that users drew, ``sizes`` their u_il.
     """
     out = np.empty(len(rows))
-    over_range(
-        compiled(_gradients),
-        len(rows),
-        starts,
-        items,
-        errors,
-        rows,
-        sizes,
-        projection.seed,
-        projection.scale,
-        out,
-    )
+    seed, scale = projection.seed, projection.scale
+    over_range(compiled(_gradients), len(rows), errors, rows, sizes, seed, scale, out)
     return out

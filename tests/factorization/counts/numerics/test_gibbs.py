@@ -17,8 +17,9 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler
 from tacit.factorization.counts.numerics import gibbs as local
-from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler, draw_latent
+from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler
 from tacit.factorization.counts.numerics.latent import latent_counts
+from tests.oracles.bessel import draw_latent
 from tests.oracles.dense import Oracle, engine_of
 
 SHAPE, MEAN = 2.0, 1.0  # of the prior

@@ -10,10 +10,8 @@ from tacit.factorization.offsets.numerics.contributions import (
     lattice_gram,
     message_scales,
     sum_messages,
-    sum_messages_reference,
 )
 from tacit.factorization.offsets.numerics.pattern import (
-    features_of_pattern,
     pattern_basis,
     pattern_counts,
     pattern_features,
@@ -119,6 +117,15 @@ def test_without_cells_only_an_offset_is_left():
     penalties = choose_penalties(cells, np.ones((4, 3)), np.array([0, 1, 2]))
     assert penalties[0] < 10.0 and (penalties[1:] == NEVER).all()
     assert (ridge_rows(cells, np.ones((4, 3)), penalties) == 0.0).all()
+
+
+def sum_messages_reference(items, size, left, right, which, scales, inverse_grid):
+    """NumPy twin of `sum_messages`."""
+    tables = (scales[:, None] * left * inverse_grid)[:, :, None] * right[which][:, None, :]
+    rounded = np.floor(tables + 0.5).astype(np.int64).reshape(len(items), -1)
+    out = np.zeros((size, rounded.shape[1]), np.int64)
+    np.add.at(out, items, rounded)
+    return out
 
 
 @settings(max_examples=25, deadline=None)
@@ -237,7 +244,11 @@ def test_averaged_rows_weigh_penalties_by_each_member_s_own_errors():
 
 def test_features_of_a_whole_pattern_are_its_singular_vectors():
     _, cells = some(6, members=60, items=12, share=0.4)
-    found = features_of_pattern(cells, 12, 3, np.random.default_rng(0))
+    counts = pattern_counts(cells, 12)
+    basis = pattern_basis(counts, np.random.default_rng(0).standard_normal((12, 11)))
+    for _ in range(6):
+        basis = pattern_basis(counts, pattern_product(cells, counts, basis))
+    found = pattern_features(basis, pattern_product(cells, counts, basis), 3)
     pattern = np.zeros((60, 12))
     pattern[cells.owners, cells.items] = 1.0
     rows, columns = np.maximum(pattern.sum(axis=1), 1), np.maximum(pattern.sum(axis=0), 1)

@@ -14,20 +14,18 @@ there are no atomics, no temporaries of the size of the data, and long rows do n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
 from tacit._core.rows_in_registers import add_product, add_row, dot, padded, product_dot
+from tacit.data.relations import ModeLayout
+from tacit.factorization.arrays import Floats, Integers
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.data.relations import ModeLayout
-
-__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_reference"]
+__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep"]
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
 _SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
@@ -44,19 +42,19 @@ class Bank:
         self.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.rows = padded(np.zeros((int(self.offsets[-1]), combinations)))
         self.weights = np.ones(combinations)
-        self._sums: dict[int, NDArray[np.float64]] = {}
+        self._sums: dict[int, Floats] = {}
 
-    def mode(self, mode: int) -> NDArray[np.float64]:
+    def mode(self, mode: int) -> Floats:
         """Return the rows of one mode."""
         rows = self.rows[self.offsets[mode] : self.offsets[mode + 1]]
         return rows[:, : len(self.weights)]
 
-    def put(self, mode: int, values: NDArray[np.float64]) -> None:
+    def put(self, mode: int, values: Floats) -> None:
         """Replace the rows of one mode."""
         self.mode(mode)[:] = values
         self._sums.pop(mode, None)
 
-    def sums(self, mode: int) -> NDArray[np.float64]:
+    def sums(self, mode: int) -> Floats:
         """Return the column sums of one mode."""
         if mode not in self._sums:
             rows = self.mode(mode)
@@ -206,31 +204,18 @@ def _sweep(
 def sweep(
     layout: ModeLayout,
     bank: Bank,
-    own: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    own: Floats,
+    weights: Floats,
     skip: int,
     power: float,
     *,
     with_denominator: bool = True,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return numerator and denominator for every row of a mode, or of a core.
 
-    Parameters
-    ----------
-    layout
-        The cells, sorted along the mode.
-    bank
-        The factors, up to date.
-    own
-        The rows being updated, expanded to all combinations.
-    weights
-        The product of the cores (without the one being updated).
-    skip
-        The mode being updated, −1 for a core.
-    power
-        p.
-    with_denominator
-        Whether the denominator runs over the listed cells, too.
+    ``own`` are the rows being updated, expanded to all combinations, of the mode ``skip`` (−1 for
+    a core); ``weights`` is the product of the cores without the one being updated. The denominator
+    may be left out, where it does not run over the listed cells.
     """
     rows, combinations = own.shape
     numerator = np.zeros((rows, combinations))
@@ -260,37 +245,12 @@ def sweep(
     return numerator, denominator
 
 
-def _blocks(
-    starts: NDArray[np.int64], cells: int, parallel: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _blocks(starts: Integers, cells: int, parallel: bool) -> tuple[Integers, Integers]:
     """Cut the cells into equal blocks; return the cuts and the row each block begins in."""
     count = threads.threads() * threads.PIECES if parallel else 1
     cuts = np.arange(count + 1) * cells // count
     first_rows = np.searchsorted(starts, cuts[:-1], side="right") - 1
     return cuts, np.minimum(first_rows, len(starts) - 2)
-
-
-def sweep_reference(
-    layout: ModeLayout,
-    bank: Bank,
-    own: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    skip: int,
-    power: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """NumPy twin of `sweep`."""
-    product = np.tile(weights, (len(layout.values), 1))
-    for m in range(layout.indices.shape[1]):
-        if m != skip:
-            product *= bank.mode(m)[layout.indices[:, m]]
-    row = np.repeat(np.arange(len(layout.starts) - 1), np.diff(layout.starts))
-    estimate = (own[row] * product).sum(axis=1)
-    estimate = estimate if power == 0.0 else np.maximum(estimate, FLOOR)
-    a, b = layout.values * estimate**-power, estimate ** (1.0 - power)
-    numerator, denominator = np.zeros_like(own), np.zeros_like(own)
-    np.add.at(numerator, row, a[:, None] * product)
-    np.add.at(denominator, row, b[:, None] * product)
-    return numerator, denominator
 
 
 def _estimate(
@@ -307,7 +267,7 @@ def _estimate(
         out[c] = total
 
 
-def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
+def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> Floats:
     """Return x̂ at the given cells."""
     out = np.empty(len(cells))
     if len(cells):
@@ -320,9 +280,7 @@ def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> NDArray[np.float64]:
     return out
 
 
-def cell_divergence(
-    values: NDArray[np.float64], estimates: NDArray[np.float64], power: float
-) -> float:
+def cell_divergence(values: Floats, estimates: Floats, power: float) -> float:
     """Return Σ d_p(x, x̂) over listed cells."""
     from tacit.factorization.divergences import divergence
 

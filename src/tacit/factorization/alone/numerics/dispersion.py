@@ -26,17 +26,7 @@ _SWEEPS, _TURNS, _SETTLED = 20, 25, 1e-3
 def estimate_dispersions(
     model: CoupledModel, data: Mapping[str, Relation], rng: np.random.Generator
 ) -> dict[str, float]:
-    """Return the dispersions of the relations whose dispersion the model leaves open.
-
-    Parameters
-    ----------
-    model
-        The model; its given dispersions stay.
-    data
-        Relation → `Relation`.
-    rng
-        The generator of the random start.
-    """
+    """Return the dispersions of the relations whose dispersion the model leaves open."""
     found = dict.fromkeys(model.open, 1.0)
     state = None
     for _ in range(_TURNS):

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Factors = Mapping[str, NDArray[np.float64]]
+from tacit.factorization.arrays import Factors, Floats
 
 __all__ = ["fold_in_positive", "fold_in_real"]
 
@@ -23,19 +16,11 @@ _MOST = 2_000  # the problem is convex for p in [0, 1]; this many updates always
 
 def fold_in_positive(
     entity: str, engine: Engine, factors: Factors, shape: float, rate: float
-) -> NDArray[np.float64]:
-    """Return non-negative rows by multiplicative updates under a gamma prior.
+) -> Floats:
+    """Return non-negative rows by multiplicative updates under a gamma prior with shape and rate.
 
-    Parameters
-    ----------
-    entity
-        Whose members are new.
-    engine
-        The model bound to the new members' data.
-    factors
-        All fitted factors; new rows start at the mean of the entity's.
-    shape, rate
-        The gamma prior of every entry.
+    The engine holds the new members' data; their rows start at the mean of the entity's fitted
+    ones.
     """
     bound = engine.model
     spec = bound.factors[entity]
@@ -54,9 +39,7 @@ def fold_in_positive(
     return np.asarray(rows.reshape((spec.rows, *spec.ranks)))
 
 
-def fold_in_real(
-    entity: str, engine: Engine, factors: Factors, precision: float
-) -> NDArray[np.float64]:
+def fold_in_real(entity: str, engine: Engine, factors: Factors, precision: float) -> Floats:
     """Return real rows: the ridge regression of new members' cells on the fixed factors."""
     spec = engine.model.factors[entity]
     left = np.tile(precision * np.eye(spec.columns), (spec.rows, 1, 1))

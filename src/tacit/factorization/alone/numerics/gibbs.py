@@ -10,8 +10,7 @@ Each `step` draws the allocations once and then all factors, one after the other
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +18,8 @@ from tacit._core import kernels
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.language.structure import BoundRelation
+from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["GibbsInfo", "GibbsSampler", "GibbsState"]
 
@@ -33,7 +29,7 @@ _FEW = 16.0  # counts up to which one uniform number each is cheaper than binomi
 class GibbsState(NamedTuple):
     """The factors."""
 
-    factors: Mapping[str, NDArray[np.float64]]
+    factors: Factors
 
 
 class GibbsInfo(NamedTuple):
@@ -43,14 +39,9 @@ class GibbsInfo(NamedTuple):
 
 
 class GibbsSampler:
-    """A kernel for Poisson–gamma models.
+    """A kernel for Poisson–gamma models with a prior of shape A and mean B.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data: whole counts, KL divergence, dispersion 1.
-    shape, mean
-        The prior's shape A and mean B.
+    The engine's data are whole counts, with the KL divergence and dispersion 1.
     """
 
     def __init__(self, engine: Engine, shape: float = 0.5, mean: float = 10.0) -> None:
@@ -75,12 +66,8 @@ class GibbsSampler:
 
     def prior(self, rng: np.random.Generator) -> GibbsState:
         """Draw the factors from their prior."""
-        return GibbsState(
-            {
-                name: rng.gamma(self.shape, self.mean / self.shape, (spec.rows, spec.columns))
-                for name, spec in self.engine.model.factors.items()
-            }
-        )
+        specs, scale = self.engine.model.factors.items(), self.mean / self.shape
+        return GibbsState({n: rng.gamma(self.shape, scale, spec.table) for n, spec in specs})
 
     def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, GibbsInfo]:
         """Draw allocations, then every factor."""
@@ -91,30 +78,18 @@ class GibbsSampler:
         return GibbsState(factors), GibbsInfo(float(total))
 
     def draw_factors(
-        self,
-        rng: np.random.Generator,
-        expanded: Expanded,
-        values: Mapping[str, NDArray[np.float64]],
-    ) -> dict[str, NDArray[np.float64]]:
-        """Draw allocations, then every factor, for given counts at the listed cells.
-
-        Parameters
-        ----------
-        expanded
-            The current factors, brought up to date with the new ones.
-        values
-            Relation → counts of its listed cells.
-        """
+        self, rng: np.random.Generator, expanded: Expanded, values: Factors
+    ) -> Arrays:
+        """Draw allocations of the given counts, then every factor; ``expanded`` follows."""
         model = self.engine.model
-        specs = model.factors.items()
-        counts = {name: np.zeros((spec.rows, spec.columns)) for name, spec in specs}
+        counts = {name: np.zeros(spec.table) for name, spec in model.factors.items()}
         for relation in model.relations:
             self._allocate(rng, expanded, relation, values[relation.name], counts)
         factors = {}
         for name, allocated in counts.items():
             exposure = np.full_like(allocated, self.shape / self.mean)
             for relation, position in model.using(name):
-                exposure += self.engine.denominator(expanded, relation, position, 1.0)
+                exposure += self.engine.denominator(expanded, relation, position)
             drawn = rng.standard_gamma(self.shape + allocated) / exposure
             factors[name] = np.maximum(drawn, 1e-290)  # a gamma draw may underflow to zero
             expanded.put(name, factors[name])
@@ -125,8 +100,8 @@ class GibbsSampler:
         rng: np.random.Generator,
         expanded: Expanded,
         relation: BoundRelation,
-        values: NDArray[np.float64],
-        counts: dict[str, NDArray[np.float64]],
+        values: Floats,
+        counts: Arrays,
     ) -> None:
         """Draw the allocations of one relation and add them up per factor entry."""
         found = self.engine.data[relation.name]

@@ -15,7 +15,7 @@ gamma law. This noise is inference noise: it is not what a privacy guarantee res
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit.factorization.arrays import Arrays, Factors
 
 __all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
 
@@ -33,7 +31,7 @@ __all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
 class LangevinState(NamedTuple):
     """The factors, the prior precision of each (normal model) and the number of steps taken."""
 
-    factors: Mapping[str, NDArray[np.float64]]
+    factors: Factors
     precisions: Mapping[str, float]
     steps: int
 
@@ -47,20 +45,11 @@ class LangevinInfo(NamedTuple):
 class LangevinSampler:
     """A kernel: SGLD over minibatches of cells.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data.
-    prior
-        ``"gamma"`` (non-negative factors) or ``"normal"`` (real factors, p = 0).
-    shape, mean
-        Gamma prior of the factors: shape A and mean B; for the normal prior, shape and rate of
-        the gamma hyper-prior on the precision.
-    batch
-        Cells per relation and step.
-    step, decay
-        κ₀ and ρ ∈ [0, 1] of the step size κ₀/t^ρ. Without κ₀: half of 1/L, where L bounds the
-        curvature at random factors of the data's size (`safe_step`).
+    The prior is ``"gamma"`` (non-negative factors, with shape A and mean B) or ``"normal"`` (real
+    factors, p = 0; ``shape`` and ``mean`` are then shape and rate of the gamma hyper-prior on the
+    precision). ``batch`` is cells per relation and step; ``step`` and ``decay`` are κ₀ and ρ of
+    the step size κ₀/t^ρ, ρ ∈ [0, 1]. Without κ₀: half of 1/L, where L bounds the curvature at
+    random factors of the data's size (`safe_step`).
     """
 
     def __init__(
@@ -123,9 +112,7 @@ class LangevinSampler:
                 )
         return LangevinState(factors, precisions, time), LangevinInfo(size)
 
-    def gradients(
-        self, rng: np.random.Generator, state: LangevinState
-    ) -> dict[str, NDArray[np.float64]]:
+    def gradients(self, rng: np.random.Generator, state: LangevinState) -> Arrays:
         """Return unbiased estimates of the gradient of the log posterior."""
         model = self.engine.model
         sampled, scales = dict(self.engine.data), {}
@@ -146,11 +133,11 @@ class LangevinSampler:
             for relation, position in model.using(name):
                 scale = scales[relation.name] / relation.dispersion
                 if sampled[relation.name].zeros == "missing":
-                    up, down = engine.both(expanded, relation, position, relation.power)
+                    up, down = engine.both(expanded, relation, position)
                     total = total + scale * (up - down)
                 else:  # the denominator over all zeros is exact
-                    up = engine.numerator(expanded, relation, position, relation.power)
-                    down = engine.denominator(expanded, relation, position, relation.power)
+                    up = engine.numerator(expanded, relation, position)
+                    down = engine.denominator(expanded, relation, position)
                     total = total + scale * up - down / relation.dispersion
             gradients[name] = total
         return gradients
@@ -169,7 +156,7 @@ def safe_step(engine: Engine) -> float:
     for name, theta in factors.items():
         curvature = np.zeros_like(theta)
         for relation, position in engine.model.using(name):
-            down = engine.denominator(expanded, relation, position, relation.power)
+            down = engine.denominator(expanded, relation, position)
             curvature += down / (relation.dispersion * theta)
         largest = max(largest, float(curvature.max()))
     return 0.5 / largest if largest > 0.0 else 1.0

@@ -12,18 +12,15 @@ therefore never increases the objective: γ = 1 for one divergence with p ≤ 1,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
 from tacit._core.check import Real, check
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.divergences import majorisation_powers
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["AcceleratedUpdates", "MultiplicativeUpdates", "UpdateInfo", "UpdateState"]
 
@@ -33,7 +30,7 @@ FLOOR = 1e-16  # factors stay positive, or they could never grow again
 class UpdateState(NamedTuple):
     """The factors, and how far an accelerated step may reach."""
 
-    factors: Mapping[str, NDArray[np.float64]]
+    factors: Factors
     reach: float = 4.0
 
 
@@ -56,12 +53,7 @@ def _move(theta: Any, up: Any, down: Any, exponent: float, moved: Any) -> None:
 class MultiplicativeUpdates:
     """A kernel: `init` draws factors, `step` updates each of them once.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data.
-    shape, rate
-        The gamma prior of every factor entry; shape 1 and rate 0 is maximum likelihood.
+    Shape and rate are those of the gamma prior; shape 1 and rate 0 is maximum likelihood.
     """
 
     def __init__(self, engine: Engine, shape: float = 1.0, rate: float = 0.0) -> None:
@@ -105,14 +97,12 @@ class MultiplicativeUpdates:
         self._cached = (state, expanded)
         return state, UpdateInfo(self.objective(state) if objective else np.nan)
 
-    def update(
-        self, expanded: Expanded, name: str, theta: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def update(self, expanded: Expanded, name: str, theta: Floats) -> Floats:
         """Return one factor after its update."""
         up: Any = 0.0 if self.shape == 1.0 else (self.shape - 1.0) / theta
         down: Any = self.rate
         for relation, position in self.engine.model.using(name):
-            numerator, denominator = self.engine.both(expanded, relation, position, relation.power)
+            numerator, denominator = self.engine.both(expanded, relation, position)
             if relation.dispersion != 1.0:
                 numerator = numerator / relation.dispersion
                 denominator = denominator / relation.dispersion
@@ -147,11 +137,6 @@ class AcceleratedUpdates:
     r = θ₁ − θ₀ and v = (θ₂ − θ₁) − r the path is followed to θ₀ + 2αr + α²v with α = ‖r‖/‖v‖, at
     most `UpdateState.reach` and at least 1 (θ₂ itself), and the third update starts there. If its
     result is worse than θ₂, θ₂ is kept and the reach is halved; so the objective never rises.
-
-    Parameters
-    ----------
-    updates
-        The updates to accelerate.
     """
 
     sweeps = 3
@@ -178,11 +163,8 @@ class AcceleratedUpdates:
 
 
 def _extrapolation(
-    start: Mapping[str, NDArray[np.float64]],
-    once: Mapping[str, NDArray[np.float64]],
-    twice: Mapping[str, NDArray[np.float64]],
-    reach: float,
-) -> tuple[float, dict[str, NDArray[np.float64]]]:
+    start: Factors, once: Factors, twice: Factors, reach: float
+) -> tuple[float, Arrays]:
     """Return α and the extrapolated factors; entries shrink to no less than a thousandth."""
     moved, bent = 0.0, 0.0
     for name, theta in start.items():

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Factors = Mapping[str, NDArray[np.float64]]
-
-__all__ = ["Engine", "Expanded"]
+__all__ = ["Engine", "Expanded", "estimates_at"]
 
 
 class Expanded:
@@ -32,7 +28,7 @@ class Expanded:
     def __init__(self, model: BoundModel, factors: Factors) -> None:
         self.model = model
         self.banks: dict[str, Bank] = {}
-        self._cores: dict[str, dict[str, NDArray[np.float64]]] = {}
+        self._cores: dict[str, Arrays] = {}
         for relation in model.relations:
             sizes = [model.factors[name].rows for name in relation.factors[: relation.modes]]
             self.banks[relation.name] = Bank(sizes, relation.combinations)
@@ -40,7 +36,7 @@ class Expanded:
         for name, values in factors.items():
             self.put(name, values)
 
-    def put(self, name: str, values: NDArray[np.float64]) -> None:
+    def put(self, name: str, values: Floats) -> None:
         """Bring one factor up to date in every relation that uses it."""
         for relation, position in self.model.using(name):
             bank = self.banks[relation.name]
@@ -52,13 +48,13 @@ class Expanded:
                 self._cores[relation.name][name] = expanded
                 bank.weights = self.weights(relation)
 
-    def own(self, relation: BoundRelation, position: int) -> NDArray[np.float64]:
+    def own(self, relation: BoundRelation, position: int) -> Floats:
         """Return the expanded rows of one factor of a relation."""
         if position < relation.modes:
             return self.banks[relation.name].mode(position)
         return self._cores[relation.name][relation.factors[position]]
 
-    def weights(self, relation: BoundRelation, without: int = -1) -> NDArray[np.float64]:
+    def weights(self, relation: BoundRelation, without: int = -1) -> Floats:
         """Return the product of a relation's cores, without one of them."""
         product = np.ones(relation.combinations)
         for name, core in self._cores[relation.name].items():
@@ -66,7 +62,7 @@ class Expanded:
                 product = product * core[0]
         return product
 
-    def sums(self, relation: BoundRelation, skip: int) -> NDArray[np.float64]:
+    def sums(self, relation: BoundRelation, skip: int) -> Floats:
         """Return Π of the column sums of all modes but one: Σ over all cells of q."""
         product = np.ones(relation.combinations)
         for mode in range(relation.modes):
@@ -74,7 +70,7 @@ class Expanded:
                 product = product * self.banks[relation.name].sums(mode)
         return product
 
-    def grams(self, relation: BoundRelation, skip: int) -> NDArray[np.float64]:
+    def grams(self, relation: BoundRelation, skip: int) -> Floats:
         """Return Π of the Gram matrices of all modes but one: Σ over all cells of q·qᵀ."""
         product = np.ones((relation.combinations, relation.combinations))
         for mode in range(relation.modes):
@@ -84,16 +80,17 @@ class Expanded:
         return product
 
 
-class Engine:
-    """A bound model with its data.
+def estimates_at(
+    model: BoundModel, relation: str, factors: Factors, cells: NDArray[np.int32]
+) -> Floats:
+    """Return x̂ at cells of one relation."""
+    one = BoundModel(model.factors, (model.relation(relation),))
+    needed = {name: factors[name] for name in one.relations[0].factors}
+    return estimate_cells(cells, Expanded(one, needed).banks[relation])
 
-    Parameters
-    ----------
-    model
-        The model, bound to the data's sizes.
-    data
-        Relation → `Relation`.
-    """
+
+class Engine:
+    """A model, bound to the sizes of its data, with these data."""
 
     def __init__(self, model: BoundModel, data: Mapping[str, Relation]) -> None:
         self.model, self.data = model, dict(data)
@@ -109,31 +106,27 @@ class Engine:
             for position in range(len(relation.factors))
         }
 
-    def numerator(
-        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
-    ) -> NDArray[np.float64]:
+    def numerator(self, expanded: Expanded, relation: BoundRelation, position: int) -> Floats:
         """Return Σ x·x̂^(−p)·q for every entry of a factor, over one relation."""
-        return self._listed(expanded, relation, position, power, False)[0]
+        return self._listed(expanded, relation, position, with_denominator=False)[0]
 
     def both(
-        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, expanded: Expanded, relation: BoundRelation, position: int
+    ) -> tuple[Floats, Floats]:
         """Return numerator Σ x·x̂^(−p)·q and denominator Σ x̂^(1−p)·q over observed cells."""
         if self.data[relation.name].zeros == "missing":
-            return self._listed(expanded, relation, position, power, True)
-        up = self.numerator(expanded, relation, position, power)
-        return up, self.denominator(expanded, relation, position, power)
+            return self._listed(expanded, relation, position)
+        up = self.numerator(expanded, relation, position)
+        return up, self.denominator(expanded, relation, position)
 
-    def denominator(
-        self, expanded: Expanded, relation: BoundRelation, position: int, power: float
-    ) -> NDArray[np.float64]:
+    def denominator(self, expanded: Expanded, relation: BoundRelation, position: int) -> Floats:
         """Return Σ x̂^(1−p)·q over observed cells, one row if all rows are alike.
 
         With observed zeros, p is 0 or 1.
         """
-        found = self.data[relation.name]
+        found, power = self.data[relation.name], relation.power
         if found.zeros == "missing":
-            return self._listed(expanded, relation, position, power, True)[1]
+            return self._listed(expanded, relation, position)[1]
         skip = position if position < relation.modes else -1
         own = expanded.own(relation, position)
         weights = expanded.weights(relation, position)
@@ -159,27 +152,21 @@ class Engine:
         expanded: Expanded,
         relation: BoundRelation,
         position: int,
-        power: float,
-        with_denominator: bool,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        with_denominator: bool = True,
+    ) -> tuple[Floats, Floats]:
         """Sweep over the listed cells."""
         core = position >= relation.modes
         found = self.data[relation.name]
         layout = self._whole[relation.name] if core else found.layouts[position]
+        own, weights = expanded.own(relation, position), expanded.weights(relation, position)
+        bank, skip = expanded.banks[relation.name], -1 if core else position
+        power = relation.power
         up, down = sweep(
-            layout,
-            expanded.banks[relation.name],
-            expanded.own(relation, position),
-            expanded.weights(relation, position),
-            -1 if core else position,
-            power,
-            with_denominator=with_denominator,
+            layout, bank, own, weights, skip, power, with_denominator=with_denominator
         )
         return self.reduce(relation, position, up), self.reduce(relation, position, down)
 
-    def reduce(
-        self, relation: BoundRelation, position: int, values: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def reduce(self, relation: BoundRelation, position: int, values: Floats) -> Floats:
         """Add up the combinations that use the same column of a factor."""
         reducer = self._reducers[relation.name, position]
         return values if reducer is None else np.asarray(values @ reducer)
@@ -231,9 +218,7 @@ def _check_values(relation: BoundRelation, found: Relation) -> None:
         )
 
 
-def _reducer(
-    relation: BoundRelation, position: int, model: BoundModel
-) -> NDArray[np.float64] | None:
+def _reducer(relation: BoundRelation, position: int, model: BoundModel) -> Floats | None:
     """Return the 0-1 matrix from combinations to a factor's columns, None for the identity."""
     columns = relation.columns[position]
     width = model.factors[relation.factors[position]].columns
@@ -250,14 +235,13 @@ def mean_scale(engine: Engine, relation: BoundRelation) -> float:
     return float(found.values.sum()) / max(1, found.observed)
 
 
-def fresh_factors(engine: Engine, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
+def fresh_factors(engine: Engine, rng: np.random.Generator) -> Arrays:
     """Return random positive factors whose estimates have about the data's mean.
 
     Relations are scaled one after the other, each by the factors that no earlier one fixed.
     """
     factors = {
-        name: rng.uniform(0.5, 1.5, (spec.rows, spec.columns))
-        for name, spec in engine.model.factors.items()
+        name: rng.uniform(0.5, 1.5, spec.table) for name, spec in engine.model.factors.items()
     }
     fixed: set[str] = set()
     for relation in engine.model.relations:

@@ -13,46 +13,37 @@ the bound never decreases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
+from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.language.structure import BoundRelation
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.language.structure import BoundRelation
-
-    Arrays = Mapping[str, NDArray[np.float64]]
-
-__all__ = [
-    "VariationalBayes",
-    "VariationalInfo",
-    "VariationalState",
-    "variance_of_estimates",
-]
+__all__ = ["VariationalBayes", "VariationalInfo", "VariationalState", "variance_of_estimates"]
 
 
 class VariationalState(NamedTuple):
     """q of every factor (shape C, scale D) and the hyper-parameters (shape A, mean B)."""
 
-    shapes: Arrays
-    scales: Arrays
+    shapes: Factors
+    scales: Factors
     prior_shape: Mapping[str, float]
     prior_mean: Mapping[str, float]
 
     @property
-    def means(self) -> dict[str, NDArray[np.float64]]:
+    def means(self) -> Arrays:
         """E = C·D."""
         return {name: self.shapes[name] * self.scales[name] for name in self.shapes}
 
     @property
-    def log_means(self) -> dict[str, NDArray[np.float64]]:
+    def log_means(self) -> Arrays:
         """L = exp⟨log θ⟩."""
         return {name: _geometric(self.shapes[name], self.scales[name]) for name in self.shapes}
 
@@ -63,21 +54,15 @@ class VariationalInfo(NamedTuple):
     bound: float
 
 
-def _geometric(shape: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def _geometric(shape: Floats, scale: Floats) -> Floats:
     return np.asarray(np.exp(special.digamma(shape)) * scale)
 
 
 class VariationalBayes:
-    """A kernel: `init` draws q, `step` updates every q once and, if asked, the hyper-parameters.
+    """A kernel: `init` draws q, `step` updates every q once.
 
-    Parameters
-    ----------
-    engine
-        The bound model with its data; every relation must have the KL divergence.
-    shape, mean
-        The prior's shape A and mean B, for every factor entry.
-    adapt
-        Whether A and B are adapted per factor, by maximising the bound.
+    The prior has shape A and mean B for every factor entry; if they are to be adapted, `step` also
+    moves them per factor, to maximise the bound. Every relation must have the KL divergence.
     """
 
     def __init__(
@@ -128,8 +113,8 @@ class VariationalBayes:
             counts = np.zeros_like(geometric)
             exposure = np.zeros_like(geometric)
             for relation, position in self.engine.model.using(name):
-                up = self.engine.numerator(log_means, relation, position, 1.0)
-                down = self.engine.denominator(means, relation, position, 1.0)
+                up = self.engine.numerator(log_means, relation, position)
+                down = self.engine.denominator(means, relation, position)
                 counts += up / relation.dispersion
                 exposure += down / relation.dispersion
             shapes[name] = prior_shape[name] + geometric * counts
@@ -168,7 +153,7 @@ class VariationalBayes:
         return total
 
 
-def _adapt(c: NDArray[np.float64], d: NDArray[np.float64]) -> tuple[float, float]:
+def _adapt(c: Floats, d: Floats) -> tuple[float, float]:
     """Return the (A, B) that maximise the bound for one factor.
 
     B is the mean of E, and A solves log A − ψ(A) = log(mean E) − mean⟨log θ⟩, by Newton's
@@ -189,7 +174,7 @@ def _adapt(c: NDArray[np.float64], d: NDArray[np.float64]) -> tuple[float, float
 
 def variance_of_estimates(
     state: VariationalState, relation: BoundRelation, cells: NDArray[np.int32]
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return Var Σ_r Π_f θ at cells, under independent gammas.
 
     E[x̂²] = Σ_{r,s} Π_f E[θ_f(r)·θ_f(s)], where the expectation is E[θ²] if both combinations use

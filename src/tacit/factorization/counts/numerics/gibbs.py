@@ -7,16 +7,8 @@ counts x follow the Poisson–gamma model. Given the rate λ = x̂ of a cell, it
 
 which `tacit.factorization.counts.numerics.latent` draws from exactly; given x, the factors are
 drawn as in `tacit.factorization.alone.numerics.gibbs`. Schein et al. (2019) reach the same law in
-three steps (`draw_latent`; PRIVACY B1): the noise is a difference of two Poisson counts with
-exponential rates, τ = g₁ − g₂, g ~ Poisson(t), t ~ Exponential(mean α/(1−α)), each g being
-geometric with ratio α, and
-
-    min(y⁺, y⁻) | z, λ, t ~ Bessel(|z|, 2·√((λ + t₁)·t₂))    where y⁺ = x + g₁, y⁻ = g₂ = y⁺ − z,
-    x | y⁺ ~ Binomial(y⁺, λ/(λ + t₁)),                       g₁ = y⁺ − x,
-    t | g ~ Gamma(1 + g, scale α)                            since 1/α = (1−α)/α + 1.
-
-The sampler draws x with t₁ and t₂ summed out: it has nothing to remember but the factors, and
-forgets its start sooner.
+three steps, with the rates of the noise as variables of their own (PRIVACY B1); here they are
+summed out: the sampler has nothing to remember but the factors, and forgets its start sooner.
 
 Relations with raw counts may stand beside perturbed ones and share factors with them: with all
 relations perturbed this is the model LDP1 of Ermiş (2020), with a site's own counts raw LDP2.
@@ -27,36 +19,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tacit._core.check import OneOf, check
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import FLOOR, estimate_cells
-from tacit.factorization.alone.numerics.gibbs import GibbsSampler
+from tacit.factorization.alone.numerics.gibbs import GibbsSampler, GibbsState
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
-from tacit.factorization.counts.numerics.bessel import bessel
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.counts.numerics.latent import latent_counts
+from tacit.factorization.language.structure import BoundModel
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+__all__ = ["LocalGibbsSampler", "LocalInfo"]
 
-    from tacit.factorization.language.structure import BoundModel
-
-    Arrays = Mapping[str, NDArray[np.float64]]
-
-__all__ = ["LocalGibbsSampler", "LocalInfo", "LocalState", "draw_latent"]
-
-_TINY = 1e-200  # the least rate of the noise: far below the least rate of a cell, `FLOOR`
 _LARGEST = 1e9  # of a perturbed count: rates and Bessel arguments stay far from overflow
-
-
-class LocalState(NamedTuple):
-    """The factors."""
-
-    factors: Arrays
 
 
 class LocalInfo(NamedTuple):
@@ -66,40 +46,7 @@ class LocalInfo(NamedTuple):
     """
 
     total: float
-    counts: Arrays
-
-
-def draw_latent(
-    rng: np.random.Generator,
-    perturbed: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    alpha: NDArray[np.float64],
-    added: NDArray[np.float64],
-    removed: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Draw the counts x behind perturbed ones, then the rates t₁ and t₂; one of each per cell.
-
-    A step of the chain on (x, t₁, t₂) whose law of x is that of
-    `tacit.factorization.counts.numerics.latent`.
-
-    Parameters
-    ----------
-    perturbed
-        z, whole numbers.
-    rates
-        λ > 0.
-    alpha
-        α ∈ (0, 1).
-    added, removed
-        The current t₁ and t₂.
-    """
-    smaller = bessel(rng, np.abs(perturbed), 2.0 * np.sqrt((rates + added) * removed))
-    above = smaller + np.maximum(perturbed, 0.0)  # y⁺
-    below = smaller + np.maximum(-perturbed, 0.0)  # y⁻
-    counts = rng.binomial(above.astype(np.int64), rates / (rates + added)).astype(np.float64)
-    added = alpha * rng.standard_gamma(1.0 + above - counts)
-    removed = alpha * rng.standard_gamma(1.0 + below)
-    return counts, np.maximum(added, _TINY), np.maximum(removed, _TINY)
+    counts: Factors
 
 
 class LocalGibbsSampler:
@@ -151,8 +98,8 @@ class LocalGibbsSampler:
                 f"alpha names {unknown[0]!r}, which is no relation of the model: it has {names}"
             )
         self._order: dict[str, NDArray[np.intp]] = {}
-        self._alpha: dict[str, NDArray[np.float64]] = {}
-        self._perturbed: dict[str, NDArray[np.float64]] = {}
+        self._alpha: Arrays = {}
+        self._perturbed: Arrays = {}
         start = {}
         for name in names:
             # draws follow the cells' own order: how they are listed makes no difference
@@ -175,15 +122,15 @@ class LocalGibbsSampler:
         self.mode = mode
         self._gibbs = GibbsSampler(Engine(model, start), shape, mean)
 
-    def init(self, rng: np.random.Generator) -> LocalState:
+    def init(self, rng: np.random.Generator) -> GibbsState:
         """Draw random factors of the data's size."""
-        return LocalState(self._gibbs.init(rng).factors)
+        return self._gibbs.init(rng)
 
-    def prior(self, rng: np.random.Generator) -> LocalState:
+    def prior(self, rng: np.random.Generator) -> GibbsState:
         """Draw the factors from their prior."""
-        return LocalState(self._gibbs.prior(rng).factors)
+        return self._gibbs.prior(rng)
 
-    def step(self, rng: np.random.Generator, state: LocalState) -> tuple[LocalState, LocalInfo]:
+    def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, LocalInfo]:
         """Draw the counts behind perturbed ones, then every factor."""
         engine = self._gibbs.engine
         expanded = Expanded(engine.model, state.factors)
@@ -198,10 +145,10 @@ class LocalGibbsSampler:
         for name, order in self._order.items():
             counts[name] = np.empty_like(values[name])
             counts[name][order] = values[name]
-        return LocalState(factors), LocalInfo(float(total), counts)
+        return GibbsState(factors), LocalInfo(float(total), counts)
 
 
-def _ratios(name: str, alpha: ArrayLike, cells: int) -> NDArray[np.float64]:
+def _ratios(name: str, alpha: ArrayLike, cells: int) -> Floats:
     """Return α for every listed cell."""
     try:
         ratio = np.asarray(alpha, np.float64)
@@ -215,7 +162,7 @@ def _ratios(name: str, alpha: ArrayLike, cells: int) -> NDArray[np.float64]:
     return np.broadcast_to(ratio, (cells,))
 
 
-def _check_perturbed(name: str, found: Relation, ratio: NDArray[np.float64]) -> None:
+def _check_perturbed(name: str, found: Relation, ratio: Floats) -> None:
     """Refuse what two-sided geometric noise on counts cannot have given."""
     values = found.values
     if (values != np.floor(values)).any() or (np.abs(values) > _LARGEST).any():
@@ -235,7 +182,7 @@ def _check_perturbed(name: str, found: Relation, ratio: NDArray[np.float64]) -> 
         )
 
 
-def _same_total(perturbed: NDArray[np.float64]) -> NDArray[np.float64]:
+def _same_total(perturbed: Floats) -> Floats:
     """Return whole counts with the sum of the perturbed ones, spread evenly.
 
     They stand in for the unknown counts where random factors of the data's size are drawn; the

@@ -9,10 +9,10 @@ no normalising constant is ever needed. It is the mixture of two truncated Poiss
 λ/α up to z and λα beyond; taken together they need neither of the two incomplete gamma functions.
 
 - Where it is narrow: weights relative to the mode are added up outwards, then inverted.
-- Where it is wide: rejection, as in `counts.numerics.bessel`. With f(mode) = 1 and an anchor j on
-  either side, log-concavity gives f(x) ≤ f(j)·r^|x−j| for *every* x, r < 1 being the ratio at the
-  anchor away from the mode. The hat is the smallest of 1 and these two lines. Anchors stand where
-  log f ≈ −1, which is best for normal and for exponential shapes alike.
+- Where it is wide: rejection. With f(mode) = 1 and an anchor j on either side, log-concavity
+  gives f(x) ≤ f(j)·r^|x−j| for *every* x, r < 1 being the ratio at the anchor away from the mode.
+  The hat is the smallest of 1 and these two lines. Anchors stand where log f ≈ −1, which is best
+  for normal and for exponential shapes alike.
 
 Kernels take the NumPy generator itself, so draws are reproducible from it.
 """
@@ -20,23 +20,51 @@ Kernels take the NumPy generator itself, so draws are reproducible from it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import ArrayLike
 
 from tacit._core import kernels
 from tacit.errors import ParameterError
-from tacit.factorization.counts.numerics.hat import propose, stirling
+from tacit.factorization.arrays import Floats
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["latent_counts", "log_weight"]
+__all__ = ["latent_counts", "log_weight", "propose", "stirling"]
 
 _NARROW = 8.0  # distance of the anchors up to which adding up all weights is cheaper
 _LARGEST = 1e12  # of |z| and λ: whole numbers and their ratios stay exact in float64
 _NEGLIGIBLE = 1e-18
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def stirling(x: float) -> float:
+    """Return log Γ(x) − ((x − ½)·log x − x + ½·log 2π), for x ≥ 1."""
+    if x < 8.0:
+        return math.lgamma(x) - ((x - 0.5) * math.log(x) - x + _HALF_LOG_2PI)
+    y = 1.0 / (x * x)  # the next term of the series, 1/(156·x¹³), is below 2e-14
+    high = 1.0 / 1680.0 - y * (1.0 / 1188.0 - y * (691.0 / 360360.0))
+    return (1.0 / 12.0 - y * (1.0 / 360.0 - y * (1.0 / 1260.0 - y * high))) / x
+
+
+def propose(rng: Any, hat: Any, left: float, right: float) -> tuple[float, float]:
+    """Draw a whole number from the hat; return it and the log height of the hat there.
+
+    The hat is ``first, last, height_left, height_right, slope_left, slope_right``: flat from first
+    to last (log height 0), and falling geometrically on either side, from height_left at first − 1
+    and height_right at last + 1. The masses of the two tails are ``left`` and ``right``, relative
+    to a flat height of one.
+    """
+    first, last, height_left, height_right, slope_left, slope_right = hat
+    flat = last - first + 1.0
+    u = rng.random() * (flat + right + left)
+    if u < flat:
+        return first + np.floor(u), 0.0
+    if u < flat + right:
+        steps = np.floor(math.log(1.0 - rng.random()) / slope_right)
+        return last + 1.0 + steps, height_right + steps * slope_right
+    steps = np.floor(math.log(1.0 - rng.random()) / slope_left)
+    return first - 1.0 - steps, height_left + steps * slope_left
 
 
 def log_weight(x: float, m: float, z: float, rate: float, decay: float) -> float:
@@ -131,19 +159,10 @@ def _reject(
         first = min(np.ceil(left + log_left / slope_left), m)
         height_left = log_left + (left - first + 1.0) * slope_left  # at first − 1
         mass_left = math.exp(height_left) / -math.expm1(slope_left)
+    hat = (first, last, height_left, height_right, slope_left, slope_right)
     while True:
-        k, hat = propose(
-            rng,
-            first,
-            last,
-            height_left,
-            height_right,
-            slope_left,
-            slope_right,
-            mass_left,
-            mass_right,
-        )
-        if k >= 0.0 and rng.random() < math.exp(log_weight(k, m, z, rate, decay) - hat):
+        k, height = propose(rng, hat, mass_left, mass_right)
+        if k >= 0.0 and rng.random() < math.exp(log_weight(k, m, z, rate, decay) - height):
             return k
 
 
@@ -159,7 +178,7 @@ def _draw_one(rng: Any, z: float, rate: float, alpha: float) -> float:
 
 
 # the kernel below calls these
-for _function in (log_weight, _invert, _reach, _anchors, _reject, _draw_one):
+for _function in (stirling, propose, log_weight, _invert, _reach, _anchors, _reject, _draw_one):
     register_jitable(_function)
 
 
@@ -170,22 +189,13 @@ def _fill(rng: Any, perturbed: Any, rates: Any, alpha: Any, out: Any) -> None:
 
 def latent_counts(
     rng: np.random.Generator, perturbed: ArrayLike, rates: ArrayLike, alpha: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """Draw the counts behind perturbed ones, one draw per entry.
 
-    Parameters
-    ----------
-    rng
-        The generator; not to be used by another thread meanwhile.
-    perturbed
-        z, whole numbers up to 1e12 in size.
-    rates
-        λ, from 1e-300 to 1e12.
-    alpha
-        α, from 0 (no noise: the draw is z, which is not negative then) to below 1.
+    ``perturbed`` is z, whole numbers up to 1e12 in size; ``rates`` λ, from 1e-300 to 1e12;
+    ``alpha`` α, from 0 (no noise: the draw is z, which is not negative then) to below 1. No other
+    thread may use the generator meanwhile.
 
-    Examples
-    --------
     >>> from tacit._core.rng import generator
     >>> bool((latent_counts(generator(1), [-3, 4, 1_000_000], [2.0, 2.0, 1e6], 0.5) >= 0).all())
     True

@@ -20,19 +20,21 @@ added up in int64; one that is not finite counts as nothing. Nothing here draws 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
 from tacit.errors import ParameterError
+from tacit.factorization.arrays import Factors, Floats, Integers
 from tacit.factorization.langevin.numerics.clipped_loops import entry_kernel
-from tacit.factorization.langevin.numerics.clipped_owner_loops import owner_kernel, rows_kernel
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.language.structure import BoundModel
+from tacit.factorization.langevin.numerics.clipped_owner_loops import (
+    owner_kernel,
+    positive_kernel,
+    ridge_kernel,
+)
+from tacit.factorization.language.structure import BoundModel
 
 __all__ = [
     "CellTable",
@@ -46,13 +48,7 @@ __all__ = [
 
 
 class Layout:
-    """Where each factor's numbers lie in one vector.
-
-    Parameters
-    ----------
-    shapes
-        Factor → (rows, columns), in the order of the vector.
-    """
+    """Where the numbers of each factor, (rows, columns), lie in one vector, in order."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, int]]) -> None:
         self.shapes = dict(shapes)
@@ -67,7 +63,7 @@ class Layout:
         """Return one factor's part of a vector as a table."""
         return vector[self.slices[name]].reshape(self.shapes[name])
 
-    def vector(self, factors: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    def vector(self, factors: Factors) -> Floats:
         """Return the factors as one vector."""
         flat = np.empty(self.size)
         for name in self.shapes:
@@ -76,85 +72,45 @@ class Layout:
 
 
 class CellTable(NamedTuple):
-    """The cells of several relations, by where their rows start in one vector.
+    """The cells of several relations, by where their rows start in one vector."""
 
-    Attributes
-    ----------
-    values, kinds, starts
-        Value, relation number and the start of every factor's row, (cells, factors); a factor
-        that is not in the vector has start −1.
-    owner_starts
-        Cells of member i of the protected entity are owner_starts[i] … owner_starts[i + 1]; empty
-        where cells have no owner.
-    columns, widths
-        Column of factor p in combination r of relation v, (v, p, r), and its columns, (v, p).
-    factors, combinations
-        How many factors and combinations each relation has.
-    powers, weights
-        p and 1/φ of each relation.
-    own
-        Which factor of a relation is the owner's, −1 where none is.
-    plain
-        Whether combination r uses column r of every factor (CP).
-    """
-
-    values: NDArray[np.float64]
-    kinds: NDArray[np.int32]
-    starts: NDArray[np.int32]
-    owner_starts: NDArray[np.int64]
-    columns: NDArray[np.int32]
-    widths: NDArray[np.int32]
-    factors: NDArray[np.int32]
-    combinations: NDArray[np.int32]
-    powers: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    own: NDArray[np.int32]
-    plain: NDArray[np.bool_]
+    values: Floats
+    kinds: NDArray[np.int32]  # the number of a cell's relation
+    starts: NDArray[np.int32]  # of every factor's row, (cells, factors); −1 if not in the vector
+    owner_starts: Integers  # cells of member i are owner_starts[i] … owner_starts[i + 1], if any
+    columns: NDArray[np.int32]  # of factor p in combination r of relation v, (v, p, r)
+    widths: NDArray[np.int32]  # how many columns a factor has, (v, p)
+    factors: NDArray[np.int32]  # how many each relation has
+    combinations: NDArray[np.int32]  # likewise
+    powers: Floats  # p of each relation
+    weights: Floats  # 1/φ of each relation
+    own: NDArray[np.int32]  # which factor of a relation is the owner's, −1 where none is
+    plain: NDArray[np.bool_]  # whether combination r uses column r of every factor (CP)
 
 
 class OwnerRule(NamedTuple):
-    """How an owner's row is solved from its own cells.
+    """How an owner's row is solved from its own cells."""
 
-    Attributes
-    ----------
-    free, fixed
-        Per column: 1 where it is solved for, and its value where it is not.
-    precision
-        Prior precision of every column (p = 0).
-    shape, rate
-        Gamma prior (p = 1): θ has density ∝ θ^(shape − 1)·exp(−rate·θ), shape ≥ 1.
-    steps, start
-        Multiplicative steps (p = 1) and where they begin.
-    """
-
-    free: NDArray[np.float64]
-    fixed: NDArray[np.float64]
-    precision: float = 1.0
+    free: Floats  # 1 for every column that is solved for
+    fixed: Floats  # the values of the others
+    precision: float = 1.0  # of the prior of every column (p = 0)
+    # gamma prior (p = 1): θ has density ∝ θ^(shape − 1)·exp(−rate·θ), shape ≥ 1
     shape: float = 1.0
     rate: float = 1.0
-    steps: int = 10
-    start: float = 1.0
+    steps: int = 10  # multiplicative ones (p = 1)
+    start: float = 1.0  # where they begin
 
 
 def cell_table(
     model: BoundModel,
-    cells: Mapping[str, tuple[NDArray[np.int32], NDArray[np.float64], float]],
+    cells: Mapping[str, tuple[NDArray[np.int32], Floats, float]],
     layout: Layout,
     owner: str | None = None,
 ) -> CellTable:
-    """Build the table of all cells.
+    """Build the table of all cells: relation → indices, values and the weight 1/φ.
 
-    Parameters
-    ----------
-    model
-        The model of the relations.
-    cells
-        Relation → indices, values and the weight 1/φ.
-    layout
-        Where factors lie.
-    owner
-        The entity whose members own the cells: the cells are sorted by it, and its factor needs
-        no place in the layout.
+    Where members of an entity own the cells, the cells are sorted by it, and its factor needs no
+    place in the layout.
     """
     if layout.size >= 2**31:
         raise ParameterError(f"{layout.size:,} numbers in all factors are too many: at most 2^31")
@@ -221,7 +177,7 @@ def _is_plain(model: BoundModel, relation: Any) -> bool:
 _SMALL = 100_000  # below this many multiplications threads cost more than they bring
 
 
-def _plan(work: int, weights: NDArray[np.int64] | int) -> NDArray[np.int64]:
+def _plan(work: int, weights: Integers | int) -> Integers:
     """Return the cuts between the threads' shares of the picks."""
     blocks = threads.threads() if work > _SMALL else 1
     if isinstance(weights, int):
@@ -233,22 +189,18 @@ def _plan(work: int, weights: NDArray[np.int64] | int) -> NDArray[np.int64]:
     return cuts.astype(np.int64)
 
 
-def _run(kernel: Any, cuts: NDArray[np.int64], *args: Any) -> None:
+def _run(kernel: Any, cuts: Integers, *args: Any) -> None:
     """Run a kernel over the blocks between the cuts."""
     form = kernels.compiled(kernel, reassociate=True, unchecked=True)
     threads.over_range(form, len(cuts) - 1, *args)
 
 
-def _outputs(
-    blocks: int, size: int, inverse_grid: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    whole = (blocks, size) if inverse_grid > 0.0 else (blocks, 0)
-    real = (blocks, 0) if inverse_grid > 0.0 else (blocks, size)
-    return np.zeros(whole, np.int64), np.zeros(real)
+def _totals(cuts: Integers, size: int, inverse_grid: float) -> NDArray[Any]:
+    """Return where each block adds up, in whole grid steps or as floats."""
+    return np.zeros((len(cuts) - 1, size), np.int64 if inverse_grid > 0.0 else np.float64)
 
 
-def _added(totals: NDArray[np.int64], plain: NDArray[np.float64]) -> NDArray[Any]:
-    parts: NDArray[Any] = totals if totals.shape[1] else plain
+def _added(parts: NDArray[Any]) -> NDArray[Any]:
     total: NDArray[Any] = parts[0]
     for part in parts[1:]:
         total += part
@@ -256,95 +208,64 @@ def _added(totals: NDArray[np.int64], plain: NDArray[np.float64]) -> NDArray[Any
 
 
 def entry_sums(
-    picks: NDArray[np.int64],
+    picks: Integers,
     table: CellTable,
-    theta: NDArray[np.float64],
-    free: NDArray[np.float64],
+    theta: Floats,
+    free: Floats,
     counted: NDArray[np.bool_],
     clip: float,
     inverse_grid: float,
 ) -> NDArray[Any]:
     """Return the sum over picked cells of their clipped gradients.
 
-    Parameters
-    ----------
-    picks
-        Which cells.
-    table, theta
-        The cells, and all factors.
-    free
-        1 for every number of θ that may move, else 0.
-    counted
-        Which factors of which relation belong to a contribution, (relations, factors).
-    clip
-        The largest norm of a contribution; infinity leaves them as they are.
-    inverse_grid
-        One over the grid step: the result is int64 in steps. 0 adds up floats instead.
+    ``free`` is 1 for every number of θ that may move, else 0; ``counted`` says which factors of
+    which relation belong to a contribution. An infinite ``clip`` leaves contributions as they are.
+    The result is int64 in grid steps; where ``inverse_grid`` is 0, floats are added up instead.
     """
     work = len(picks) * table.columns.shape[1] * table.columns.shape[2]
     cuts = _plan(work, len(picks))
-    totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
+    totals = _totals(cuts, len(theta), inverse_grid)
     if len(picks):
         # sampled cells lie far apart: fetching them together hides most of the waiting
         table = table._replace(
             values=table.values[picks], kinds=table.kinds[picks], starts=table.starts[picks]
         )
-        _run(
-            entry_kernel,
-            cuts,
-            table,
-            theta,
-            free,
-            counted,
-            float(clip),
-            float(inverse_grid),
-            cuts,
-            totals,
-            plain,
-        )
-    return _added(totals, plain)
+        clip, inverse_grid = float(clip), float(inverse_grid)
+        _run(entry_kernel, cuts, table, theta, free, counted, clip, inverse_grid, cuts, totals)
+    return _added(totals)
 
 
 def owner_sums(
-    picks: NDArray[np.int64],
+    picks: Integers,
     table: CellTable,
-    theta: NDArray[np.float64],
-    free: NDArray[np.float64],
+    theta: Floats,
+    free: Floats,
     rule: OwnerRule,
     clip: float,
     inverse_grid: float,
 ) -> NDArray[Any]:
     """Return the sum over picked owners of their clipped gradients; see `entry_sums`."""
-    held = table.owner_starts[picks + 1] - table.owner_starts[picks]
-    work = int(held.sum()) * table.columns.shape[1] * table.columns.shape[2] * len(rule.free)
-    cuts = _plan(work, held)
-    totals, plain = _outputs(len(cuts) - 1, len(theta), inverse_grid)
+    cuts = _owner_plan(picks, table, rule)
+    rows = owner_rows(picks, table, theta, rule)
+    totals = _totals(cuts, len(theta), inverse_grid)
     if len(picks):
-        _run(
-            owner_kernel,
-            cuts,
-            picks,
-            table,
-            theta,
-            free,
-            rule,
-            float(clip),
-            float(inverse_grid),
-            cuts,
-            totals,
-            plain,
-        )
-    return _added(totals, plain)
+        clip, inverse_grid = float(clip), float(inverse_grid)
+        _run(owner_kernel, cuts, picks, table, theta, free, rows, clip, inverse_grid, cuts, totals)
+    return _added(totals)
 
 
-def owner_rows(
-    picks: NDArray[np.int64], table: CellTable, theta: NDArray[np.float64], rule: OwnerRule
-) -> NDArray[np.float64]:
+def owner_rows(picks: Integers, table: CellTable, theta: Floats, rule: OwnerRule) -> Floats:
     """Return the solved rows of picked owners."""
     out = np.zeros((len(picks), len(rule.free)))
+    cuts = _owner_plan(picks, table, rule)
+    if len(picks):
+        kernel = ridge_kernel if table.powers[0] == 0.0 else positive_kernel
+        _run(kernel, cuts, picks, table, theta, rule, cuts, out)
+    return out
+
+
+def _owner_plan(picks: Integers, table: CellTable, rule: OwnerRule) -> Integers:
+    """Return the cuts between the threads' shares of picked owners."""
     held = table.owner_starts[picks + 1] - table.owner_starts[picks]
     work = int(held.sum()) * table.columns.shape[1] * table.columns.shape[2] * len(rule.free)
-    cuts = _plan(work, held)
-    if len(picks):
-        _run(rows_kernel, cuts, picks, table, theta, rule, cuts, out)
-    return out
+    return _plan(work, held)

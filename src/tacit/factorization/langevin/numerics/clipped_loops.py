@@ -129,14 +129,13 @@ def entry_kernel(
     inverse_grid: float,
     cuts: Any,
     totals: Any,
-    plain_totals: Any,
 ) -> None:
     """Add up the picked cells' clipped gradients, in blocks ``first`` to ``last`` of cells."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights = table.powers, table.weights
     widest = max(1, widths.max())
-    nothing = np.zeros(1)
+    nothing, on_grid = np.zeros(1), inverse_grid > 0.0
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         gradient = np.empty((starts.shape[1], widest))
@@ -161,16 +160,13 @@ def entry_kernel(
             scale = shrinkage(square, numbers, clip)
             if scale == 0.0:
                 continue
-            if inverse_grid > 0.0:
-                scale *= inverse_grid
-                for p in range(depth):
-                    if counted[v, p]:
-                        start = starts[c, p]
-                        for k in range(widths[v, p]):
-                            totals[block, start + k] += rounded(gradient[p, k] * scale)
-            else:
-                for p in range(depth):
-                    if counted[v, p]:
-                        start = starts[c, p]
-                        for k in range(widths[v, p]):
-                            plain_totals[block, start + k] += gradient[p, k] * scale
+            scale *= inverse_grid if on_grid else 1.0
+            for p in range(depth):
+                if counted[v, p]:
+                    start = starts[c, p]
+                    for k in range(widths[v, p]):
+                        value = gradient[p, k] * scale
+                        if on_grid:
+                            totals[block, start + k] += rounded(value)
+                        else:
+                            totals[block, start + k] += value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from tacit.factorization.langevin.numerics.clipped_loops import (
     FLOOR,
@@ -16,196 +15,109 @@ from tacit.factorization.langevin.numerics.clipped_loops import (
     slope_at,
 )
 
-__all__ = ["owner_kernel", "rows_kernel"]
+__all__ = ["owner_kernel", "positive_kernel", "ridge_kernel"]
 
 
-def _ridge_row(
-    low: int,
-    high: int,
-    kinds: Any,
-    values: Any,
-    starts: Any,
-    columns: Any,
-    widths: Any,
-    depths: Any,
-    sizes: Any,
-    plain: Any,
-    weights: Any,
-    own: Any,
-    theta: Any,
-    free: Any,
-    fixed: Any,
-    precision: float,
-    picked: Any,
-    q: Any,
-    normal: Any,
-    row: Any,
-) -> None:
-    """Solve an owner's row: (Σ q qᵀ/φ + λ)·row = Σ q·x/φ, fixed columns held."""
-    width = row.shape[0]
-    for k in range(width):
-        row[k] = 0.0
-        for m in range(width):
-            normal[k, m] = 0.0
-    for c in range(low, high):
-        v = kinds[c]
-        at = own[v]
-        gather(c, v, at, starts, columns, depths[v], sizes[v], plain[v], theta, fixed, picked)
-        products(v, at, columns, depths[v], sizes[v], widths[v, at], plain[v], picked, q)
-        left = values[c]
-        for k in range(width):
-            left -= (1.0 - free[k]) * q[at, k] * fixed[k]
-        for k in range(width):
-            scaled = weights[v] * q[at, k]
-            row[k] += scaled * left
-            for m in range(k + 1):
-                normal[k, m] += scaled * q[at, m]
-    for k in range(width):
-        if free[k] == 0.0:
-            row[k] = fixed[k]
-        for m in range(k + 1):
-            if free[k] == 0.0 or free[m] == 0.0:
-                normal[k, m] = 0.0
-        normal[k, k] = normal[k, k] + precision if free[k] != 0.0 else 1.0
-    # Cholesky, then the two triangular systems
-    for k in range(width):
-        for m in range(k + 1):
-            total = normal[k, m]
-            for n in range(m):
-                total -= normal[k, n] * normal[m, n]
-            normal[k, m] = np.sqrt(max(total, 1e-300)) if k == m else total / normal[m, m]
-    for k in range(width):
-        total = row[k]
-        for n in range(k):
-            total -= normal[k, n] * row[n]
-        row[k] = total / normal[k, k]
-    for k in range(width - 1, -1, -1):
-        total = row[k]
-        for n in range(k + 1, width):
-            total -= normal[n, k] * row[n]
-        row[k] = total / normal[k, k]
-
-
-def _positive_row(
-    low: int,
-    high: int,
-    kinds: Any,
-    values: Any,
-    starts: Any,
-    columns: Any,
-    widths: Any,
-    depths: Any,
-    sizes: Any,
-    plain: Any,
-    weights: Any,
-    own: Any,
-    theta: Any,
-    free: Any,
-    fixed: Any,
-    shape: float,
-    rate: float,
-    steps: int,
-    first: float,
-    picked: Any,
-    q: Any,
-    normal: Any,
-    row: Any,
-) -> None:
-    """Take multiplicative steps: row ← (row·Σ (x/x̂)·q/φ + shape − 1) / (Σ q/φ + rate)."""
-    width = row.shape[0]
-    for k in range(width):
-        row[k] = first if free[k] != 0.0 else fixed[k]
-    for _ in range(steps):
-        for k in range(width):
-            normal[k, 0] = 0.0
-            normal[k, 1] = rate
-        for c in range(low, high):
-            v = kinds[c]
-            at = own[v]
-            estimate = gather(
-                c, v, at, starts, columns, depths[v], sizes[v], plain[v], theta, row, picked
-            )
-            products(v, at, columns, depths[v], sizes[v], widths[v, at], plain[v], picked, q)
-            ratio = values[c] / max(estimate, FLOOR)
-            for k in range(width):
-                scaled = q[at, k] * weights[v]
-                normal[k, 0] += ratio * scaled
-                normal[k, 1] += scaled
-        for k in range(width):
-            if free[k] != 0.0:
-                row[k] = (row[k] * normal[k, 0] + shape - 1.0) / max(normal[k, 1], 1e-100)
-
-
-_ridge, _positive = register_jitable(_ridge_row), register_jitable(_positive_row)
-
-
-def rows_kernel(
+def ridge_kernel(
     first: int, last: int, picks: Any, table: Any, theta: Any, rule: Any, cuts: Any, out: Any
 ) -> None:
-    """Solve the picked owners' rows, in blocks ``first`` to ``last`` of owners."""
+    """Solve the picked owners' rows: (Σ q qᵀ/φ + λ)·row = Σ q·x/φ, fixed columns held."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
-    powers, weights = table.powers, table.weights
-    own, ends = table.own, table.owner_starts
-    own_free, fixed = rule.free, rule.fixed
+    weights, own, ends = table.weights, table.own, table.owner_starts
+    free, fixed, width = rule.free, rule.fixed, out.shape[1]
     widest = max(2, widths.max())
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
         normal = np.empty((widest, widest))
-        row = np.empty(own_free.shape[0])
+        row = np.empty(width)
         for n in range(cuts[block], cuts[block + 1]):
-            low, high = ends[picks[n]], ends[picks[n] + 1]
-            if powers[0] == 0.0:
-                _ridge(
-                    low,
-                    high,
-                    kinds,
-                    values,
-                    starts,
-                    columns,
-                    widths,
-                    depths,
-                    sizes,
-                    plain,
-                    weights,
-                    own,
-                    theta,
-                    own_free,
-                    fixed,
-                    rule.precision,
-                    picked,
-                    q,
-                    normal,
-                    row,
-                )
-            else:
-                _positive(
-                    low,
-                    high,
-                    kinds,
-                    values,
-                    starts,
-                    columns,
-                    widths,
-                    depths,
-                    sizes,
-                    plain,
-                    weights,
-                    own,
-                    theta,
-                    own_free,
-                    fixed,
-                    rule.shape,
-                    rule.rate,
-                    rule.steps,
-                    rule.start,
-                    picked,
-                    q,
-                    normal,
-                    row,
-                )
-            for k in range(row.shape[0]):
+            for k in range(width):
+                row[k] = 0.0
+                for m in range(width):
+                    normal[k, m] = 0.0
+            for c in range(ends[picks[n]], ends[picks[n] + 1]):
+                v = kinds[c]
+                at = own[v]
+                depth, size, simple = depths[v], sizes[v], plain[v]
+                gather(c, v, at, starts, columns, depth, size, simple, theta, fixed, picked)
+                products(v, at, columns, depth, size, widths[v, at], simple, picked, q)
+                left = values[c]
+                for k in range(width):
+                    left -= (1.0 - free[k]) * q[at, k] * fixed[k]
+                for k in range(width):
+                    scaled = weights[v] * q[at, k]
+                    row[k] += scaled * left
+                    for m in range(k + 1):
+                        normal[k, m] += scaled * q[at, m]
+            for k in range(width):
+                if free[k] == 0.0:
+                    row[k] = fixed[k]
+                for m in range(k + 1):
+                    if free[k] == 0.0 or free[m] == 0.0:
+                        normal[k, m] = 0.0
+                normal[k, k] = normal[k, k] + rule.precision if free[k] != 0.0 else 1.0
+            # Cholesky, then the two triangular systems
+            for k in range(width):
+                for m in range(k + 1):
+                    total = normal[k, m]
+                    for j in range(m):
+                        total -= normal[k, j] * normal[m, j]
+                    normal[k, m] = np.sqrt(max(total, 1e-300)) if k == m else total / normal[m, m]
+            for k in range(width):
+                total = row[k]
+                for j in range(k):
+                    total -= normal[k, j] * row[j]
+                row[k] = total / normal[k, k]
+            for k in range(width - 1, -1, -1):
+                total = row[k]
+                for j in range(k + 1, width):
+                    total -= normal[j, k] * row[j]
+                row[k] = total / normal[k, k]
+            for k in range(width):
+                out[n, k] = row[k]
+
+
+def positive_kernel(
+    first: int, last: int, picks: Any, table: Any, theta: Any, rule: Any, cuts: Any, out: Any
+) -> None:
+    """Take owners' multiplicative steps: row ← (row·Σ (x/x̂)·q/φ + shape − 1) / (Σ q/φ + rate)."""
+    values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
+    widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
+    weights, own, ends = table.weights, table.own, table.owner_starts
+    free, fixed, width = rule.free, rule.fixed, out.shape[1]
+    widest = max(2, widths.max())
+    for block in range(first, last):
+        picked = np.empty((starts.shape[1], columns.shape[2]))
+        q = np.empty((starts.shape[1], widest))
+        normal = np.empty((widest, widest))
+        row = np.empty(width)
+        for n in range(cuts[block], cuts[block + 1]):
+            for k in range(width):
+                row[k] = rule.start if free[k] != 0.0 else fixed[k]
+            for _ in range(rule.steps):
+                for k in range(width):
+                    normal[k, 0] = 0.0
+                    normal[k, 1] = rule.rate
+                for c in range(ends[picks[n]], ends[picks[n] + 1]):
+                    v = kinds[c]
+                    at = own[v]
+                    depth, size, simple = depths[v], sizes[v], plain[v]
+                    estimate = gather(
+                        c, v, at, starts, columns, depth, size, simple, theta, row, picked
+                    )
+                    products(v, at, columns, depth, size, widths[v, at], simple, picked, q)
+                    ratio = values[c] / max(estimate, FLOOR)
+                    for k in range(width):
+                        scaled = q[at, k] * weights[v]
+                        normal[k, 0] += ratio * scaled
+                        normal[k, 1] += scaled
+                for k in range(width):
+                    if free[k] != 0.0:
+                        grown = row[k] * normal[k, 0] + rule.shape - 1.0
+                        row[k] = grown / max(normal[k, 1], 1e-100)
+            for k in range(width):
                 out[n, k] = row[k]
 
 
@@ -216,26 +128,22 @@ def owner_kernel(
     table: Any,
     theta: Any,
     free: Any,
-    rule: Any,
+    rows: Any,
     clip: float,
     inverse_grid: float,
     cuts: Any,
     totals: Any,
-    plain_totals: Any,
 ) -> None:
     """Add up the picked owners' clipped gradients, in blocks ``first`` to ``last`` of owners."""
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
-    powers, weights = table.powers, table.weights
-    own, ends = table.own, table.owner_starts
-    own_free, fixed = rule.free, rule.fixed
-    widest = max(2, widths.max())
-    size = theta.shape[0]
+    powers, weights, own, ends = table.powers, table.weights, table.own, table.owner_starts
+    widest = max(1, widths.max())
+    size, on_grid = theta.shape[0], inverse_grid > 0.0
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
-        normal = np.empty((widest, widest))
-        row = np.empty(own_free.shape[0])
+        row = np.empty(rows.shape[1])
         gradient = np.empty(size)
         stamp = np.full(size, -1, np.int64)
         touched = np.empty(size + 1, np.int64)
@@ -244,56 +152,9 @@ def owner_kernel(
             low, high = ends[picks[n]], ends[picks[n] + 1]
             if low == high:
                 continue
-            if powers[0] == 0.0:
-                _ridge(
-                    low,
-                    high,
-                    kinds,
-                    values,
-                    starts,
-                    columns,
-                    widths,
-                    depths,
-                    sizes,
-                    plain,
-                    weights,
-                    own,
-                    theta,
-                    own_free,
-                    fixed,
-                    rule.precision,
-                    picked,
-                    q,
-                    normal,
-                    row,
-                )
-            else:
-                _positive(
-                    low,
-                    high,
-                    kinds,
-                    values,
-                    starts,
-                    columns,
-                    widths,
-                    depths,
-                    sizes,
-                    plain,
-                    weights,
-                    own,
-                    theta,
-                    own_free,
-                    fixed,
-                    rule.shape,
-                    rule.rate,
-                    rule.steps,
-                    rule.start,
-                    picked,
-                    q,
-                    normal,
-                    row,
-                )
-            rows = 0
+            for k in range(row.shape[0]):
+                row[k] = rows[n, k]
+            count = 0
             numbers = 0
             for c in range(low, high):
                 v = kinds[c]
@@ -309,29 +170,27 @@ def owner_kernel(
                     products(v, p, columns, depth, width, span, simple, picked, q)
                     if stamp[start] != n:
                         stamp[start] = n
-                        touched[rows] = start
-                        lengths[rows] = span
+                        touched[count] = start
+                        lengths[count] = span
                         numbers += span
-                        rows += 1
+                        count += 1
                         for k in range(span):
                             gradient[start + k] = slope * q[p, k]
                     else:
                         for k in range(span):
                             gradient[start + k] += slope * q[p, k]
             square = 0.0
-            for m in range(rows):
+            for m in range(count):
                 for k in range(touched[m], touched[m] + lengths[m]):
                     gradient[k] *= free[k]
                     square += gradient[k] * gradient[k]
             scale = shrinkage(square, numbers, clip)
             if scale == 0.0:
                 continue
-            if inverse_grid > 0.0:
-                scale *= inverse_grid
-                for m in range(rows):
-                    for k in range(touched[m], touched[m] + lengths[m]):
+            scale *= inverse_grid if on_grid else 1.0
+            for m in range(count):
+                for k in range(touched[m], touched[m] + lengths[m]):
+                    if on_grid:
                         totals[block, k] += rounded(gradient[k] * scale)
-            else:
-                for m in range(rows):
-                    for k in range(touched[m], touched[m] + lengths[m]):
-                        plain_totals[block, k] += gradient[k] * scale
+                    else:
+                        totals[block, k] += gradient[k] * scale

@@ -12,70 +12,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.rng import generator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[np.float64]]
+from tacit.factorization.arrays import Arrays, Floats
 
 __all__ = ["StepRule", "Walk"]
 
 
 class StepRule(NamedTuple):
-    """How factors move; all of it is public.
+    """How factors move; all of it is public."""
 
-    Attributes
-    ----------
-    real
-        Whether factors may be negative (normal prior), or not (gamma prior).
-    scales
-        Factor → its public scale.
-    fixed
-        Factor → its columns that are held constant, with their values.
-    step_size, decay
-        κ₀ and ρ of κ_t = κ₀/t^ρ; without κ₀ steps adapt to the gradients.
-    reach
-        How far one adaptive step moves a factor, relative to its scale.
-    langevin
-        Whether inference noise fills up to the variance 2κ_t.
-    first
-        The round from which on iterates are averaged.
-    precision
-        Prior precision of a factor entry, relative to its scale (normal prior).
-    shape, mean
-        Gamma prior: shape ≥ 1, and mean relative to the scale.
-    """
-
-    real: bool
-    scales: Mapping[str, float]
-    fixed: Mapping[str, Mapping[int, float]]
-    step_size: float | None
-    decay: float
-    reach: float
-    langevin: bool
-    first: int
-    precision: float
-    shape: float
-    mean: float
+    real: bool  # factors may be negative (normal prior), or not (gamma prior)
+    scales: Mapping[str, float]  # the public scale of every factor
+    fixed: Mapping[str, Mapping[int, float]]  # factor → columns held constant, with their values
+    step_size: float | None  # κ₀ of κ_t = κ₀/t^ρ; without it steps adapt to the gradients
+    decay: float  # ρ
+    reach: float  # how far one adaptive step moves a factor, relative to its scale
+    langevin: bool  # whether inference noise fills up to the variance 2κ_t
+    first: int  # the round from which on iterates are averaged
+    precision: float  # normal prior: of a factor entry, relative to its scale
+    shape: float  # gamma prior, ≥ 1
+    mean: float  # gamma prior, relative to the scale
 
 
 class Walk:
     """Factors that move along noisy gradients, and the average of where they were.
 
-    Parameters
-    ----------
-    rule
-        How they move.
-    values
-        Where the factors start.
-    seed
-        Of the inference noise; every round has a stream of its own, so that a resumed run draws
-        what it would have drawn.
+    The seed is that of the inference noise; every round has a stream of its own, so that a resumed
+    run draws what it would have drawn.
     """
 
     def __init__(self, rule: StepRule, values: Arrays, seed: int) -> None:
@@ -91,7 +59,7 @@ class Walk:
                 self.free[name][:, column] = 0.0
                 theta[:, column] = value
 
-    def step_size(self, name: str, gradient: NDArray[np.float64]) -> float:
+    def step_size(self, name: str, gradient: Floats) -> float:
         """Return κ_t of one factor, given its gradient in this round."""
         rule = self.rule
         if rule.step_size is not None:
@@ -100,7 +68,7 @@ class Walk:
         reach = rule.reach * rule.scales[name] * math.sqrt(self.free[name].sum())
         return reach / math.sqrt(self.norms[name]) if self.norms[name] > 0.0 else 0.0
 
-    def _prior(self, name: str, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _prior(self, name: str, theta: Floats) -> Floats:
         scale, rule = self.rule.scales[name], self.rule
         if rule.real:
             return -rule.precision / scale**2 * theta
@@ -111,14 +79,9 @@ class Walk:
         return np.asarray((rule.shape - 1.0) / np.maximum(theta, 0.1 * scale) - rate)
 
     def move(self, gradients: Mapping[str, Any], variance: float) -> None:
-        """Take one step.
+        """Take one step along estimates of the gradients over all data, by factor.
 
-        Parameters
-        ----------
-        gradients
-            Factor → estimate of its gradient over all data.
-        variance
-            Of the noise that each of its numbers carries already.
+        ``variance`` is that of the noise that each of their numbers carries already.
         """
         rng = generator(self.seed, f"round {self.moves}")
         counts = self.moves >= self.rule.first

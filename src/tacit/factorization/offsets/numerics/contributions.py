@@ -8,39 +8,27 @@ own and summed as an integer, so the sum does not depend on the order of anythin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.kernels import compiled
+from tacit.factorization.arrays import Floats, Integers
+from tacit.factorization.offsets.numerics.ridge import ByMember
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.factorization.offsets.numerics.ridge import ByMember
-
-    Floats = NDArray[np.float64]
-
-__all__ = ["lattice_gram", "message_scales", "sum_messages", "sum_messages_reference"]
+__all__ = ["lattice_gram", "message_scales", "sum_messages"]
 
 _ROOM = 1.0 - 2.0**-40  # for the rounding of norms and products
 
 
 def message_scales(
-    cells: ByMember, left: Floats, right: Floats, which: NDArray[np.int64], soft: float
+    cells: ByMember, left: Floats, right: Floats, which: Integers, soft: float
 ) -> Floats:
     """Return the factor of every cell's part: that of its member's whole message.
 
-    Parameters
-    ----------
-    cells
-        Which cells are whose.
-    left
-        (cells, a), a vector per cell.
-    right, which
-        (rows, b), and the row that stands beside each cell.
-    soft
-        s > 0.
+    Every cell has a vector ``left``, (cells, a), beside a row of ``right``, (rows, b); ``soft`` is
+    s > 0.
     """
     squares = (left**2).sum(axis=1) * (right**2).sum(axis=1)[which]
     return np.asarray((_ROOM / np.sqrt(cells.sums(squares) + soft**2))[cells.owners])
@@ -64,48 +52,14 @@ def sum_messages(
     size: int,
     left: Floats,
     right: Floats,
-    which: NDArray[np.int64],
+    which: Integers,
     scales: Floats,
     inverse_grid: float,
-) -> NDArray[np.int64]:
-    """Return the sum of all scaled parts in grid steps, (size, a·b).
-
-    Parameters
-    ----------
-    items, size
-        The item of every cell, and how many items there are.
-    left, right, which, scales
-        As in `message_scales`, and its result.
-    inverse_grid
-        One over the grid step.
-    """
+) -> Integers:
+    """Return the sum by item of all scaled parts (`message_scales`) in grid steps, (size, a·b)."""
     out = np.zeros((size, left.shape[1] * right.shape[1]), np.int64)
-    compiled(_sum_messages)(
-        items,
-        np.ascontiguousarray(left),
-        np.ascontiguousarray(right),
-        which,
-        scales,
-        inverse_grid,
-        out,
-    )
-    return out
-
-
-def sum_messages_reference(
-    items: NDArray[np.int32],
-    size: int,
-    left: Floats,
-    right: Floats,
-    which: NDArray[np.int64],
-    scales: Floats,
-    inverse_grid: float,
-) -> NDArray[np.int64]:
-    """NumPy twin of `sum_messages`."""
-    tables = (scales[:, None] * left * inverse_grid)[:, :, None] * right[which][:, None, :]
-    rounded = np.floor(tables + 0.5).astype(np.int64).reshape(len(items), -1)
-    out = np.zeros((size, rounded.shape[1]), np.int64)
-    np.add.at(out, items, rounded)
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    compiled(_sum_messages)(items, left, right, which, scales, inverse_grid, out)
     return out
 
 

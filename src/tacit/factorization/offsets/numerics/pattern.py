@@ -9,28 +9,15 @@ the size of items² or members × items is ever formed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from scipy.sparse import csr_matrix
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit.factorization.arrays import Floats
+from tacit.factorization.offsets.numerics.ridge import ByMember
 
-    from tacit.factorization.offsets.numerics.ridge import ByMember
-
-    Floats = NDArray[np.float64]
-
-__all__ = [
-    "features_of_pattern",
-    "pattern_basis",
-    "pattern_counts",
-    "pattern_features",
-    "pattern_product",
-]
+__all__ = ["pattern_basis", "pattern_counts", "pattern_features", "pattern_product"]
 
 OVERSAMPLING = 8
-_ITERATIONS = 6  # of the subspace, for one holder of the whole pattern
 
 
 def pattern_counts(cells: ByMember, items: int) -> Floats:
@@ -65,16 +52,3 @@ def pattern_features(basis: Floats, product: Floats, rank: int) -> Floats:
     sizes = np.sqrt(np.maximum(values[order], 0.0))
     scale = np.sqrt(len(basis)) * sizes / max(float(sizes[0]), 1e-300)
     return np.asarray(basis @ vectors[:, order] * scale)
-
-
-def features_of_pattern(
-    cells: ByMember, items: int, rank: int, rng: np.random.Generator
-) -> Floats:
-    """Return (items, rank) features where one party knows the whole pattern."""
-    counts = pattern_counts(cells, items)
-    start = rng.standard_normal((items, min(rank + OVERSAMPLING, items)))
-    basis = pattern_basis(counts, start)
-    for _ in range(_ITERATIONS):
-        basis = pattern_basis(counts, pattern_product(cells, counts, basis))
-    product = pattern_product(cells, counts, basis)
-    return pattern_features(basis, product, min(rank, basis.shape[1]))

@@ -12,20 +12,17 @@ h_j = f_jᵀ(…)⁻¹f_j.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
+from numpy.typing import NDArray
 
 from tacit._core.kernels import compiled
 from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
 from tacit._core.threads import over_range
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tacit.data.relations import Relation
-
-    Floats = NDArray[np.float64]
+from tacit.data.relations import Relation
+from tacit.factorization.arrays import Floats, Integers
 
 __all__ = [
     "NEVER",
@@ -45,7 +42,7 @@ _LOOK = 2_000  # members that penalties are chosen on
 class ByMember(NamedTuple):
     """The cells of a matrix, sorted by member: ``starts[i]:starts[i + 1]`` are those of i."""
 
-    starts: NDArray[np.int64]
+    starts: Integers
     items: NDArray[np.int32]
     values: Floats
 
@@ -55,7 +52,7 @@ class ByMember(NamedTuple):
         return len(self.starts) - 1
 
     @property
-    def owners(self) -> NDArray[np.int64]:
+    def owners(self) -> Integers:
         """The member of every cell."""
         return np.repeat(np.arange(self.members), np.diff(self.starts))
 
@@ -63,7 +60,7 @@ class ByMember(NamedTuple):
         """Return the sum of one number per cell over each member's cells."""
         return np.bincount(self.owners, values, self.members).astype(np.float64)
 
-    def of(self, members: NDArray[np.int64]) -> ByMember:
+    def of(self, members: Integers) -> ByMember:
         """Return the cells of some members, numbered anew from 0."""
         sizes = np.diff(self.starts)[members]
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -80,26 +77,30 @@ def by_member(relation: Relation, entity: str) -> ByMember:
     return ByMember(starts.astype(np.int64), item[order].astype(np.int32), relation.values[order])
 
 
-def _ridge_rows(
-    first: int,
-    last: int,
-    starts: Any,
-    items: Any,
-    values: Any,
-    features: Any,
-    penalties: Any,
-    out: Any,
+def _add_normal(
+    low: int, high: int, items: Any, values: Any, features: Any, gram: Any, right: Any
 ) -> None:
+    """Add up f·fᵀ (its lower half) and f·x over cells ``low`` to ``high``."""
+    for k in range(low, high):
+        row = features[items[k]]
+        for a in range(len(right)):
+            right[a] += row[a] * values[k]
+            for b in range(a + 1):
+                gram[a, b] += row[a] * row[b]
+
+
+_normal = register_jitable(_add_normal)
+
+
+def _ridge_rows(
+    first: int, last: int, cells: Any, features: Any, penalties: Any, out: Any
+) -> None:
+    starts, items, values = cells.starts, cells.items, cells.values
     width = out.shape[1]
     for i in range(first, last):
         gram = np.zeros((width, width))
         right = np.zeros(width)
-        for k in range(starts[i], starts[i + 1]):
-            row = features[items[k]]
-            for a in range(width):
-                right[a] += row[a] * values[k]
-                for b in range(a + 1):
-                    gram[a, b] += row[a] * row[b]
+        _normal(starts[i], starts[i + 1], items, values, features, gram, right)
         for a in range(width):
             gram[a, a] += penalties[a]
         factor = np.empty((width, width))
@@ -114,22 +115,13 @@ def _ridge_rows(
 def ridge_rows(cells: ByMember, features: Floats, penalties: Floats) -> Floats:
     """Return every member's regression row, (members, features)."""
     out = np.zeros((cells.members, features.shape[1]))
-    over_range(
-        compiled(_ridge_rows),
-        cells.members,
-        cells.starts,
-        cells.items,
-        cells.values,
-        np.ascontiguousarray(features),
-        np.asarray(penalties, np.float64),
-        out,
-    )
+    features, penalties = np.ascontiguousarray(features), np.asarray(penalties, np.float64)
+    over_range(compiled(_ridge_rows), cells.members, cells, features, penalties, out)
     return out
 
 
-def _residuals(
-    first: int, last: int, starts: Any, items: Any, values: Any, features: Any, rows: Any, out: Any
-) -> None:
+def _residuals(first: int, last: int, cells: Any, features: Any, rows: Any, out: Any) -> None:
+    starts, items, values = cells.starts, cells.items, cells.values
     for i in range(first, last):
         for k in range(starts[i], starts[i + 1]):
             fit = 0.0
@@ -141,41 +133,22 @@ def _residuals(
 def residuals(cells: ByMember, features: Floats, rows: Floats) -> Floats:
     """Return what members' rows leave of every value; nothing larger than that is formed."""
     out = np.empty(len(cells.values))
-    over_range(
-        compiled(_residuals, reassociate=True),
-        cells.members,
-        cells.starts,
-        cells.items,
-        cells.values,
-        np.ascontiguousarray(features),
-        np.ascontiguousarray(rows),
-        out,
-    )
+    features, rows = np.ascontiguousarray(features), np.ascontiguousarray(rows)
+    kernel = compiled(_residuals, reassociate=True)
+    over_range(kernel, cells.members, cells, features, rows, out)
     return out
 
 
 def _leave_one_out(
-    first: int,
-    last: int,
-    starts: Any,
-    items: Any,
-    values: Any,
-    members: Any,
-    features: Any,
-    penalties: Any,
-    out: Any,
+    first: int, last: int, cells: Any, members: Any, features: Any, penalties: Any, out: Any
 ) -> None:
+    starts, items, values = cells.starts, cells.items, cells.values
     width = features.shape[1]
     for m in range(first, last):
         i = members[m]
         gram = np.zeros((width, width))
         right = np.zeros(width)
-        for k in range(starts[i], starts[i + 1]):
-            row = features[items[k]]
-            for a in range(width):
-                right[a] += row[a] * values[k]
-                for b in range(a + 1):
-                    gram[a, b] += row[a] * row[b]
+        _normal(starts[i], starts[i + 1], items, values, features, gram, right)
         shifted = np.empty((width, width))
         factor = np.empty((width, width))
         solved = np.empty(width)
@@ -202,38 +175,19 @@ def _leave_one_out(
 
 
 def leave_one_out(
-    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+    cells: ByMember, members: Integers, features: Floats, penalties: Floats
 ) -> Floats:
-    """Return the squared error of leaving out each cell in turn, one sum per penalty vector.
-
-    Parameters
-    ----------
-    cells, features
-        As in `ridge_rows`.
-    members
-        Whose cells are left out.
-    penalties
-        (choices, features).
-    """
+    """Return the squared error of leaving out each cell of members in turn, by penalty vector."""
     return np.asarray(_errors_of_each(cells, members, features, penalties).sum(axis=0))
 
 
 def _errors_of_each(
-    cells: ByMember, members: NDArray[np.int64], features: Floats, penalties: Floats
+    cells: ByMember, members: Integers, features: Floats, penalties: Floats
 ) -> Floats:
     """Return those errors per member, (members, choices)."""
     out = np.zeros((len(members), len(penalties)))
-    over_range(
-        compiled(_leave_one_out),
-        len(members),
-        cells.starts,
-        cells.items,
-        cells.values,
-        members,
-        np.ascontiguousarray(features),
-        np.ascontiguousarray(penalties),
-        out,
-    )
+    features, penalties = np.ascontiguousarray(features), np.ascontiguousarray(penalties)
+    over_range(compiled(_leave_one_out), len(members), cells, members, features, penalties, out)
     return out
 
 
@@ -242,15 +196,6 @@ def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: 
 
     Nothing is pooled: member i weighs penalty p by exp(−e_ip/(2·spread)), with e_ip its own
     leave-one-out error, as if residuals were normal of that variance.
-
-    Parameters
-    ----------
-    cells, features
-        As in `ridge_rows`.
-    penalties
-        (choices, features).
-    spread
-        The variance of a value that is expected to remain.
     """
     if len(penalties) == 1:
         return ridge_rows(cells, features, penalties[0])
@@ -264,7 +209,7 @@ def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: 
     return rows
 
 
-def choose_penalties(cells: ByMember, features: Floats, groups: NDArray[np.int64]) -> Floats:
+def choose_penalties(cells: ByMember, features: Floats, groups: Integers) -> Floats:
     """Return a penalty per feature, one value per group of features, by leaving cells out.
 
     Group 0 is the member's offset and always counts; another group may be left out altogether,

@@ -8,16 +8,18 @@ is estimated by its posterior mean. Everything here works on what was released.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from tacit.factorization.arrays import Floats
 
-    Floats = NDArray[np.float64]
-
-__all__ = ["eigen_features", "scaled_columns", "shrink", "shrink_towards", "spread_of_items"]
+__all__ = [
+    "Averaged",
+    "eigen_features",
+    "scaled_columns",
+    "shrink",
+    "shrink_towards",
+    "spread_of_items",
+]
 
 _LADDER = np.geomspace(1e-4, 1.0, 81)  # of τ²; values lie in [−2, 2]
 _DIAGONAL = 10  # rounds in which the diagonal of a covariance is replaced
@@ -25,18 +27,10 @@ _LINEAR = (10.0, 1e2, 1e3, 1e5)  # prior precisions of what a covariate of size 
 
 
 def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) -> float:
-    """Return the most likely variance τ² of items behind noisy sums.
+    """Return the most likely variance τ² of items behind noisy sums S.
 
-    Parameters
-    ----------
-    sums
-        S, (items,) or (items, columns).
-    weights
-        C_j ≥ 0.
-    noise
-        The variance σ² of the noise in every sum.
-    within
-        s, the sampling variance per unit of weight.
+    S is (items,) or (items, columns), ``weights`` are C_j ≥ 0, ``noise`` is σ² and ``within`` s,
+    the sampling variance per unit of weight.
     """
     squares = sums**2 if sums.ndim == 2 else sums[:, None] ** 2
     columns, squares = squares.shape[1], squares.sum(axis=1)
@@ -45,18 +39,24 @@ def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) 
     return float(_LADDER[int(np.argmax(fits))])
 
 
+class Averaged:
+    """Sums that were released several times, averaged by their noise."""
+
+    def __init__(self, size: int) -> None:
+        self.sums, self._precision = np.zeros(size), 0.0
+
+    def add(self, sums: Floats, noise: float) -> float:
+        """Take in sums with noise of some variance; return the variance that is left."""
+        before, own = self._precision, 1.0 / max(noise, 1e-12)
+        self.sums = (before * self.sums + own * sums) / (before + own)
+        self._precision = before + own
+        return 1.0 / self._precision if noise else 0.0
+
+
 def shrink(
     sums: Floats, weights: Floats, noise: float, within: float, weight_noise: float = 0.0
 ) -> Floats:
-    """Return the posterior mean of q_j; noise in the weights shrinks further.
-
-    Parameters
-    ----------
-    sums, weights, noise, within
-        As in `spread_of_items`.
-    weight_noise
-        The variance of the noise in the weights.
-    """
+    """Return the posterior mean of q_j; noise in the weights shrinks further."""
     tau = spread_of_items(sums, weights, noise, within)
     total = weights**2 * tau + weights * within + noise + tau * weight_noise
     gain = weights * tau / np.maximum(total, 1e-300)
@@ -72,15 +72,6 @@ def shrink_towards(
     Everything is integrated out, τ² and λ over ladders: where noise hides what covariates say
     nothing is made of them. Covariates are standardised over cells, so that c belongs to a typical
     one, and cut at ±2: what few popular items say is not carried on to items nobody has seen.
-
-    Parameters
-    ----------
-    sums, weights, noise
-        S_j, C_j and σ², as in `spread_of_items`.
-    within
-        (items,), the sampling variance of every sum.
-    covariates
-        z, (items, covariates).
     """
     table = np.column_stack([np.ones(len(sums)), _standardised(covariates, weights)])
     design = table * weights[:, None]
@@ -114,18 +105,10 @@ def _standardised(covariates: Floats, weights: Floats) -> Floats:
 def eigen_features(matrix: Floats, rank: int, noise: float) -> Floats:
     """Return features from a noisy covariance: its leading eigenvectors, shrunk.
 
-    The diagonal holds every row's own noise, which differs between items: it is replaced by
-    what the leading eigenvectors say, some rounds in turn (Zhang, Cai & Wu 2022).
-
-    Parameters
-    ----------
-    matrix
-        Symmetric, p × p, with noise of standard deviation ``noise`` on the diagonal and 1/√2 of it
-        elsewhere; such noise alone has eigenvalues up to noise·√(2p).
-    rank
-        How many.
-    noise
-        See above.
+    The diagonal holds every row's own noise, which differs between items: it is replaced by what
+    the leading eigenvectors say, some rounds in turn (Zhang, Cai & Wu 2022). ``noise`` is its
+    standard deviation on the diagonal, 1/√2 of it elsewhere; such noise alone has eigenvalues up
+    to noise·√(2p).
     """
     matrix = matrix.copy()
     np.fill_diagonal(matrix, 0.0)
@@ -143,12 +126,7 @@ def eigen_features(matrix: Floats, rank: int, noise: float) -> Floats:
 def scaled_columns(features: Floats, size: int) -> Floats:
     """Return features with orthogonal columns, the strongest first and of typical size one.
 
-    Parameters
-    ----------
-    features
-        (items, rank).
-    size
-        Over how many items the first column's squares average to one.
+    The squares of the first column average to one over ``size`` items.
     """
     left, lengths, _ = np.linalg.svd(features, full_matrices=False)
     return np.asarray(left * (lengths / max(float(lengths[0]), 1e-300)) * np.sqrt(size))

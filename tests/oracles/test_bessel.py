@@ -13,8 +13,8 @@ from scipy import stats
 from tacit._core import kernels
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
-from tacit.factorization.counts.numerics import bessel as module
-from tacit.factorization.counts.numerics.bessel import bessel, log_weight
+from tests.oracles import bessel as module
+from tests.oracles.bessel import bessel, log_weight
 
 # narrow and wide, small and large order, and both sides of the switch between the two methods
 CASES = [

@@ -12,26 +12,35 @@ normalising constant (a Bessel function) is ever needed.
   deviations out are best for a normal shape and accept 89 of 100 proposals.
 
 Kernels take the NumPy generator itself, so draws are reproducible from it.
+
+`draw_latent` is the chain of Schein et al. (2019; PRIVACY B1), whose law of x is that of
+`tacit.factorization.counts.numerics.latent`: the noise is a difference of two Poisson counts with
+exponential rates, τ = g₁ − g₂, g ~ Poisson(t), t ~ Exponential(mean α/(1−α)), each g being
+geometric with ratio α, and
+
+    min(y⁺, y⁻) | z, λ, t ~ Bessel(|z|, 2·√((λ + t₁)·t₂))    where y⁺ = x + g₁, y⁻ = g₂ = y⁺ − z,
+    x | y⁺ ~ Binomial(y⁺, λ/(λ + t₁)),                       g₁ = y⁺ − x,
+    t | g ~ Gamma(1 + g, scale α)                            since 1/α = (1−α)/α + 1.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
+from numpy.typing import ArrayLike
 
 from tacit._core import kernels
 from tacit.errors import ParameterError
-from tacit.factorization.counts.numerics.hat import propose, stirling
+from tacit.factorization.arrays import Floats, Integers
+from tacit.factorization.counts.numerics.latent import propose, stirling
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["bessel", "log_weight"]
+__all__ = ["bessel", "draw_latent", "log_weight"]
 
 _NARROW = 4.0  # standard deviations up to which adding up all weights is cheaper than rejection
+_TINY = 1e-200  # the least rate of the noise: far below the least rate of a cell
 _LARGEST = 1e12  # of ν and a: whole numbers and their ratios stay exact in float64
 
 
@@ -116,19 +125,18 @@ def _hat(
 
 def _reject(rng: Any, m: float, nu: float, q: float, deviation: float) -> float:
     """Propose from a hat of a flat middle and two geometric tails."""
-    first, last, height_left, height_right, slope_left, slope_right = _hat(m, nu, q, deviation)
+    hat = _hat(m, nu, q, deviation)
+    _, _, height_left, height_right, slope_left, slope_right = hat
     right = math.exp(height_right) / (1.0 - math.exp(slope_right))
     left = math.exp(height_left) / (1.0 - math.exp(slope_left))
     while True:
-        k, hat = propose(
-            rng, first, last, height_left, height_right, slope_left, slope_right, left, right
-        )
+        k, height = propose(rng, hat, left, right)
         if k < 0.0:
             continue
         v = rng.random()
-        if v < 1.0 + _squeeze(k, m, nu) - hat:  # exp(x) ≥ 1 + x
+        if v < 1.0 + _squeeze(k, m, nu) - height:  # exp(x) ≥ 1 + x
             return k
-        if v < math.exp(log_weight(k, m, nu, q) - hat):
+        if v < math.exp(log_weight(k, m, nu, q) - height):
             return k
 
 
@@ -158,7 +166,7 @@ def _fill(rng: Any, orders: Any, arguments: Any, out: Any) -> None:
         out[i] = np.int64(_draw_one(rng, orders[i], arguments[i]))
 
 
-def bessel(rng: np.random.Generator, order: ArrayLike, argument: ArrayLike) -> NDArray[np.int64]:
+def bessel(rng: np.random.Generator, order: ArrayLike, argument: ArrayLike) -> Integers:
     """Draw from the Bessel law, one draw per entry.
 
     Parameters
@@ -186,3 +194,24 @@ def bessel(rng: np.random.Generator, order: ArrayLike, argument: ArrayLike) -> N
     # copies: one that may not be written to would be compiled for anew
     kernels.compiled(_fill)(rng, orders.flatten(), arguments.flatten(), out)
     return out.reshape(orders.shape)
+
+
+def draw_latent(
+    rng: np.random.Generator,
+    perturbed: Floats,
+    rates: Floats,
+    alpha: Floats,
+    added: Floats,
+    removed: Floats,
+) -> tuple[Floats, Floats, Floats]:
+    """Draw the counts x behind perturbed ones, then the rates t₁ and t₂; one of each per cell.
+
+    The arguments are z, λ, α and the current t₁ and t₂.
+    """
+    smaller = bessel(rng, np.abs(perturbed), 2.0 * np.sqrt((rates + added) * removed))
+    above = smaller + np.maximum(perturbed, 0.0)  # y⁺
+    below = smaller + np.maximum(-perturbed, 0.0)  # y⁻
+    counts = rng.binomial(above.astype(np.int64), rates / (rates + added)).astype(np.float64)
+    added = alpha * rng.standard_gamma(1.0 + above - counts)
+    removed = alpha * rng.standard_gamma(1.0 + below)
+    return counts, np.maximum(added, _TINY), np.maximum(removed, _TINY)
