@@ -57,7 +57,7 @@ def plain_value(mechanism: Mechanism, value: Any) -> NDArray[np.float64]:
         quiet = dataclasses.replace(mechanism, scale=0.0)
         return np.asarray(drawn(quiet, value, Noise("grid", seed=0)))
     if isinstance(value, GridSum):
-        return np.ldexp(np.asarray(value.integers, np.float64), value.grid.exponent)
+        return value.value()
     return np.asarray(value, np.float64)
 
 

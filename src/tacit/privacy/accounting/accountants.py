@@ -28,7 +28,7 @@ import numpy as np
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.pld import composed_distribution, gaussian_mu
+from tacit.privacy.accounting.pld import composed_distribution, composed_epsilon, gaussian_mu
 from tacit.privacy.amounts import float_above
 from tacit.privacy.events import (
     REPLACE,
@@ -341,7 +341,7 @@ class PLDAccountant(Accountant):
             except NotCertified:
                 return pure
             return min(pure, rdp.epsilon(delta))
-        return min(pure, float(composed_distribution(counts).get_epsilon_for_delta(delta)))
+        return min(pure, composed_epsilon(counts, delta))
 
     def delta(self, epsilon: float) -> float:
         """Return the δ of the composed distribution, in closed form for Gaussians alone."""
