@@ -15,7 +15,7 @@ from tacit.errors import ParameterError
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.noise import Noise
 from tacit.privacy import calibration
-from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent, GaussianDpEvent
+from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,18 +44,16 @@ class Gaussian(GridMechanism):
         delta: float,
         sensitivity: float,
         shape: tuple[int, ...] = (),
-        *,
-        neighbours: str = ADD_REMOVE,
-        source: str = "grid",
         **more: Any,
     ) -> Self:
-        """Return the least noise for which one release is (ε, δ)-private; ε = ∞ adds none."""
+        """Return the least noise for which one release is (ε, δ)-private; ε = ∞ adds none.
+
+        ``more`` are further fields, such as ``neighbours`` and ``source``.
+        """
         if math.isinf(epsilon):
-            return cls(0.0, sensitivity, shape, neighbours, source, **more)
+            return cls(0.0, sensitivity, shape, **more)
         multiplier = calibration.gaussian_sigma(epsilon, delta)
-        return cls.calibrated(
-            multiplier, sensitivity, shape, neighbours=neighbours, source=source, **more
-        )
+        return cls.calibrated(multiplier, sensitivity, shape, **more)
 
     @classmethod
     def within(cls, multiplier: float, clip: float, shape: tuple[int, ...]) -> Self:
@@ -92,7 +90,7 @@ class Gaussian(GridMechanism):
 
     def variance(self, value: Any = None) -> float:
         """Return σ², plus what rounding adds."""
-        return self.scale**2 + (self.grid.step**2 / 12.0 if self.scale else 0.0)
+        return self.scale**2 + self.rounding
 
 
 @cache
