@@ -13,7 +13,7 @@ from tacit.errors import SiteFailure
 from tacit.rounds.messages import Message
 from tacit.rounds.sides import Collected
 
-__all__ = ["Aggregator", "OpenRounds", "PlainAggregator", "SumAggregator"]
+__all__ = ["Aggregator", "PlainAggregator", "SumAggregator"]
 
 
 def _total(replies: Mapping[str, Message]) -> dict[str, Any]:
@@ -83,24 +83,3 @@ class SumAggregator(Aggregator):
                 if name not in total:
                     raise SiteFailure(f"array {name!r} has another shape at another site")
         return Collected(tuple(sorted(replies)), total, None)
-
-
-class OpenRounds(Aggregator):
-    """The first rounds are seen one by one, the others as another aggregator shows them.
-
-    Parameters
-    ----------
-    other
-        For all rounds but the first.
-    rounds
-        How many are open: such as carry what is public.
-    """
-
-    def __init__(self, other: Aggregator, rounds: int) -> None:
-        self.other, self.rounds = other, rounds
-
-    def collect(self, replies: Mapping[str, Message]) -> Collected:
-        """Pass on, or hand over."""
-        first = next(iter(replies.values()))
-        aggregator = PlainAggregator() if first.round < self.rounds else self.other
-        return aggregator.collect(replies)
