@@ -62,15 +62,8 @@ def compiled(
 ) -> Callable[..., Any]:
     """Return the compiled form of a kernel, which does not hold the interpreter's lock.
 
-    Parameters
-    ----------
-    function
-        A module-level function that Numba can compile.
-    reassociate
-        Whether sums may be reordered, so that they vectorise.
-    unchecked
-        Whether a division by zero gives infinity, as in NumPy; a checked one is an error and
-        does not vectorise.
+    ``reassociate`` says that sums may be reordered, so that they vectorise; ``unchecked`` that a
+    division by zero gives infinity, as in NumPy: a checked one is an error and does not vectorise.
     """
     return _compile(function, reassociate, unchecked)
 

@@ -134,14 +134,7 @@ def _many_operators(
 def score(mechanism: Mechanism, released: Floats, ours: Any, theirs: Any) -> NDArray[np.float64]:
     """Return how much every release speaks for our value against theirs.
 
-    Parameters
-    ----------
-    mechanism
-        The step's mechanism.
-    released
-        (runs, …), what was released.
-    ours, theirs
-        The values on D and on D′, as they went to the gate.
+    ``released`` is (runs, …); the values on D and on D′ are as they went to the gate.
 
     Examples
     --------

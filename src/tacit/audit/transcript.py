@@ -38,12 +38,7 @@ class Step:
 def fresh(estimator: Any, seed: int, number: int = 0) -> Any:
     """Return a copy with an empty ledger; its secrets are its own, what is public is not.
 
-    Parameters
-    ----------
-    estimator
-        A private estimator, fitted or not.
-    seed, number
-        The seed of what is public, and with the number of the copy that of its noise.
+    ``seed`` is that of what is public, and with the number of the copy that of its noise.
     """
     copy = clone(estimator)
     known = copy.get_params(deep=False)

@@ -31,14 +31,8 @@ _LARGEST = 2**31 - 1
 class ModeLayout(NamedTuple):
     """The cells of a relation sorted along one mode, as compressed rows.
 
-    Attributes
-    ----------
-    starts
-        Cells of row i are starts[i] … starts[i + 1].
-    indices
-        All modes' indices of the sorted cells, (cells, modes).
-    values
-        The sorted values.
+    Cells of row i are starts[i] … starts[i + 1]; ``indices`` holds those of all modes, (cells,
+    modes).
     """
 
     starts: NDArray[np.int64]

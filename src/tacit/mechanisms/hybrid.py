@@ -32,11 +32,6 @@ class Hybrid(LocalNumber):
     the variance that depend on the value cancel: it is the same for every value in [−1, 1], and at
     most that of either mechanism in its worst case.
 
-    Parameters
-    ----------
-    epsilon
-        ε per person.
-
     Examples
     --------
     >>> import numpy as np

@@ -56,18 +56,8 @@ _ROOM = (1.0 + 2.0**-30) ** 2
 class LinearSums:
     """Sums of clipped gradients of a stack of linear layers.
 
-    Parameters
-    ----------
-    module
-        The network; see `tacit.networks.layers.is_linear_stack`.
-    loss
-        (outputs, targets) → one loss per example.
-    clips
-        The norm of every layer's gradient, or one norm of the whole gradient.
-    grid
-        The grid of the mechanism that releases the sum.
-    examples_in_memory
-        How many examples are computed at once; the last batch is padded to it.
+    Everything as in `tacit.networks.sampled_gradients.SampledSums`, for modules that
+    `tacit.networks.layers.is_linear_stack` accepts.
 
     Examples
     --------

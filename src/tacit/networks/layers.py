@@ -120,14 +120,7 @@ def check_rows_independent(
 ) -> None:
     """Raise if the output of one example depends on another one, on made-up inputs.
 
-    Parameters
-    ----------
-    module
-        Maps (batch, …) to (batch, …).
-    shape
-        Of one example; public.
-    dtype
-        Of the inputs: whole numbers are drawn from {0, 1}.
+    ``shape`` and ``dtype`` are those of one example; whole numbers are drawn from {0, 1}.
     """
     probe = made_up(shape, dtype, 4)
     with quiet_dropout(module), torch.no_grad():

@@ -37,13 +37,6 @@ def check_gradients(module: nn.Module, shape: Sequence[int], dtype: Any) -> None
 
     A layer that takes its batch along another axis, such as attention without ``batch_first``,
     gives gradients of positions where those of examples are wanted, and nothing else would show.
-
-    Parameters
-    ----------
-    module
-        The network.
-    shape, dtype
-        Of the inputs of one example; public.
     """
     probe = made_up(shape, dtype, 3)
     weights = generator(0, "probe outputs").standard_normal(module(probe).shape[1:])

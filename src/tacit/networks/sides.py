@@ -25,15 +25,7 @@ __all__ = ["Learner"]
 
 
 class Learner(Holder):
-    """A site with its examples and a network of its own, whose weights every request sets.
-
-    Parameters
-    ----------
-    agreement, name, gate
-        As in `Holder`.
-    data
-        Its examples.
-    """
+    """A site with its examples and a network of its own, whose weights every request sets."""
 
     agreement: NetworkAgreement
 

@@ -213,12 +213,7 @@ _ENTRIES["tacit"] = _entry(
 def citation_keys(certificates: Mapping[str, Certificate], cites: Iterable[str] = ()) -> list[str]:
     """Return the keys of what a result rests on, from its events and its agreement.
 
-    Parameters
-    ----------
-    certificates
-        Holder → certificate.
-    cites
-        What the agreement builds on.
+    ``certificates`` maps holders to theirs; ``cites`` is what the agreement builds on.
     """
     keys = ["tacit"]
     private = [c for c in certificates.values() if c.is_private]

@@ -57,10 +57,7 @@ class SumAggregator(Aggregator):
     In one process this hides the parts from the coordinator's code; between institutions the
     secure aggregation of `tacit.federation` takes its place.
 
-    Parameters
-    ----------
-    minimum
-        The smallest group whose sum is revealed.
+    ``minimum`` is the smallest group whose sum is revealed.
     """
 
     def __init__(self, minimum: int = 2) -> None:

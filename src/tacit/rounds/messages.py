@@ -84,12 +84,8 @@ class Message:
     def to_bytes(self, before: bytes = b"", *, sealed: bool = True) -> bytes:
         """Return the message in its binary form.
 
-        Parameters
-        ----------
-        before
-            Bytes to put in front, which the digest does not cover.
-        sealed
-            Whether the digest follows, as it does in files.
+        The digest, which follows where it is ``sealed`` as in files, does not cover the bytes
+        ``before``.
         """
         return b"".join([before, *self._parts(), *([self.digest] if sealed else [])])
 
@@ -224,13 +220,6 @@ def check_arrays(
     """Raise unless there are exactly the arrays that specs name, each as it must be.
 
     Returns the named sizes. What is said is made from names and shapes, never from values.
-
-    Parameters
-    ----------
-    arrays, specs
-        What is there, and what there should be.
-    refusal
-        What is raised.
     """
     present = {name for name, array in arrays.items() if array is not None}
     if present != set(specs):

@@ -32,14 +32,7 @@ def refused(reason: str) -> BudgetExceeded:
 def run_cost(event: DpEvent, delta: float | None, rule: str) -> tuple[Fraction, Fraction]:
     """Return what a run costs under a rule: (ε, μ² or ρ; δ), exact or rounded up.
 
-    Parameters
-    ----------
-    event
-        The whole schedule.
-    delta
-        The δ at which the run is counted under ``basic``.
-    rule
-        One of `RULES`.
+    ``event`` is the whole schedule, ``delta`` the δ at which it is counted under ``basic``.
     """
     if rule == "gdp":
         return _gdp_cost(event), Fraction(0)
