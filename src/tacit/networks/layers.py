@@ -34,23 +34,8 @@ __all__ = [
     "quiet_dropout",
 ]
 
-_ELEMENTWISE = (
-    nn.ReLU,
-    nn.Tanh,
-    nn.Sigmoid,
-    nn.SiLU,
-    nn.GELU,
-    nn.ELU,
-    nn.CELU,
-    nn.SELU,
-    nn.Softplus,
-    nn.LeakyReLU,
-    nn.Hardtanh,
-    nn.Softsign,
-    nn.Identity,
-    nn.Flatten,
-    Scale,
-)
+_NAMES = "ReLU Tanh Sigmoid SiLU GELU ELU CELU SELU Softplus LeakyReLU Hardtanh Softsign"
+_ELEMENTWISE = {getattr(nn, name) for name in f"{_NAMES} Identity Flatten".split()} | {Scale}
 
 
 def learning_layers(module: nn.Module) -> dict[str, nn.Module]:

@@ -222,11 +222,9 @@ class Training:
     def _steps(self, rate: float, privacy: Privacy | None) -> int:
         """Return how many steps there are where nobody says."""
         if self.noise_multiplier is not None and privacy is not None:
+            noise = self.noise_multiplier
             return affordable_steps(
-                privacy.epsilon,
-                privacy.delta,
-                sampling_rate=rate,
-                noise_multiplier=self.noise_multiplier,
+                privacy.epsilon, privacy.delta, sampling_rate=rate, noise_multiplier=noise
             )
         epsilon = 10.0 if privacy is None else min(10.0, max(1.0, privacy.epsilon))
         few, many = _STEPS
