@@ -19,7 +19,6 @@ from typing import Any
 from sklearn.base import clone
 
 from tacit.errors import NotCertified
-from tacit.estimators.base import PrivateEstimator
 from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
 
@@ -44,11 +43,7 @@ def fresh(estimator: Any, seed: int, number: int = 0) -> Any:
     known = copy.get_params(deep=False)
     changes = {"ledger": None, "random_state": seed}
     copy.set_params(**{name: value for name, value in changes.items() if name in known})
-    secret = (seed << 40) + number
-    if isinstance(copy, PrivateEstimator):
-        copy._secret = secret
-    else:
-        copy._noise = lambda kind, site: Noise(kind, seed=secret)
+    copy._secret = (seed << 40) + number
     return copy
 
 

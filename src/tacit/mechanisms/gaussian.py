@@ -94,26 +94,20 @@ class Gaussian(GridMechanism):
 
 
 @cache
-def _packing(order: int, size: int) -> tuple[Any, Any, Any]:
-    """Return (indices of unique entries, √multiplicity, position of every entry).
+def _packing(order: int, size: int) -> tuple[Any, Any]:
+    """Return √multiplicity of every unique entry, and the unique entry of every entry.
 
     The symmetric arrays have an orthonormal basis with one element per unique index: the
     coordinate of a symmetric array along it is √(number of permutations) times the entry.
     """
-    unique = np.array(
-        list(itertools.combinations_with_replacement(range(size), order)), dtype=np.intp
+    shape = (size,) * order
+    unique = np.array(list(itertools.combinations_with_replacement(range(size), order)))
+    full = np.sort(np.indices(shape).reshape(order, -1), axis=0)
+    position = np.searchsorted(
+        np.ravel_multi_index(tuple(unique.T), shape), np.ravel_multi_index(tuple(full), shape)
     )
-    full = np.indices((size,) * order).reshape(order, -1)
-    full = np.sort(full, axis=0)
-    code = full[0]
-    for axis in range(1, order):
-        code = code * size + full[axis]
-    unique_code = unique[:, 0]
-    for axis in range(1, order):
-        unique_code = unique_code * size + unique[:, axis]
-    position = np.searchsorted(unique_code, code)
     weights = np.sqrt(np.bincount(position, minlength=len(unique)).astype(np.float64))
-    return unique, weights, position
+    return weights, position
 
 
 @dataclass(frozen=True)
@@ -141,18 +135,18 @@ class SymmetricGaussian(Gaussian):
 
     def pack(self, array: Any) -> NDArray[np.float64]:
         """Return the coordinates of the symmetric part of an array, norm preserved for it."""
-        _, weights, position = _packing(self.order, self.dimension)
+        weights, position = _packing(self.order, self.dimension)
         flat = np.asarray(array, np.float64).reshape(-1)
         return np.asarray(np.bincount(position, flat, minlength=len(weights)) / weights)
 
     def unpack(self, vector: Any) -> NDArray[np.float64]:
         """Return the symmetric array with the given coordinates."""
-        _, weights, position = _packing(self.order, self.dimension)
+        weights, position = _packing(self.order, self.dimension)
         flat = (np.asarray(vector, np.float64) / weights)[position]
         return np.asarray(flat.reshape((self.dimension,) * self.order))
 
     def entry_variance(self) -> NDArray[np.float64]:
         """Return the variance of every entry of the unpacked noise."""
-        _, weights, position = _packing(self.order, self.dimension)
+        weights, position = _packing(self.order, self.dimension)
         flat = (self.variance() / weights**2)[position]
         return np.asarray(flat.reshape((self.dimension,) * self.order))

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tacit._core.html import table, tag
+from tacit._core.html import Html, table, tag
 from tacit._version import __version__
 from tacit.errors import NotCertified, ParameterError, VerificationFailed
-from tacit.privacy.accounting.accountants import accountant as make_accountant
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -126,10 +126,10 @@ class Certificate:
         """
         assert privacy.neighbours is not None and privacy.against is not None
         table = {
-            name: (part, round_up(_epsilon(part, privacy.delta, accountant)))
+            name: (part, round_up(epsilon_of(part, privacy.delta, accountant)))
             for name, part in (groups or {}).items()
         }
-        total = round_up(_epsilon(event, privacy.delta, accountant))
+        total = round_up(epsilon_of(event, privacy.delta, accountant))
         certificate = cls(
             epsilon=max([total, *(epsilon for _, epsilon in table.values())]),
             delta=privacy.delta,
@@ -170,9 +170,9 @@ class Certificate:
             The data holder's ledger; then also check that it holds the charge.
         """
         self._check_consistent()
-        recomputed = round_up(_epsilon(self.event, self.delta, self.accountant))
+        recomputed = round_up(epsilon_of(self.event, self.delta, self.accountant))
         for name, (event, epsilon) in self.groups.items():
-            group = round_up(_epsilon(event, self.delta, self.accountant))
+            group = round_up(epsilon_of(event, self.delta, self.accountant))
             if not _agrees(group, epsilon):
                 raise VerificationFailed(
                     f"group {name!r} states epsilon={epsilon:g}, but its events give {group:g}"
@@ -243,11 +243,14 @@ class Certificate:
             rows.append(("charged to", charged))
         return rows + [(f"assumption {k}", a) for k, a in enumerate(self.assumptions, 1)]
 
-    def _repr_html_(self) -> str:
-        rows = table(
+    def html_table(self) -> Html:
+        """Return the rows of `table` as HTML."""
+        return table(
             f"Certificate of {self.holder or 'the data'}", ["field", "value"], self.table()
         )
-        return tag("div", tag("p", str(self)), rows)
+
+    def _repr_html_(self) -> str:
+        return tag("div", tag("p", str(self)), self.html_table())
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON, with a digest over its content."""
@@ -304,10 +307,6 @@ class Certificate:
             return cls(**data)
         except (KeyError, TypeError, ParameterError) as error:
             raise VerificationFailed(f"the certificate is incomplete: {error}") from None
-
-
-def _epsilon(event: DpEvent, delta: float, accountant: str) -> float:
-    return make_accountant(accountant).add(event).epsilon(delta)
 
 
 def _agrees(recomputed: float, stated: float) -> bool:

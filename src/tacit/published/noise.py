@@ -10,7 +10,7 @@ Sources: B. Ermiş (2020), chapters 4 and 5, appendices C and E, "the thesis" be
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit._core.check import Integer, Real, check
 from tacit.errors import NotCertified, ParameterError
@@ -26,6 +26,8 @@ __all__ = [
     "mistyped_gaussian_noise",
     "zcdp_noise",
 ]
+
+_SINGLE = "the recipe composes (ε, δ) bounds of single steps"
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,9 @@ def advanced_composition_noise(
         )
     linear = math.sqrt(2.0 * compositions * math.log(1.0 / delta_prime))
     per_step = _positive_root(float(compositions), linear, epsilon)
-    return _finish(
-        per_step,
-        epsilon,
-        delta,
-        rate,
-        compositions,
-        delta_iter,
-        steps,
-        "the recipe composes (ε, δ) bounds of single steps",
-    )
+    taken = compositions if steps is None else steps
+    claimed = PublishedNoise(0.0, epsilon, delta, rate, taken, _SINGLE)
+    return _finish(claimed, per_step, compositions, delta_iter)
 
 
 def zcdp_noise(
@@ -156,38 +151,22 @@ def zcdp_noise(
         math.sqrt(compositions * math.log(1.0 / delta) / log_prime),
         epsilon,
     )
-    return _finish(
-        per_step,
-        epsilon,
-        delta,
-        rate,
-        compositions,
-        delta_iter,
-        steps,
-        "amplification by sampling of (ε, δ) cannot be put into a zCDP composition",
-    )
+    flaw = "amplification by sampling of (ε, δ) cannot be put into a zCDP composition"
+    taken = compositions if steps is None else steps
+    claimed = PublishedNoise(0.0, epsilon, delta, rate, taken, flaw)
+    return _finish(claimed, per_step, compositions, delta_iter)
 
 
 def _finish(
-    per_step: float,
-    epsilon: float,
-    delta: float,
-    rate: float,
-    compositions: int,
-    delta_iter: float,
-    steps: int | None,
-    flaw: str,
+    claimed: PublishedNoise, per_step: float, compositions: int, delta_iter: float
 ) -> PublishedNoise:
     """Undo the amplification and apply the classical calibration: steps 2 and 3."""
-    epsilon_iter = math.log(math.expm1(per_step) / rate + 1.0)
+    epsilon_iter = math.log(math.expm1(per_step) / claimed.rate + 1.0)
     sigma = math.sqrt(2.0 * math.log(1.25 / delta_iter)) / epsilon_iter
-    taken = compositions if steps is None else steps
-    claim = (
-        flaw
-        if taken == compositions
-        else (f"{flaw}, and it counts {compositions} compositions where {taken} steps are taken")
-    )
-    return PublishedNoise(sigma, epsilon, delta, rate, taken, claim)
+    claim, taken = claimed.claim, claimed.steps
+    if taken != compositions:
+        claim += f", and it counts {compositions} compositions where {taken} steps are taken"
+    return replace(claimed, noise_multiplier=sigma, claim=claim)
 
 
 def langevin_step_size(
@@ -242,39 +221,14 @@ def mistyped_gaussian_noise(epsilon: float, delta: float) -> PublishedNoise:
     )
 
 
+_PASSES = "the printed value counts 200 passes where 20,000 steps are taken"
+_PASSES_MIXED = f"{_PASSES}, and mixes amplification by sampling into a zCDP composition"
+_MIXED = "amplification by sampling of (ε, δ) is mixed into a zCDP composition"
+
 # The values printed in the thesis (sections 7.2.1 and 8.1.1), with the steps really taken.
 PRINTED: dict[str, PublishedNoise] = {
-    "MNIST, zCDP": PublishedNoise(
-        3.23,
-        0.5,
-        1e-4,
-        0.01,
-        20_000,
-        "the printed value counts 200 passes where 20,000 steps are taken, and mixes "
-        "amplification by sampling into a zCDP composition",
-    ),
-    "MNIST, advanced composition": PublishedNoise(
-        10.88,
-        0.5,
-        1e-4,
-        0.01,
-        20_000,
-        "the printed value counts 200 passes where 20,000 steps are taken",
-    ),
-    "synthetic, zCDP": PublishedNoise(
-        2.87,
-        1.0,
-        1e-3,
-        0.02,
-        300,
-        "amplification by sampling of (ε, δ) is mixed into a zCDP composition",
-    ),
-    "synthetic, advanced composition": PublishedNoise(
-        8.14,
-        1.0,
-        1e-3,
-        0.02,
-        300,
-        "the recipe composes (ε, δ) bounds of single steps",
-    ),
+    "MNIST, zCDP": PublishedNoise(3.23, 0.5, 1e-4, 0.01, 20_000, _PASSES_MIXED),
+    "MNIST, advanced composition": PublishedNoise(10.88, 0.5, 1e-4, 0.01, 20_000, _PASSES),
+    "synthetic, zCDP": PublishedNoise(2.87, 1.0, 1e-3, 0.02, 300, _MIXED),
+    "synthetic, advanced composition": PublishedNoise(8.14, 1.0, 1e-3, 0.02, 300, _SINGLE),
 }

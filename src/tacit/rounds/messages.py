@@ -29,6 +29,7 @@ _MAGIC = b"TACITM1\n"
 DIGEST = 32  # bytes of a SHA-256
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint8", "bool")
 _LARGEST_HEADER = 1 << 20
+_UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -116,15 +117,7 @@ class Message:
             if sealed:
                 found.__dict__["digest"] = bytes(whole[-DIGEST:])
             return found
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            IndexError,
-            OverflowError,
-            RecursionError,
-            MemoryError,
-        ) as error:
+        except _UNREADABLE as error:
             raise SiteFailure(f"a message cannot be read: {error}") from None
 
 

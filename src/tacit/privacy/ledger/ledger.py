@@ -30,13 +30,7 @@ from typing import Any, NoReturn
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
 from tacit._core.html import table, tag
-from tacit.errors import (
-    BudgetExceeded,
-    LedgerCorrupt,
-    LedgerError,
-    NotCertified,
-    ParameterError,
-)
+from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, NotCertified, ParameterError
 from tacit.privacy.amounts import as_exact, float_above, float_below
 from tacit.privacy.events import DpEvent, event_from_json, event_to_json, leaves
 from tacit.privacy.ledger.checking import add_charge, check_rows
