@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit._core import check as module
 from tacit._core.check import (
     AnyOf,
     Bounds,
@@ -146,7 +145,3 @@ def test_missing_bounds_say_what_to_pass():
 def test_bad_bounds_are_refused(value):
     with pytest.raises(ParameterError, match="bounds must be a pair"):
         as_bounds("bounds", value, "the range")
-
-
-def test_unknown_names_keep_their_order():
-    assert module.unknown_names(["z", "a", "q"], ["a"]) == ["z", "q"]

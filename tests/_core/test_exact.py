@@ -12,6 +12,7 @@ from scipy import stats
 
 from tacit._core import exact, kernels
 from tacit._core.rng import WordStream
+from tests.oracles.kernels import invert_words_reference
 
 ONE = 1 << 256
 LAWS = {"half-normal": exact.half_normal, "exponential": exact.exponential}
@@ -120,7 +121,7 @@ def test_mass_beyond_the_table_is_within_the_stated_distance(law, law_name):
 def test_integers_are_the_floor_of_the_twin(law, scale, offset, signed):
     words = WordStream(3).words(20_000)
     drawn = law.integers(Scripted(words.tolist()), words.size, scale, offset=offset, signed=signed)
-    real = kernels.invert_words_reference(
+    real = invert_words_reference(
         words, law._high, *law._tilt, law._curvature, law.width, scale, offset, signed
     )
     # the twin's quadrature is good to about 1e-9 of a bin

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -272,9 +272,3 @@ def as_bounds(name: str, value: Any, meaning: str) -> tuple[float, float]:
     check(name, value, Bounds())
     low, high = value
     return float(low), float(high)
-
-
-def unknown_names(given: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the names that are not known, in order."""
-    known = set(known)
-    return [name for name in given if name not in known]

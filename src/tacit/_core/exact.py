@@ -75,17 +75,10 @@ def _pi() -> int:
 class HalfLaw:
     """A law on [0, ∞) with a table of its CDF, from which exact draws are made.
 
-    Parameters
-    ----------
-    log2_width
-        The bins have width 2^-log2_width.
-    cdf, density
-        CDF and density at the bin edges, as integers over 2^256; the last CDF is 2^256.
-    derivatives
-        ``derivatives(k)`` yields the derivatives of the density at edge k divided by the
-        density, as fixed-point integers, j = 0, 1, …; used by the Taylor series within bins.
-    tilt, curvature
-        a = tilt[0] + tilt[1]·k, and b, of the module's docstring.
+    Bins have width 2^-log2_width. ``cdf`` and ``density`` are those at the bin edges, as integers
+    over 2^256; the last CDF is 2^256. ``derivatives`` gives those of the density over the density,
+    for the Taylor series within bins (`_increment`). With the module's docstring, a = tilt[0] +
+    tilt[1]·k, and b is ``curvature``.
     """
 
     def __init__(
@@ -123,18 +116,8 @@ class HalfLaw:
     ) -> NDArray[np.int64]:
         """Return draws of floor(±scale·Z + offset), Z of this law.
 
-        Parameters
-        ----------
-        stream
-            Where the uniform words come from.
-        count
-            How many draws.
-        scale
-            Scale in units of the result, at most 2^48.
-        offset
-            0.5 rounds to the nearest integer, 0 takes the floor.
-        signed
-            Whether a random sign is applied first.
+        ``scale`` is in units of the result, at most 2^48; an ``offset`` of 0.5 rounds to the
+        nearest integer, 0 takes the floor; ``signed`` applies a random sign first.
         """
         out = np.empty(count, np.int64)
         unsure = np.empty(min(count, _CHUNK), np.int64)

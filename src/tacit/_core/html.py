@@ -47,14 +47,7 @@ def table(
 ) -> Html:
     """Return a table whose first cells are row headings, in a box that scrolls on a phone.
 
-    Parameters
-    ----------
-    caption
-        What it shows.
-    headings, rows
-        The cells.
-    numbers
-        How many of the last columns hold numbers, which are set to the right.
+    ``numbers`` is how many of the last columns hold numbers, which are set to the right.
     """
     first = len(headings) - numbers
 

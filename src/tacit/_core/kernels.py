@@ -1,4 +1,4 @@
-"""Compiled kernels, each with a NumPy twin that the tests compare it with.
+"""Compiled kernels; `tests/oracles/kernels.py` has a NumPy twin of each.
 
 Kernels are compiled on first use and cached on disk. `tacit._core.threads` runs them on several
 cores.
@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from tacit._core import threads
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = [
     "NO_HINT",
     "compiled",
     "invert_words",
-    "invert_words_reference",
     "round_directions",
-    "round_directions_reference",
     "square_norms",
-    "square_norms_reference",
     "sum_on_grid",
-    "sum_on_grid_reference",
 ]
 
 NO_HINT = -(1 << 62)  # marks a draw of which nothing is known yet
@@ -69,15 +62,8 @@ def compiled(
 ) -> Callable[..., Any]:
     """Return the compiled form of a kernel, which does not hold the interpreter's lock.
 
-    Parameters
-    ----------
-    function
-        A module-level function that Numba can compile.
-    reassociate
-        Whether sums may be reordered, so that they vectorise.
-    unchecked
-        Whether a division by zero gives infinity, as in NumPy; a checked one is an error and
-        does not vectorise.
+    ``reassociate`` says that sums may be reordered, so that they vectorise; ``unchecked`` that a
+    division by zero gives infinity, as in NumPy: a checked one is an error and does not vectorise.
     """
     return _compile(function, reassociate, unchecked)
 
@@ -170,38 +156,6 @@ def invert_words(*args: Any) -> int:
     return len(found)
 
 
-def invert_words_reference(
-    words: NDArray[np.uint64],
-    high: NDArray[np.uint64],
-    tilt0: float,
-    tilt1: float,
-    curvature: float,
-    width: float,
-    scale: float,
-    offset: float,
-    signed: bool,
-) -> NDArray[np.float64]:
-    """NumPy twin: the real numbers whose floor `_invert_words` takes."""
-    u = words >> np.uint64(1)
-    k = np.searchsorted(high, u, side="right") - 1
-    r = ((u - high[k]).astype(float) + 0.5) / (high[k + 1] - high[k]).astype(float)
-    a, x = tilt0 + tilt1 * k, r.copy()
-    nodes, weights = np.polynomial.legendre.leggauss(8)
-
-    def integral(upper: NDArray[np.float64]) -> NDArray[np.float64]:
-        at = upper[:, None] * (nodes + 1.0) / 2.0
-        values = np.exp(-at * (a[:, None] + curvature * at)) @ weights
-        return np.asarray(values * upper / 2.0)
-
-    total = integral(np.ones_like(r))
-    for _ in range(6):
-        x = x - (integral(x) - r * total) * np.exp(x * (a + curvature * x))
-    t = scale * width * (k + x)
-    if signed:
-        t = np.where(words & np.uint64(1), -t, t)
-    return np.asarray(t + offset)
-
-
 # --- sums of contributions on a grid ---------------------------------------------------------
 
 
@@ -240,16 +194,6 @@ def sum_on_grid(rows: Any, scales: Any, inverse_grid: float, out: Any) -> None:
     out += parts.sum(axis=0)
 
 
-def sum_on_grid_reference(
-    rows: NDArray[np.float64], scales: NDArray[np.float64], inverse_grid: float
-) -> NDArray[np.int64]:
-    """NumPy twin of `_sum_on_grid`."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled = rows * (scales * inverse_grid)[:, None] + 0.5
-        usable = np.where(np.abs(scaled) < 4.0e18, scaled, 0.0)
-    return np.asarray(np.floor(usable).astype(np.int64).sum(axis=0))
-
-
 # --- norms -------------------------------------------------------------------------------------
 
 
@@ -267,12 +211,6 @@ def square_norms(rows: Any, out: Any) -> None:
     """Run the compiled `_square_norms` over all rows, of float32 or float64."""
     kernel = compiled(_square_norms, reassociate=True)
     threads.over_range(kernel, len(rows), rows, out)
-
-
-def square_norms_reference(rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """NumPy twin of `_square_norms`."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(np.square(rows.astype(np.float64)).sum(axis=1))
 
 
 # --- rows as directions in whole numbers -------------------------------------------------------
@@ -307,17 +245,3 @@ def round_directions(rows: Any, one: bool, steps: float, out: Any, lengths: Any)
     """Run the compiled `_round_directions` over all rows, of float32 or float64."""
     kernel = compiled(_round_directions, reassociate=True)
     threads.over_range(kernel, len(rows), rows, one, steps, out, lengths)
-
-
-def round_directions_reference(
-    rows: NDArray[np.floating[Any]], one: bool, steps: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """NumPy twin of `_round_directions`."""
-    wide = rows.astype(np.float64)
-    if one:
-        wide = np.concatenate([wide, np.ones((len(wide), 1))], axis=1)
-    with np.errstate(all="ignore"):
-        lengths = np.sqrt(np.square(wide).sum(axis=1))
-        good = (lengths > 0.0) & np.isfinite(lengths)
-        scaled = np.rint(wide * (steps / lengths)[:, None])
-    return np.where(good[:, None], scaled, 0.0), lengths

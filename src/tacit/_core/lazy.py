@@ -14,12 +14,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    Parameters
-    ----------
-    package
-        Its name.
-    places
-        Public name → the module, below the package, that has it.
+    ``places`` maps a public name to the module, below the package, that has it.
     """
 
     def getter(name: str) -> Any:

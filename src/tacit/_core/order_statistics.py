@@ -20,21 +20,10 @@ __all__ = ["best_pair", "smooth_sensitivities", "smooth_sensitivity"]
 
 
 def smooth_sensitivity(ordered: Any, rank: int, beta: float, low: float, high: float) -> float:
-    """Return the β-smooth sensitivity of the order statistic with the given rank (from 1).
+    """Return S_β of sorted data within [low, high], of the order statistic of a rank (from 1).
 
     In O(n log n): for each i the best j does not decrease with i, so the range is halved
     recursively (divide and conquer).
-
-    Parameters
-    ----------
-    ordered
-        The sorted data, within [low, high].
-    rank
-        Which order statistic, 1 for the minimum.
-    beta
-        The smoothness.
-    low, high
-        The public bounds.
 
     Examples
     --------

@@ -10,17 +10,7 @@ __all__ = ["progress_bar"]
 
 @contextmanager
 def progress_bar(shown: bool, total: int, what: str) -> Iterator[Callable[..., None]]:
-    """Yield a function (steps done, a note) that advances a progress bar, or does nothing.
-
-    Parameters
-    ----------
-    shown
-        Whether there is a bar.
-    total
-        How many steps it has.
-    what
-        The words before it.
-    """
+    """Yield a function (steps done, a note) that advances a progress bar, or does nothing."""
     if not shown:
         yield lambda done, note="": None
         return

@@ -60,11 +60,8 @@ def streams(seed: Seed, *names: str) -> tuple[np.random.Generator, ...]:
 class WordStream:
     """An endless stream of uniform 64-bit words from ChaCha20, never shared across a fork.
 
-    Parameters
-    ----------
-    seed
-        None seeds from the operating system, the only choice for a release; an int is for
-        tests and for reproducing tables.
+    Without a seed the operating system gives the key, the only choice for a release; an int is for
+    tests and for reproducing tables.
     """
 
     _BLOCK = 1 << 12
@@ -154,13 +151,8 @@ class KeyedWords:
     """Streams of words that can be produced again: one ChaCha20 stream per block number.
 
     The key of a block is the SHA-256 of the master key and the number, so blocks are independent
-    to anybody who does not know the master key. That key is as secret as what the noise hides:
-    it is neither printed nor pickled.
-
-    Parameters
-    ----------
-    key
-        256 fresh random bits.
+    to anybody who does not know the master key, 256 fresh random bits. That key is as secret as
+    what the noise hides: it is neither printed nor pickled.
 
     Examples
     --------

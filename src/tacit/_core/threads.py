@@ -54,17 +54,8 @@ def over_range(
 ) -> None:
     """Call ``kernel(first, last, *args)`` for ranges that cover 0 … count, on all cores.
 
-    Parameters
-    ----------
-    kernel
-        What `tacit._core.kernels.compiled` returned. Different ranges must write to different
-        places.
-    count
-        How much there is to do.
-    args
-        Its other arguments.
-    workers
-        How many threads; None: `threads`.
+    Different ranges must write to different places. ``workers`` is how many threads; None:
+    `threads`.
 
     Examples
     --------
@@ -105,13 +96,6 @@ def ahead(make: Callable[[], Any], count: int) -> Iterator[Any]:
 
     They are made one after the other, in the order of a plain loop. Worth it where the caller runs
     compiled kernels, which leave the interpreter to others.
-
-    Parameters
-    ----------
-    make
-        What to call.
-    count
-        How often.
 
     Examples
     --------

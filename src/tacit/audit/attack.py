@@ -244,12 +244,7 @@ def transcript_scores(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the log likelihood ratio of many runs on either data set.
 
-    Parameters
-    ----------
-    pairs
-        The steps of a run, each with the value on D and on D′.
-    runs, seed
-        How many, and of their noise.
+    ``pairs`` are the steps of a run, each with the value on D and on D′.
     """
     found = np.zeros((2, runs))
     for number, (a, b) in enumerate(pairs):

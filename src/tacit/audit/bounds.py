@@ -65,11 +65,10 @@ class ErrorRates:
     miss_runs: int
 
     def __post_init__(self) -> None:
-        for name in ("alarm", "miss"):
-            runs = getattr(self, f"{name}_runs")
-            wrong = self.alarms if name == "alarm" else self.misses
-            check(f"{name}_runs", runs, Integer(1))
-            check("alarms" if name == "alarm" else "misses", wrong, Integer(0, runs))
+        check("alarm_runs", self.alarm_runs, Integer(1))
+        check("alarms", self.alarms, Integer(0, self.alarm_runs))
+        check("miss_runs", self.miss_runs, Integer(1))
+        check("misses", self.misses, Integer(0, self.miss_runs))
 
     def limits(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return upper limits of both rates that hold together with the given confidence."""

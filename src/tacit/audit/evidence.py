@@ -57,7 +57,7 @@ def plain_value(mechanism: Mechanism, value: Any) -> NDArray[np.float64]:
         quiet = dataclasses.replace(mechanism, scale=0.0)
         return np.asarray(drawn(quiet, value, Noise("grid", seed=0)))
     if isinstance(value, GridSum):
-        return np.ldexp(np.asarray(value.integers, np.float64), value.grid.exponent)
+        return value.value()
     return np.asarray(value, np.float64)
 
 
@@ -134,14 +134,7 @@ def _many_operators(
 def score(mechanism: Mechanism, released: Floats, ours: Any, theirs: Any) -> NDArray[np.float64]:
     """Return how much every release speaks for our value against theirs.
 
-    Parameters
-    ----------
-    mechanism
-        The step's mechanism.
-    released
-        (runs, …), what was released.
-    ours, theirs
-        The values on D and on D′, as they went to the gate.
+    ``released`` is (runs, …); the values on D and on D′ are as they went to the gate.
 
     Examples
     --------

@@ -36,14 +36,7 @@ def sampled_scores(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the log likelihood ratios of many runs on either data set.
 
-    Parameters
-    ----------
-    steps_of
-        Replays a run on given data with secrets of the given number.
-    data, neighbour
-        D and D′, which lacks the unit.
-    runs, seed
-        How many, and of their noise.
+    ``steps_of`` replays a run on given data with secrets of the given number; D′ lacks the unit.
     """
     for given in (data, neighbour):
         steps_of(given, 0)  # once to the end

@@ -19,7 +19,6 @@ from typing import Any
 from sklearn.base import clone
 
 from tacit.errors import NotCertified
-from tacit.estimators.base import PrivateEstimator
 from tacit.mechanisms.base import Mechanism, watched
 from tacit.mechanisms.noise import Noise
 
@@ -38,22 +37,13 @@ class Step:
 def fresh(estimator: Any, seed: int, number: int = 0) -> Any:
     """Return a copy with an empty ledger; its secrets are its own, what is public is not.
 
-    Parameters
-    ----------
-    estimator
-        A private estimator, fitted or not.
-    seed, number
-        The seed of what is public, and with the number of the copy that of its noise.
+    ``seed`` is that of what is public, and with the number of the copy that of its noise.
     """
     copy = clone(estimator)
     known = copy.get_params(deep=False)
     changes = {"ledger": None, "random_state": seed}
     copy.set_params(**{name: value for name, value in changes.items() if name in known})
-    secret = (seed << 40) + number
-    if isinstance(copy, PrivateEstimator):
-        copy._secret = secret
-    else:
-        copy._noise = lambda kind, site: Noise(kind, seed=secret)
+    copy._secret = (seed << 40) + number
     return copy
 
 

@@ -86,14 +86,8 @@ class Config:
     def line(self, section: str, key: str | None = None, number: int = 0) -> int:
         """Return the line of a key, or else that of its section.
 
-        Parameters
-        ----------
-        section
-            The name of a table; empty for the top of the file.
-        key
-            Which key; None: the table's own heading.
-        number
-            Which one, of tables that occur several times.
+        An empty section is the top of the file; ``number`` says which one, of tables that occur
+        several times.
         """
         here, seen, heading = "", -1, 1
         for count, line in enumerate(self.text.splitlines(), 1):

@@ -70,13 +70,7 @@ def certify(
     from tacit.privacy.guarantee import round_up
 
     entry = _entry(mechanism)
-    given = {
-        "sigma": sigma,
-        "scale": scale,
-        "lie": lie,
-        "magnitude": magnitude,
-        "reach": reach,
-    }
+    given = {"sigma": sigma, "scale": scale, "lie": lie, "magnitude": magnitude, "reach": reach}
     value = given.pop(entry.parameter)
     extra = [name for name, other in given.items() if other is not None]
     if value is None or extra:
@@ -93,11 +87,7 @@ def certify(
             "delta": delta,
             "mechanism": mechanism,
             entry.parameter: value,
-            "sensitivity": sensitivity,
-            "rate": rate,
-            "steps": steps,
-            "neighbours": neighbours,
-            "accountant": accountant,
+            **_facts(query, accountant),
         },
         f"{_schedule(mechanism, entry.parameter, value, rate, steps)} gives ε = {epsilon:.6g} at "
         f"δ = {delta:g} ({neighbours}, {accountant} accountant)."
@@ -133,17 +123,19 @@ def calibrate(
             "epsilon": epsilon,
             "delta": delta,
             "mechanism": mechanism,
-            "sensitivity": sensitivity,
-            "rate": rate,
-            "steps": steps,
-            "neighbours": neighbours,
-            "accountant": accountant,
+            **_facts(query, accountant),
         },
         f"ε = {epsilon:g} at δ = {delta:g} needs "
         f"{_schedule(mechanism, entry.parameter, value, rate, steps)} "
         f"({neighbours}, {accountant} accountant).",
         as_json,
     )
+
+
+def _facts(query: Any, accountant: str) -> dict[str, Any]:
+    """Return what both commands were told."""
+    names = ("sensitivity", "rate", "steps", "neighbours")
+    return {name: getattr(query, name) for name in names} | {"accountant": accountant}
 
 
 def _schedule(mechanism: str, parameter: str, value: float, rate: float, steps: int) -> str:

@@ -28,8 +28,7 @@ def plan(
         ),
     ],
     find: Annotated[
-        str,
-        typer.Option(help="epsilon, rows, sites or rank.", autocompletion=lambda: _FIND),
+        str, typer.Option(help="epsilon, rows, sites or rank.", autocompletion=lambda: _FIND)
     ] = "epsilon",
     want: Annotated[float | None, typer.Option(help="The wanted error, see the guide.")] = None,
     rows: Annotated[int, typer.Option(help="Rows, members or documents of all sites.")] = 2000,

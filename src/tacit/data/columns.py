@@ -22,13 +22,8 @@ __all__ = ["column_array", "column_names", "is_missing", "numeric_columns"]
 def numeric_columns(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Return the named columns of a table as float arrays of one length.
 
-    Parameters
-    ----------
-    table
-        A mapping of columns, a two-axis NumPy array whose columns are in the order of
-        ``names``, or a pandas, Polars or Arrow table.
-    names
-        Which columns.
+    A table is a mapping of columns, a two-axis NumPy array whose columns are in the order of
+    ``names``, or a pandas, Polars or Arrow table.
 
     Examples
     --------

@@ -115,12 +115,8 @@ class Documents:
     ) -> Documents:
         """Read documents given as word numbers from 0, in any order.
 
-        Parameters
-        ----------
-        documents
-            A sequence of sequences, or an array with one document per row.
-        vocabulary
-            The public number of words.
+        They are a sequence of sequences, or an array with one document per row; ``vocabulary`` is
+        the public number of words.
         """
         if vocabulary is None:
             raise ParameterError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,14 +31,8 @@ _LARGEST = 2**31 - 1
 class ModeLayout(NamedTuple):
     """The cells of a relation sorted along one mode, as compressed rows.
 
-    Attributes
-    ----------
-    starts
-        Cells of row i are starts[i] … starts[i + 1].
-    indices
-        All modes' indices of the sorted cells, (cells, modes).
-    values
-        The sorted values.
+    Cells of row i are starts[i] … starts[i + 1]; ``indices`` holds those of all modes, (cells,
+    modes).
     """
 
     starts: NDArray[np.int64]
@@ -138,11 +132,8 @@ class Relation:
         )
         if len(sizes) != len(entities):
             raise ParameterError(f"shape must have {len(entities)} numbers, got {len(sizes)}")
-        apart = _index_table(
-            "held_out",
-            np.empty((0, len(entities)), int) if held_out is None else held_out,
-            len(entities),
-        )
+        nothing = np.empty((0, len(entities)), int)
+        apart = _index_table("held_out", nothing if held_out is None else held_out, len(entities))
         if apart.size and zeros == "missing":
             raise ParameterError("held_out only goes with zeros='observed': just leave cells out")
         _check_range("indices", table, sizes, entities)
@@ -330,27 +321,11 @@ class Relation:
 
     def subset(self, positions: Any) -> Relation:
         """Return the relation with only some of its listed cells, by position."""
-        return Relation(
-            self.entities,
-            self.shape,
-            self.indices[positions],
-            self.values[positions],
-            self.zeros,
-            self.held_out,
-            self.labels,
-        )
+        return replace(self, indices=self.indices[positions], values=self.values[positions])
 
     def scaled(self, factor: float) -> Relation:
         """Return the relation with all values multiplied by a factor."""
-        return Relation(
-            self.entities,
-            self.shape,
-            self.indices,
-            self.values * factor,
-            self.zeros,
-            self.held_out,
-            self.labels,
-        )
+        return replace(self, values=self.values * factor)
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{e} {n:,}" for e, n in zip(self.entities, self.shape, strict=True))

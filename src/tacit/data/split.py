@@ -139,11 +139,16 @@ def _take_listed(relation: Relation, positions: NDArray[np.intp]) -> Holdout:
     """Take out listed cells by position."""
     kept = np.ones(relation.cells, bool)
     kept[positions] = False
-    cells, values = relation.indices[positions], relation.values[positions]
+    cells = relation.indices[positions]
+    return Holdout(_rest(relation, kept, cells), cells, relation.values[positions])
+
+
+def _rest(relation: Relation, kept: NDArray[np.bool_], cells: NDArray[np.int32]) -> Relation:
+    """Return a relation with some of its listed cells, and with cells held out among zeros."""
     apart = None
     if relation.zeros == "observed":
         apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
-    train = Relation.from_cells(
+    return Relation.from_cells(
         relation.entities,
         relation.indices[kept],
         relation.values[kept],
@@ -152,7 +157,6 @@ def _take_listed(relation: Relation, positions: NDArray[np.intp]) -> Holdout:
         held_out=apart,
         labels=relation.labels,
     )
-    return Holdout(train, cells, values)
 
 
 def _take_codes(relation: Relation, codes: NDArray[np.int64]) -> Holdout:
@@ -165,14 +169,4 @@ def _take_codes(relation: Relation, codes: NDArray[np.int64]) -> Holdout:
     cells = np.column_stack(np.unravel_index(codes, relation.shape)).astype(np.int32)
     values = np.zeros(len(codes))
     values[np.searchsorted(codes, listed[gone])] = relation.values[gone]
-    apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
-    train = Relation.from_cells(
-        relation.entities,
-        relation.indices[~gone],
-        relation.values[~gone],
-        shape=relation.shape,
-        zeros="observed",
-        held_out=apart,
-        labels=relation.labels,
-    )
-    return Holdout(train, cells, values)
+    return Holdout(_rest(relation, ~gone, cells), cells, values)

@@ -25,11 +25,7 @@ __all__ = ["read_source", "read_table"]
 def read_table(path: str | Path) -> dict[str, NDArray[Any]]:
     r"""Return the columns of a CSV or Parquet file; numbers where a whole column is numeric.
 
-    Parameters
-    ----------
-    path
-        A file that ends in ``.csv`` (with a line of headings; an empty cell is NaN among numbers)
-        or ``.parquet``.
+    A ``.csv`` file begins with a line of headings; an empty cell is NaN among numbers.
 
     Examples
     --------
@@ -80,14 +76,9 @@ def _typed(values: tuple[str, ...]) -> NDArray[Any]:
 def read_source(source: Mapping[str, Any], folder: Path = Path()) -> dict[str, NDArray[Any]]:
     """Return the columns of one table that a file of settings names.
 
-    Parameters
-    ----------
-    source
-        Either ``file`` (a .csv or .parquet file), or ``url`` and ``query`` for a database.
-        ``$NAME`` in a url is taken from the environment, so that passwords need not be written
-        down.
-    folder
-        Where a relative file is looked for.
+    A source has either ``file`` (a .csv or .parquet file, looked for in ``folder``), or ``url``
+    and ``query`` for a database. ``$NAME`` in a url is taken from the environment, so that
+    passwords need not be written down.
 
     Examples
     --------

@@ -29,14 +29,7 @@ def run_federated_demo(
 ) -> dict[str, Any]:
     """Set up a federation from nothing, run a regression over it, and compare.
 
-    Parameters
-    ----------
-    folder
-        Where the federation goes; it must not hold one already.
-    fresh
-        Whether to remove an earlier demonstration's federation first.
-    quiet
-        Whether to print nothing.
+    The folder must not hold one already; ``fresh`` removes an earlier demonstration's first.
     """
     from rich.console import Console
 

@@ -31,12 +31,8 @@ _ROUNDS = 8
 def estimator(epsilon: float | None, *, offsets: bool = False) -> PrivateFactorization:
     """Return the estimator of the demonstration, private for each patient's whole record.
 
-    Parameters
-    ----------
-    epsilon
-        None adds no noise.
-    offsets
-        Whether to learn the tests' averages only: the trivial predictor.
+    Without ε there is no noise; ``offsets`` learns the tests' averages only: the trivial
+    predictor.
     """
     privacy = None
     if epsilon is not None:
@@ -54,14 +50,9 @@ def estimator(epsilon: float | None, *, offsets: bool = False) -> PrivateFactori
 class Comparison:
     """Errors (RMSE) in tests that a hospital seldom does, by hospital.
 
-    Attributes
-    ----------
-    nothing, alone, together
-        Guessing the middle of the reference range; each hospital by itself; all without noise.
-    private, offsets
-        ε → errors together with noise, and of the private averages of tests at the same ε.
-    fitted
-        ε → the fitted estimator.
+    Guessing the middle of the reference range (``nothing``), each hospital by itself, and all
+    without noise; by ε: together with noise, the private averages of tests, and the fitted
+    estimator.
     """
 
     nothing: Mapping[str, float]

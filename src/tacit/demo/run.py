@@ -37,16 +37,8 @@ def run_demo(
 ) -> dict[str, Any]:
     """Run the demonstration, print what happens, write ledgers, releases and the report.
 
-    Parameters
-    ----------
-    folder
-        Where the result goes. A second run there finds the budget spent, and is refused.
-    fresh
-        Whether to remove an earlier demonstration's result first.
-    sizes
-        Hospital → number of patients.
-    quiet
-        Whether to print nothing.
+    A second run in a folder finds the budget spent, and is refused; ``fresh`` removes an earlier
+    demonstration's result first. ``sizes`` maps hospitals to numbers of patients.
     """
     from rich.console import Console
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GridMechanism"]
 
-_SCALE = Real(0)
-
 
 @dataclass(frozen=True)
 class GridMechanism(Mechanism):
@@ -54,29 +52,23 @@ class GridMechanism(Mechanism):
     norm = 2  # of the sensitivity
 
     def __post_init__(self) -> None:
-        check("scale", self.scale, _SCALE)
+        check("scale", self.scale, Real(0))
         check("sensitivity", self.sensitivity, Real(0, open_low=True))
         check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
         check("source", self.source, OneOf(*RESOLUTION))
 
     @classmethod
     def calibrated(
-        cls,
-        multiplier: float,
-        sensitivity: float,
-        shape: tuple[int, ...] = (),
-        *,
-        neighbours: str = ADD_REMOVE,
-        source: str = "grid",
-        **more: Any,
+        cls, multiplier: float, sensitivity: float, shape: tuple[int, ...] = (), **more: Any
     ) -> Self:
         """Return the mechanism whose event has (at least) the given noise multiplier.
 
-        The scale is raised by what rounding to the grid adds to the sensitivity.
+        The scale is raised by what rounding to the grid adds to the sensitivity; ``more`` are
+        further fields.
         """
         if math.isinf(multiplier):
             raise ParameterError("an infinite noise multiplier releases nothing at all")
-        draft = cls(1.0, sensitivity, shape, neighbours, source, **more)
+        draft = cls(1.0, sensitivity, shape, **more)
         reach = Grid(-draft.bits).growth(draft.size, cls.norm, REPLACE)
         room = 1.0 - multiplier * reach  # the step is at most scale·2^-bits
         if room < 0.5:
@@ -84,14 +76,8 @@ class GridMechanism(Mechanism):
                 f"a release of {draft.size} numbers with noise {multiplier:g} times the "
                 "sensitivity is too fine for the grid: release fewer numbers at once"
             )
-        enough = cls(
-            multiplier * sensitivity / room * (1.0 + 1e-12),
-            sensitivity,
-            shape,
-            neighbours,
-            source,
-            **more,
-        )
+        scale = multiplier * sensitivity / room * (1.0 + 1e-12)
+        enough = dataclasses.replace(draft, scale=scale)
         # the same grid (or a finer one) with no more noise than it takes
         growth = enough.grid.growth(draft.size, cls.norm, REPLACE)
         scale = multiplier * (sensitivity + growth)
@@ -130,6 +116,11 @@ class GridMechanism(Mechanism):
         return self.scale / (self.sensitivity + growth)
 
     @property
+    def rounding(self) -> float:
+        """The variance that rounding to the grid adds."""
+        return self.grid.step**2 / 12.0 if self.scale else 0.0
+
+    @property
     def event(self) -> DpEvent:
         """What one release costs."""
         return NonPrivateDpEvent() if self.scale == 0.0 else self._event()
@@ -165,7 +156,7 @@ class GridMechanism(Mechanism):
             steps = math.ldexp(self.scale, -self.grid.exponent)
             drawn = self._noise(noise, self.size, steps).reshape(self.shape)
             integers = integers + drawn
-        return np.ldexp(integers.astype(np.float64), self.grid.exponent)
+        return self.grid.values(integers)
 
     def bias(self, value: Any) -> float:
         """Additive noise is centred."""

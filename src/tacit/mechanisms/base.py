@@ -73,11 +73,6 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
     For audits, which ask what an attacker could learn from a run. Everything is charged as ever,
     and certificates of what was drawn under watch say "not for release".
-
-    Parameters
-    ----------
-    watcher
-        Called after the charge, in place of the mechanism's own draw.
     """
     token = _watcher.set(watcher)
     try:

@@ -51,15 +51,9 @@ def clip_factors(rows: Any, norm: float, *, order: int = 2) -> NDArray[np.float6
 def factors_for(lengths: Any, norm: float, size: int) -> NDArray[np.float64]:
     """Return the factor ≤ 1 that brings each of some computed norms within ``norm``.
 
-    Parameters
-    ----------
-    lengths
-        Norms, computed in float64; one that is not finite gets the factor 0.
-    norm
-        The bound.
-    size
-        Of how many numbers: a sum of d numbers is off by up to d parts in 2⁵³, in the norm and
-        after scaling, and the factor leaves room for that.
+    Norms are computed in float64; one that is not finite gets the factor 0. A sum of d = ``size``
+    numbers is off by up to d parts in 2⁵³, in the norm and after scaling, and the factor leaves
+    room for that.
 
     Examples
     --------
@@ -89,14 +83,8 @@ def clip_rows(rows: Any, norm: float, *, order: int = 2) -> NDArray[np.float64]:
 def bound_contributions(units: Any, limit: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return a mask that keeps at most ``limit`` records of each unit, chosen at random.
 
-    Parameters
-    ----------
-    units
-        The unit (user, patient, …) of each record.
-    limit
-        How many records of one unit may count.
-    rng
-        An inference generator: the choice does not depend on the records' content.
+    ``units`` is the unit (user, patient, …) of each record; ``rng`` an inference generator: the
+    choice does not depend on the records' content.
     """
     check("limit", limit, Integer(1))
     # records without a unit (NaN) share one limit

@@ -15,7 +15,7 @@ from tacit.errors import ParameterError
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.noise import Noise
 from tacit.privacy import calibration
-from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent, GaussianDpEvent
+from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,18 +44,16 @@ class Gaussian(GridMechanism):
         delta: float,
         sensitivity: float,
         shape: tuple[int, ...] = (),
-        *,
-        neighbours: str = ADD_REMOVE,
-        source: str = "grid",
         **more: Any,
     ) -> Self:
-        """Return the least noise for which one release is (ε, δ)-private; ε = ∞ adds none."""
+        """Return the least noise for which one release is (ε, δ)-private; ε = ∞ adds none.
+
+        ``more`` are further fields, such as ``neighbours`` and ``source``.
+        """
         if math.isinf(epsilon):
-            return cls(0.0, sensitivity, shape, neighbours, source, **more)
+            return cls(0.0, sensitivity, shape, **more)
         multiplier = calibration.gaussian_sigma(epsilon, delta)
-        return cls.calibrated(
-            multiplier, sensitivity, shape, neighbours=neighbours, source=source, **more
-        )
+        return cls.calibrated(multiplier, sensitivity, shape, **more)
 
     @classmethod
     def within(cls, multiplier: float, clip: float, shape: tuple[int, ...]) -> Self:
@@ -92,30 +90,24 @@ class Gaussian(GridMechanism):
 
     def variance(self, value: Any = None) -> float:
         """Return σ², plus what rounding adds."""
-        return self.scale**2 + (self.grid.step**2 / 12.0 if self.scale else 0.0)
+        return self.scale**2 + self.rounding
 
 
 @cache
-def _packing(order: int, size: int) -> tuple[Any, Any, Any]:
-    """Return (indices of unique entries, √multiplicity, position of every entry).
+def _packing(order: int, size: int) -> tuple[Any, Any]:
+    """Return √multiplicity of every unique entry, and the unique entry of every entry.
 
     The symmetric arrays have an orthonormal basis with one element per unique index: the
     coordinate of a symmetric array along it is √(number of permutations) times the entry.
     """
-    unique = np.array(
-        list(itertools.combinations_with_replacement(range(size), order)), dtype=np.intp
+    shape = (size,) * order
+    unique = np.array(list(itertools.combinations_with_replacement(range(size), order)))
+    full = np.sort(np.indices(shape).reshape(order, -1), axis=0)
+    position = np.searchsorted(
+        np.ravel_multi_index(tuple(unique.T), shape), np.ravel_multi_index(tuple(full), shape)
     )
-    full = np.indices((size,) * order).reshape(order, -1)
-    full = np.sort(full, axis=0)
-    code = full[0]
-    for axis in range(1, order):
-        code = code * size + full[axis]
-    unique_code = unique[:, 0]
-    for axis in range(1, order):
-        unique_code = unique_code * size + unique[:, axis]
-    position = np.searchsorted(unique_code, code)
     weights = np.sqrt(np.bincount(position, minlength=len(unique)).astype(np.float64))
-    return unique, weights, position
+    return weights, position
 
 
 @dataclass(frozen=True)
@@ -143,18 +135,18 @@ class SymmetricGaussian(Gaussian):
 
     def pack(self, array: Any) -> NDArray[np.float64]:
         """Return the coordinates of the symmetric part of an array, norm preserved for it."""
-        _, weights, position = _packing(self.order, self.dimension)
+        weights, position = _packing(self.order, self.dimension)
         flat = np.asarray(array, np.float64).reshape(-1)
         return np.asarray(np.bincount(position, flat, minlength=len(weights)) / weights)
 
     def unpack(self, vector: Any) -> NDArray[np.float64]:
         """Return the symmetric array with the given coordinates."""
-        _, weights, position = _packing(self.order, self.dimension)
+        weights, position = _packing(self.order, self.dimension)
         flat = (np.asarray(vector, np.float64) / weights)[position]
         return np.asarray(flat.reshape((self.dimension,) * self.order))
 
     def entry_variance(self) -> NDArray[np.float64]:
         """Return the variance of every entry of the unpacked noise."""
-        _, weights, position = _packing(self.order, self.dimension)
+        weights, position = _packing(self.order, self.dimension)
         flat = (self.variance() / weights**2)[position]
         return np.asarray(flat.reshape((self.dimension,) * self.order))

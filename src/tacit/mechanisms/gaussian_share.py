@@ -67,4 +67,4 @@ class GaussianShare(Gaussian):
 
     def variance(self, value: Any = None) -> float:
         """Return the variance of one share."""
-        return self.scale**2 / self.shares + (self.grid.step**2 / 12.0 if self.scale else 0.0)
+        return self.scale**2 / self.shares + self.rounding

@@ -57,6 +57,10 @@ class Grid:
             scaled = np.ldexp(clean, -self.exponent)
         return np.asarray(np.floor(np.clip(scaled, -_LARGEST, _LARGEST) + 0.5), dtype=np.int64)
 
+    def values(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return whole numbers of steps as floats; a product with a power of two is exact."""
+        return np.asarray(integers * self.step)
+
     def sum(self, rows: Any, scales: Any = None) -> GridSum:
         """Round every row (one unit's contribution) and add them up.
 
@@ -97,4 +101,4 @@ class GridSum:
 
     def value(self) -> NDArray[np.float64]:
         """Return the sum as floats."""
-        return np.ldexp(self.integers.astype(np.float64), self.grid.exponent)
+        return self.grid.values(self.integers)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
-from tacit.mechanisms.local import _coins, _one_axis, _people_apart
+from tacit.mechanisms.local import LocalNumber, _coins
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
-from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,18 +24,13 @@ _FROM = 0.61
 
 
 @dataclass(frozen=True)
-class Hybrid(Mechanism):
+class Hybrid(LocalNumber):
     """One bit or the piecewise mechanism, by a coin that does not look at the value.
 
     From ε = 0.61 on the coin says piecewise with probability α = 1 − e^(−ε/2), below never. Either
     is ε-private, so is the mixture, even for somebody who sees the coin. With this α the parts of
     the variance that depend on the value cancel: it is the same for every value in [−1, 1], and at
     most that of either mechanism in its worst case.
-
-    Parameters
-    ----------
-    epsilon
-        ε per person.
 
     Examples
     --------
@@ -47,10 +40,8 @@ class Hybrid(Mechanism):
     True
     """
 
-    epsilon: float
-
     def __post_init__(self) -> None:
-        OneBitMean(self.epsilon)
+        super().__post_init__()
         if self.share:
             Piecewise(self.epsilon)
 
@@ -58,19 +49,6 @@ class Hybrid(Mechanism):
     def share(self) -> float:
         """α, the probability of the piecewise mechanism."""
         return -math.expm1(-self.epsilon / 2.0) if self.epsilon > _FROM else 0.0
-
-    @property
-    def event(self) -> DpEvent:
-        """What each person pays."""
-        return ApproximateDpEvent(self.epsilon)
-
-    def check(self, value: Any) -> None:
-        """Check the shape."""
-        _one_axis(value)
-
-    def distance(self, value: Any, other: Any) -> float:
-        """Return how many people's answers differ: each pays for its own."""
-        return _people_apart(value, other)
 
     def draw(self, value: Any, noise: Noise) -> NDArray[np.float64]:
         """Release a number per person."""
@@ -80,10 +58,6 @@ class Hybrid(Mechanism):
             smooth = Piecewise(self.epsilon).draw(clipped, noise)
             answers = np.where(_coins(noise, self.share, clipped.size), smooth, answers)
         return answers
-
-    def bias(self, value: Any) -> float:
-        """Unbiased for values within [−1, 1]."""
-        return 0.0
 
     def variance(self, value: Any) -> NDArray[np.float64]:
         """Return the variance per person: both are unbiased, so it is their mixture."""

@@ -114,10 +114,9 @@ class ItemResponses(Mechanism):
         bits = (table[:, : self.items] == 1.0).astype(np.int64)
         table[:, : self.items] = self._bits.draw(bits.ravel(), noise).reshape(bits.shape)
         numbers = self._shortened(table)
-        exponent = self._grid.exponent
-        steps = noise.laplace(numbers.size, math.ldexp(self.scale, -exponent))
+        steps = noise.laplace(numbers.size, math.ldexp(self.scale, -self._grid.exponent))
         total = self._grid.round(numbers) + steps.reshape(numbers.shape)
-        table[:, self.items :] = np.ldexp(total.astype(np.float64), exponent)
+        table[:, self.items :] = self._grid.values(total)
         return table
 
     def rated(self, answers: Any) -> NDArray[np.float64]:

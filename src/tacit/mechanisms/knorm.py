@@ -59,4 +59,4 @@ class KNorm(PureGridMechanism):
 
     def variance(self, value: Any = None) -> float:
         """Return the variance of each number: scale²·(d + 1)."""
-        return self.scale**2 * (self.size + 1) + (self.grid.step**2 / 12 if self.scale else 0)
+        return self.scale**2 * (self.size + 1) + self.rounding

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.noise import Noise
 from tacit.privacy import calibration
-from tacit.privacy.events import ADD_REMOVE, DpEvent, LaplaceDpEvent
+from tacit.privacy.events import DpEvent, LaplaceDpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,19 +25,13 @@ class PureGridMechanism(GridMechanism):
 
     @classmethod
     def for_privacy(
-        cls,
-        epsilon: float,
-        sensitivity: float,
-        shape: tuple[int, ...] = (),
-        *,
-        neighbours: str = ADD_REMOVE,
-        source: str = "grid",
+        cls, epsilon: float, sensitivity: float, shape: tuple[int, ...] = (), **more: Any
     ) -> Self:
         """Return the least noise for which one release is ε-private; ε = ∞ adds none."""
         if math.isinf(epsilon):
-            return cls(0.0, sensitivity, shape, neighbours, source)
+            return cls(0.0, sensitivity, shape, **more)
         multiplier = calibration.laplace_noise_multiplier(epsilon)
-        return cls.calibrated(multiplier, sensitivity, shape, neighbours=neighbours, source=source)
+        return cls.calibrated(multiplier, sensitivity, shape, **more)
 
 
 @dataclass(frozen=True)
@@ -54,4 +48,4 @@ class Laplace(PureGridMechanism):
 
     def variance(self, value: Any = None) -> float:
         """Return 2·scale², plus what rounding adds."""
-        return 2.0 * self.scale**2 + (self.grid.step**2 / 12.0 if self.scale else 0.0)
+        return 2.0 * self.scale**2 + self.rounding

@@ -1,4 +1,4 @@
-"""What local mechanisms share: coins and whole numbers from words.
+"""What local mechanisms share: `LocalNumber`, and coins and whole numbers from words.
 
 Each person randomises their own answer. A value is an array with one answer per person; the event
 is what each person pays. Coins are compared with 64-bit words, and probabilities are rounded
@@ -8,20 +8,24 @@ towards more noise.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import Real
+from tacit._core.check import Real, check
 from tacit.errors import ParameterError
+from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.noise import Noise
+from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_EPSILON = Real(1e-3, 30)
+__all__ = ["LocalNumber"]
+
 # Whole numbers below 2^20 drawn from a word are uniform to one part in 2^44; probabilities
 # give way by 2^-40, towards more noise.
 _GIVE = 2.0**-40
@@ -32,10 +36,35 @@ def _one_axis(value: Any) -> None:
         raise ParameterError(f"value must hold one answer per person, got {np.ndim(value)} axes")
 
 
-def _people_apart(value: Any, other: Any) -> float:
-    """Return how many people's answers in [−1, 1] differ: each pays for its own."""
-    ours, theirs = (clip_values(answers, -1.0, 1.0) for answers in (value, other))
-    return float(np.count_nonzero(ours != theirs))
+@dataclass(frozen=True)
+class LocalNumber(Mechanism):
+    """An unbiased answer about each person's number in [−1, 1], ε-private for that person.
+
+    Values are clipped to [−1, 1].
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        check("epsilon", self.epsilon, Real(1e-3, 30))
+
+    @property
+    def event(self) -> DpEvent:
+        """What each person pays."""
+        return ApproximateDpEvent(self.epsilon)
+
+    def check(self, value: Any) -> None:
+        """Check the shape."""
+        _one_axis(value)
+
+    def distance(self, value: Any, other: Any) -> float:
+        """Return how many people's answers differ: each pays for its own."""
+        ours, theirs = (clip_values(answers, -1.0, 1.0) for answers in (value, other))
+        return float(np.count_nonzero(ours != theirs))
+
+    def bias(self, value: Any) -> float:
+        """Unbiased for values within [−1, 1]."""
+        return 0.0
 
 
 def _coins(noise: Noise, probability: Any, count: int) -> NDArray[np.bool_]:

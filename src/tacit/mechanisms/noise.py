@@ -122,11 +122,7 @@ class Noise:
         while last < count - 1:
             left = rate * (count - 1 - last)
             gaps = law.integers(
-                self.stream,
-                int(left + 4.0 * left**0.5) + 8,
-                scale,
-                offset=0.0,
-                signed=False,
+                self.stream, int(left + 4.0 * left**0.5) + 8, scale, offset=0.0, signed=False
             )
             # no gap beyond the end matters, and cut gaps do not overflow
             found = last + np.cumsum(np.minimum(gaps, count) + 1)

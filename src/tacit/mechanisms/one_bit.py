@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import check
-from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
-from tacit.mechanisms.local import _EPSILON, _GIVE, _coins, _one_axis, _people_apart
+from tacit.mechanisms.local import _GIVE, LocalNumber, _coins
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,45 +19,23 @@ __all__ = ["OneBitMean"]
 
 
 @dataclass(frozen=True)
-class OneBitMean(Mechanism):
+class OneBitMean(LocalNumber):
     """One bit per person, whose scaled mean is unbiased (Duchi et al. 2013, Nguyên et al. 2016).
 
     A value x in [−1, 1] becomes +B with probability ½ + x/(2B), else −B, with
-    B = (e^ε + 1)/(e^ε − 1). Values are clipped to [−1, 1].
+    B = (e^ε + 1)/(e^ε − 1).
     """
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, _EPSILON)
 
     @property
     def magnitude(self) -> float:
         """B, the absolute value of every released number, rounded up."""
         return 1.0 / math.tanh(self.epsilon / 2.0) * (1.0 + _GIVE)
 
-    @property
-    def event(self) -> DpEvent:
-        """What each person pays."""
-        return ApproximateDpEvent(self.epsilon)
-
-    def check(self, value: Any) -> None:
-        """Check the shape."""
-        _one_axis(value)
-
-    def distance(self, value: Any, other: Any) -> float:
-        """Return how many people's answers differ: each pays for its own."""
-        return _people_apart(value, other)
-
     def draw(self, value: Any, noise: Noise) -> NDArray[np.float64]:
         """Release ±B for each person."""
         clipped = clip_values(value, -1.0, 1.0)
         heads = _coins(noise, 0.5 + clipped / (2.0 * self.magnitude), clipped.size)
         return np.where(heads, self.magnitude, -self.magnitude)
-
-    def bias(self, value: Any) -> float:
-        """Unbiased for values within [−1, 1]."""
-        return 0.0
 
     def variance(self, value: Any) -> NDArray[np.float64]:
         """Return B² − x² for each person."""

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import check
 from tacit.errors import ParameterError
-from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
-from tacit.mechanisms.local import _EPSILON, _GIVE, _coins, _one_axis, _people_apart, _uniform
+from tacit.mechanisms.local import _GIVE, LocalNumber, _coins, _uniform
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import ApproximateDpEvent, DpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +20,7 @@ __all__ = ["Piecewise"]
 
 
 @dataclass(frozen=True)
-class Piecewise(Mechanism):
+class Piecewise(LocalNumber):
     """The piecewise mechanism of Wang et al. (2019) on [−1, 1], on a grid of cells.
 
     The output range is cut into M = 2²⁰ cells. A window of W cells, whose place is linear in
@@ -32,11 +29,10 @@ class Piecewise(Mechanism):
     an unbiased number.
     """
 
-    epsilon: float
     cells = 1 << 20
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, _EPSILON)
+        super().__post_init__()
         if self._window < 1:
             raise ParameterError("epsilon is too large for the grid of the piecewise mechanism")
 
@@ -52,15 +48,6 @@ class Piecewise(Mechanism):
         odds = math.exp(self.epsilon) * inside_cells / outside_cells
         return odds / (1.0 + odds) * (1.0 - _GIVE)
 
-    @property
-    def event(self) -> DpEvent:
-        """What each person pays."""
-        return ApproximateDpEvent(self.epsilon)
-
-    def check(self, value: Any) -> None:
-        """Check the shape."""
-        _one_axis(value)
-
     def _affine(self) -> tuple[float, float]:
         """Return (a, b): the mean cell is a + b·(start of the window)."""
         cells, window, inside = self.cells, self._window, self._inside
@@ -71,10 +58,6 @@ class Piecewise(Mechanism):
             cells * (cells - 1) / 2.0 - window * (window - 1) / 2.0
         )
         return constant, slope
-
-    def distance(self, value: Any, other: Any) -> float:
-        """Return how many people's answers differ: each pays for its own."""
-        return _people_apart(value, other)
 
     def draw(self, value: Any, noise: Noise) -> NDArray[np.float64]:
         """Release a number per person."""
@@ -91,10 +74,6 @@ class Piecewise(Mechanism):
         constant, slope = self._affine()
         cell = np.where(inside, within, beyond)
         return np.asarray(2.0 / rest * (cell - constant) / slope - 1.0)
-
-    def bias(self, value: Any) -> float:
-        """Unbiased for values within [−1, 1]."""
-        return 0.0
 
     def variance(self, value: Any) -> NDArray[np.float64]:
         """Return the variance per person, of the discrete law itself.

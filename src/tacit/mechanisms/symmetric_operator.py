@@ -162,11 +162,8 @@ class NoisyOperator:
     def apply(self, vectors: Any) -> NDArray[Any]:
         """Return (A + E)·V.
 
-        Parameters
-        ----------
-        vectors
-            V with D rows. Floats give floats; int64 gives whole numbers of the grid step times
-            V's unit, modulo 2^64.
+        V has D rows. Floats give floats; int64 gives whole numbers of the grid step times V's
+        unit, modulo 2^64.
         """
         vectors = np.ascontiguousarray(vectors)
         whole = vectors.dtype == np.int64

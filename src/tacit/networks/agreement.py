@@ -74,24 +74,11 @@ class Examples(NamedTuple):
 class NetworkAgreement(Agreement):
     """What is asked in every step, and what that costs.
 
-    Parameters
-    ----------
-    blueprint
-        The network, see `tacit.networks.architectures`; None where only the price is asked for,
-        which does not depend on it.
-    loss
-        (outputs, targets) → one loss per example, each of its own output alone.
-    dynamics
-        The numbers of the run.
-    privacy, sites
-        As in `Agreement`.
-    inputs, targets
-        What is public about them, in words.
-    examples_in_memory
-        As in `tacit.networks.training.Training`.
-    watch, reports
-        Called with the `Progress` so many times in a run, at the coordinator; returning True ends
-        the run early, which still costs what was reserved.
+    ``blueprint`` is the network, see `tacit.networks.architectures`; None where only the price is
+    asked for, which does not depend on it. ``loss`` maps (outputs, targets) to one loss per
+    example, each of its own output alone. ``inputs`` and ``targets`` say in words what is public
+    about them. ``watch`` is called with the `Progress` at the coordinator, ``reports`` times in a
+    run; returning True ends the run early, which still costs what was reserved.
 
     Examples
     --------

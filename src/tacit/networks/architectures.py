@@ -156,11 +156,6 @@ def convolutional(
 class Perceptron:
     """A blueprint of `perceptron`; its start is drawn by whoever coordinates.
 
-    Parameters
-    ----------
-    inputs, outputs, hidden, activation
-        As there.
-
     Examples
     --------
     >>> Perceptron(4, 3).shape, Perceptron(4, 3).size
@@ -204,12 +199,7 @@ class Perceptron:
 class Given:
     """A blueprint that is a module, whose weights are the start.
 
-    Parameters
-    ----------
-    module
-        It is copied, never changed.
-    shape, dtype
-        Of the inputs of one example.
+    The module is copied, never changed; ``shape`` and ``dtype`` are those of one example's inputs.
     """
 
     module: nn.Module

@@ -38,26 +38,9 @@ SCHEDULES = ("constant", "linear", "cosine")
 class Dynamics:
     """The numbers of a run; `tacit.networks.training.Training` decides those that were not given.
 
-    Parameters
-    ----------
-    steps, sampling_rate
-        How many steps, and the probability with which a row is sampled in each.
-    clips
-        The largest L2 norm of one example's gradient: one, or one for each layer.
-    noise_multiplier
-        σ, the noise on a site's sum over `norm`; 0 where there is none.
-    rows, sites
-        The public, approximate number of rows of all sites together, and how many sites there are.
-    step_size, schedule, momentum
-        η₀, how it falls to zero over the run (``"constant"`` does not), and m.
-    method
-        ``"dpd"``, ``"sgld"`` or ``"dp-sgd"``.
-    precision, temperature
-        Of the Gaussian prior of a weight, and of the posterior.
-    burn_in
-        The share of steps before iterates are averaged and kept.
-    samples
-        How many iterates are kept as posterior samples.
+    Most are those of `Training`. ``clips`` holds the largest L2 norm of one example's gradient:
+    one, or one for each layer. ``noise_multiplier`` is σ, the noise on a site's sum over `norm`; 0
+    where there is none. ``rows`` is the public, approximate number of rows of all sites together.
 
     Examples
     --------

@@ -213,11 +213,8 @@ class PrivateNetwork(PrivateEstimator):
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
         """Return the parameters of a file or a proposal, and which columns are read.
 
-        Parameters
-        ----------
-        settings
-            As they come from TOML or JSON: ``inputs`` names the columns that are read, in order,
-            and ``target`` that of the targets; ``training`` is a table.
+        ``inputs`` names the columns that are read, in order, and ``target`` that of the targets;
+        ``training`` is a table.
         """
         found = dict(settings)
         for name in ("module", "features", "device"):

@@ -56,18 +56,8 @@ _ROOM = (1.0 + 2.0**-30) ** 2
 class LinearSums:
     """Sums of clipped gradients of a stack of linear layers.
 
-    Parameters
-    ----------
-    module
-        The network; see `tacit.networks.layers.is_linear_stack`.
-    loss
-        (outputs, targets) → one loss per example.
-    clips
-        The norm of every layer's gradient, or one norm of the whole gradient.
-    grid
-        The grid of the mechanism that releases the sum.
-    examples_in_memory
-        How many examples are computed at once; the last batch is padded to it.
+    Everything as in `tacit.networks.sampled_gradients.SampledSums`, for modules that
+    `tacit.networks.layers.is_linear_stack` accepts.
 
     Examples
     --------
@@ -96,12 +86,6 @@ class LinearSums:
         )
         self._exponent = math.frexp(max(clips))[1] - _BITS  # of h
         self._limits = [self._limit(g, c) for g, c in zip(self._groups, clips, strict=True)]
-        self._order = [
-            (layer, name)
-            for layer in self._layers
-            for name, _ in layer.named_parameters(recurse=False)
-        ]
-        self._wanted = [id(p) for p in module.parameters()]
         self._rooms: dict[int, Any] = {}
         self.reset()
 
@@ -120,23 +104,20 @@ class LinearSums:
         return limit
 
     def reset(self) -> None:
-        """Start a new sum."""
-        self._total: list[NDArray[np.int64]] = []
+        """Start a new sum: every layer's outer products, in steps of 2⁻²²·h."""
+        self._total: list[NDArray[np.int64]] = [
+            np.zeros((layer.out_features, layer.in_features + (layer.bias is not None)), np.int64)
+            for layer in self._layers
+        ]
 
     def add(self, inputs: Any, targets: Any) -> None:
         """Add the clipped gradients of some examples."""
         size = self._examples_in_memory
         for start in range(0, len(inputs), size):
             part = slice(start, start + size)
-            parts = self._products(inputs[part], targets[part])
-            if self._total:
-                for total, new in zip(self._total, parts, strict=True):
-                    total += new
-            else:
-                self._total = parts
+            self._add_batch(inputs[part], targets[part])
 
-    def _products(self, inputs: Any, targets: Any) -> list[Any]:
-        """Return every layer's exact sum of outer products, in steps of 2⁻²²·h."""
+    def _add_batch(self, inputs: Any, targets: Any) -> None:
         count = len(inputs)
         batch = padded(inputs, targets, self._examples_in_memory)
         seen, gradients = trace(self._module, self._layers, self._loss, *batch, flat=True)
@@ -148,19 +129,13 @@ class LinearSums:
             for length, b in zip(lengths, lefts, strict=True)
         ]
         unit = math.ldexp(1.0, -self._exponent)
-        products: list[Any] = [None] * len(self._layers)
         for group, limit in zip(self._groups, self._limits, strict=True):
             norm = torch.stack([norms[k] for k in group]).square().sum(0).sqrt()
             weight = torch.clamp(limit / norm, max=1.0)  # no gradient at all: a factor of one
             for k in group:
                 good = torch.isfinite(norm) & torch.isfinite(lengths[k])
                 left = _rounded(lefts[k], weight * lengths[k] * unit, good)
-                products[k] = _product(left, rights[k])
-        parts = []
-        for layer, product in zip(self._layers, products, strict=True):
-            biased = layer.bias is not None
-            parts += [product[:, :-1], product[:, -1]] if biased else [product]
-        return [part.cpu().numpy() for part in self._sorted(parts)]
+                _add_products(torch.from_numpy(self._total[k]), left, rights[k])
 
     def _direction(self, k: int, rows: Any) -> tuple[Any, Any]:
         """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²², and their norms.
@@ -186,38 +161,29 @@ class LinearSums:
             self._rooms[k] = torch.empty((self._examples_in_memory, width), dtype=torch.float64)
         return self._rooms[k]
 
-    def _sorted(self, products: list[Any]) -> list[Any]:
-        """Return products in the order of the module's parameters."""
-        by_id = {
-            id(getattr(layer, name)): product
-            for (layer, name), product in zip(self._order, products, strict=True)
-        }
-        return [by_id[key] for key in self._wanted]
-
     def result(self) -> GridSum:
         """Return the sum on the mechanism's grid, rounded by floor(x/g + ½), and start anew."""
-        grid = self._grid
-        if self._total:
-            flat = np.concatenate([total.reshape(-1) for total in self._total])
-        else:
-            flat = np.zeros(sum(p.numel() for p in self._module.parameters()), np.int64)
+        sums = {}
+        for layer, total in zip(self._layers, self._total, strict=True):
+            sums[id(layer.weight)] = total[:, : layer.in_features]
+            if layer.bias is not None:
+                sums[id(layer.bias)] = total[:, -1]
         self.reset()
-        shift = self._exponent - _BITS - grid.exponent
+        flat = np.concatenate([sums[id(p)].reshape(-1) for p in self._module.parameters()])
+        shift = self._exponent - _BITS - self._grid.exponent
         if shift > 0:
-            return GridSum(flat << shift, grid)
-        if shift < 0:
-            flat = (flat + (np.int64(1) << np.int64(-shift - 1))) >> np.int64(-shift)
-        return GridSum(flat, grid)
+            flat <<= shift
+        elif shift < 0:
+            flat += np.int64(1) << np.int64(-shift - 1)
+            flat >>= np.int64(-shift)
+        return GridSum(flat, self._grid)
 
 
-def _product(left: Any, right: Any) -> Any:
-    """Return the sum of outer products of whole numbers, exactly, as int64."""
-    total = None
+def _add_products(total: Any, left: Any, right: Any) -> None:
+    """Add the sum of outer products of whole numbers, exactly, to one of int64."""
     for start in range(0, len(left), _PIECE):
         part = slice(start, start + _PIECE)
-        new = (left[part].T @ right[part]).to(torch.int64)
-        total = new if total is None else total.add_(new)
-    return total
+        total.add_((left[part].T @ right[part]).to(total))
 
 
 def _rounded(rows: Any, factors: Any, good: Any) -> Any:

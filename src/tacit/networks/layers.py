@@ -34,23 +34,8 @@ __all__ = [
     "quiet_dropout",
 ]
 
-_ELEMENTWISE = (
-    nn.ReLU,
-    nn.Tanh,
-    nn.Sigmoid,
-    nn.SiLU,
-    nn.GELU,
-    nn.ELU,
-    nn.CELU,
-    nn.SELU,
-    nn.Softplus,
-    nn.LeakyReLU,
-    nn.Hardtanh,
-    nn.Softsign,
-    nn.Identity,
-    nn.Flatten,
-    Scale,
-)
+_NAMES = "ReLU Tanh Sigmoid SiLU GELU ELU CELU SELU Softplus LeakyReLU Hardtanh Softsign"
+_ELEMENTWISE = {getattr(nn, name) for name in f"{_NAMES} Identity Flatten".split()} | {Scale}
 
 
 def learning_layers(module: nn.Module) -> dict[str, nn.Module]:
@@ -120,14 +105,7 @@ def check_rows_independent(
 ) -> None:
     """Raise if the output of one example depends on another one, on made-up inputs.
 
-    Parameters
-    ----------
-    module
-        Maps (batch, …) to (batch, …).
-    shape
-        Of one example; public.
-    dtype
-        Of the inputs: whole numbers are drawn from {0, 1}.
+    ``shape`` and ``dtype`` are those of one example; whole numbers are drawn from {0, 1}.
     """
     probe = made_up(shape, dtype, 4)
     with quiet_dropout(module), torch.no_grad():

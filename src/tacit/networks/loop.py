@@ -31,9 +31,9 @@ from tacit.networks.backend import nn, torch
 from tacit.networks.dropout import LayerDropout, layer_dropout
 from tacit.networks.training import Training
 from tacit.networks.weights import as_tensor, flat_weights, learned, write_weights
-from tacit.privacy.accounting.accountants import accountant as make_accountant
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import leaves
+from tacit.privacy.events import repeat
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -157,10 +157,8 @@ class _State:
         numbers, agreement, step = self._numbers, self._agreement, self.step
         epsilon = np.inf
         if agreement.privacy is not None and not agreement.is_free:
-            spent = make_accountant("pld")
-            for event, count in leaves(agreement.mechanism.event).items():
-                spent = spent.add(event, count * (step + self.lost))
-            epsilon = spent.epsilon(agreement.privacy.delta)
+            spent = repeat(agreement.mechanism.event, step + self.lost)
+            epsilon = epsilon_of(spent, agreement.privacy.delta)
         total = agreement.mechanism.mechanism.scale * numbers.sites**0.5
         noise = total / numbers.expected * len(self.theta) ** 0.5
         signal = float(self._gradient.norm()) / noise if noise else np.inf

@@ -27,17 +27,9 @@ def seen_rows(
 ) -> Any:
     """Return rows as a tensor.
 
-    Parameters
-    ----------
-    X
-        Rows, (examples, …).
-    bounds
-        The public range (low, high) of every input, or one pair for each.
-    features
-        A fixed module that maps rows in [0, 1], row by row.
-    normalize
-        What a perceptron sees without features, a name of `NORMALIZE` or ``"auto"``; None: rows in
-        [0, 1], as they are.
+    ``bounds`` is the public range (low, high) of every input, or one pair for each; ``features`` a
+    fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees
+    without features, a name of `NORMALIZE` or ``"auto"``; None: rows in [0, 1], as they are.
 
     Examples
     --------

@@ -28,6 +28,7 @@ from tacit.mechanisms.grid import Grid, GridSum
 from tacit.networks.backend import nn, torch
 from tacit.networks.layers import check_clips, learning_layers, made_up, padded, quiet_dropout
 from tacit.networks.traced_gradients import is_traceable, layer_gradients, trace
+from tacit.networks.weights import learned
 
 __all__ = ["SampledSums", "check_gradients"]
 
@@ -37,13 +38,6 @@ def check_gradients(module: nn.Module, shape: Sequence[int], dtype: Any) -> None
 
     A layer that takes its batch along another axis, such as attention without ``batch_first``,
     gives gradients of positions where those of examples are wanted, and nothing else would show.
-
-    Parameters
-    ----------
-    module
-        The network.
-    shape, dtype
-        Of the inputs of one example; public.
     """
     probe = made_up(shape, dtype, 3)
     weights = generator(0, "probe outputs").standard_normal(module(probe).shape[1:])
@@ -51,7 +45,7 @@ def check_gradients(module: nn.Module, shape: Sequence[int], dtype: Any) -> None
     def loss(outputs: Any, targets: Any) -> Any:
         return (outputs * torch.as_tensor(weights).to(outputs)).flatten(1).sum(1)
 
-    parameters = [p for p in module.parameters() if p.requires_grad]
+    parameters = learned(module)
     with quiet_dropout(module):
         alone = [
             torch.autograd.grad(loss(module(x[None]), None).sum(), parameters, allow_unused=True)
@@ -165,7 +159,7 @@ class SampledSums:
         layers = list(learning_layers(module).values())
         check_clips(clips, len(layers))
         self._grid, self._clips, self._examples_in_memory = grid, clips, examples_in_memory
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.parameters = learned(module)
         place = {id(p): k for k, layer in enumerate(layers) for p in layer.parameters(False)}
         self._groups = [
             [j for j, p in enumerate(self.parameters) if len(clips) == 1 or place[id(p)] == k]

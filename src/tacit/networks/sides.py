@@ -25,15 +25,7 @@ __all__ = ["Learner"]
 
 
 class Learner(Holder):
-    """A site with its examples and a network of its own, whose weights every request sets.
-
-    Parameters
-    ----------
-    agreement, name, gate
-        As in `Holder`.
-    data
-        Its examples.
-    """
+    """A site with its examples and a network of its own, whose weights every request sets."""
 
     agreement: NetworkAgreement
 
@@ -80,9 +72,8 @@ class Learner(Holder):
         return {"sum": value, "drawn": np.ones(1, np.int64)}
 
     def _answer(self, step: Step, asked: Asked, position: int) -> dict[str, NDArray[Any]]:
-        if position < self.gate.before(
-            STEP
-        ):  # claimed by a process that died, and never drawn again
+        # claimed by a process that died, and never drawn again
+        if position < self.gate.before(STEP):
             nothing = {"sum": np.zeros(self.agreement.size), "drawn": np.zeros(1, np.int64)}
             return self._checked(step, asked, nothing)
         return super()._answer(step, asked, position)

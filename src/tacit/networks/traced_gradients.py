@@ -67,16 +67,7 @@ def trace(
 ) -> tuple[list[Any], list[Any]]:
     """Return the inputs of some layers and the gradients of the losses by their outputs.
 
-    Parameters
-    ----------
-    module, layers
-        The network, and those of its layers to look at, each of which is called once.
-    loss
-        (outputs, targets) → one loss per example.
-    inputs, targets
-        Of a batch.
-    flat
-        Whether every layer must get one vector per example.
+    Each layer is called once; with ``flat`` it must get one vector per example.
     """
     seen: list[Any] = []
     outputs: list[Any] = []
@@ -103,12 +94,7 @@ def trace(
 def layer_gradients(layer: nn.Module, given: Any, slope: Any) -> dict[str, Any]:
     """Return every example's gradient of a layer's weight and bias, name → (batch, numbers).
 
-    Parameters
-    ----------
-    layer
-        A plain linear or convolutional layer.
-    given, slope
-        Its inputs, and the gradients of the losses by its outputs.
+    ``given`` and ``slope`` are its inputs, and the gradients of the losses by its outputs.
     """
     if isinstance(layer, nn.Conv2d):
         patches, slopes = _patches(layer, given), slope.flatten(2)

@@ -31,7 +31,7 @@ from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.networks.agreement import NetworkAgreement, run_event
 from tacit.networks.dynamics import METHODS, SCHEDULES, Dynamics
-from tacit.privacy.accounting.accountants import accountant as make_accountant
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.calibration import calibrate, gaussian_event
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
@@ -222,11 +222,9 @@ class Training:
     def _steps(self, rate: float, privacy: Privacy | None) -> int:
         """Return how many steps there are where nobody says."""
         if self.noise_multiplier is not None and privacy is not None:
+            noise = self.noise_multiplier
             return affordable_steps(
-                privacy.epsilon,
-                privacy.delta,
-                sampling_rate=rate,
-                noise_multiplier=self.noise_multiplier,
+                privacy.epsilon, privacy.delta, sampling_rate=rate, noise_multiplier=noise
             )
         epsilon = 10.0 if privacy is None else min(10.0, max(1.0, privacy.epsilon))
         few, many = _STEPS
@@ -240,7 +238,7 @@ class Training:
             accountant = self.accountant or "pld"
             return _calibrated(privacy.epsilon, privacy.delta, rate, steps, norm, accountant)
         event = run_event(self.noise_multiplier, rate, steps, norm)
-        epsilon = make_accountant("pld").add(event).epsilon(privacy.delta)
+        epsilon = epsilon_of(event, privacy.delta)
         if epsilon > privacy.epsilon * (1.0 + 1e-9):
             raise ParameterError(
                 f"noise_multiplier={self.noise_multiplier:g} gives epsilon={epsilon:.4g} over "
@@ -272,11 +270,10 @@ def affordable_steps(
     >>> affordable_steps(1.0, 1e-5, sampling_rate=0.01, noise_multiplier=1.5) > 1000
     True
     """
-    spent = make_accountant("pld")
 
     def fits(steps: int) -> bool:
         event = gaussian_event(noise_multiplier, rate=sampling_rate, steps=steps)
-        return spent.add(event).epsilon(delta) <= epsilon
+        return epsilon_of(event, delta) <= epsilon
 
     if not fits(1):
         raise ParameterError(

@@ -17,7 +17,6 @@ from functools import lru_cache
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.accountants import accountant as make_accountant
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.accounting.shuffled import LARGEST_LOCAL, shuffled_deltas
 from tacit.privacy.amounts import as_exact, float_above, float_below
@@ -94,9 +93,8 @@ def calibrate(
     check("epsilon", epsilon, Real(0, open_low=True))
     check("delta", delta, Real(0, 1, open_high=True))
     usable = delta * (1.0 - SOURCE_SHARE)
-    spent = make_accountant(accountant)
     return gaussian.solve_decreasing(
-        lambda noise: spent.add(event_for(noise)).epsilon(usable),
+        lambda noise: epsilon_of(event_for(noise), usable, accountant),
         epsilon,
         start / 2.0,
         start,
@@ -105,11 +103,7 @@ def calibrate(
 
 
 def gaussian_event(
-    noise_multiplier: float,
-    *,
-    rate: float = 1.0,
-    steps: int = 1,
-    neighbours: str = ADD_REMOVE,
+    noise_multiplier: float, *, rate: float = 1.0, steps: int = 1, neighbours: str = ADD_REMOVE
 ) -> DpEvent:
     """Return the event of Gaussian steps with noise relative to the clip norm of one unit.
 

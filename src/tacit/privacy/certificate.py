@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
-from tacit._core.html import table, tag
+from tacit._core.html import Html, table, tag
 from tacit._version import __version__
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
-from tacit.privacy.accounting.accountants import ACCOUNTANTS
-from tacit.privacy.accounting.accountants import accountant as make_accountant
+from tacit.privacy.accounting.accountants import ACCOUNTANTS, epsilon_of
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -128,10 +127,10 @@ class Certificate:
         """
         assert privacy.neighbours is not None and privacy.against is not None
         table = {
-            name: (part, round_up(_epsilon(part, privacy.delta, accountant)))
+            name: (part, round_up(epsilon_of(part, privacy.delta, accountant)))
             for name, part in (groups or {}).items()
         }
-        total = round_up(_epsilon(event, privacy.delta, accountant))
+        total = round_up(epsilon_of(event, privacy.delta, accountant))
         certificate = cls(
             epsilon=max([total, *(epsilon for _, epsilon in table.values())]),
             delta=privacy.delta,
@@ -172,9 +171,9 @@ class Certificate:
             The data holder's ledger; then also check that it holds the charge.
         """
         self._check_consistent()
-        recomputed = round_up(_epsilon(self.event, self.delta, self.accountant))
+        recomputed = round_up(epsilon_of(self.event, self.delta, self.accountant))
         for name, (event, epsilon) in self.groups.items():
-            group = round_up(_epsilon(event, self.delta, self.accountant))
+            group = round_up(epsilon_of(event, self.delta, self.accountant))
             if not _agrees(group, epsilon):
                 raise VerificationFailed(
                     f"group {name!r} states epsilon={epsilon:g}, but its events give {group:g}"
@@ -245,11 +244,14 @@ class Certificate:
             rows.append(("charged to", charged))
         return rows + [(f"assumption {k}", a) for k, a in enumerate(self.assumptions, 1)]
 
-    def _repr_html_(self) -> str:
-        rows = table(
+    def html_table(self) -> Html:
+        """Return the rows of `table` as HTML."""
+        return table(
             f"Certificate of {self.holder or 'the data'}", ["field", "value"], self.table()
         )
-        return tag("div", tag("p", str(self)), rows)
+
+    def _repr_html_(self) -> str:
+        return tag("div", tag("p", str(self)), self.html_table())
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON, with a digest over its content."""
@@ -297,10 +299,6 @@ class Certificate:
             return cls(**_fields_of(data))
         except (KeyError, TypeError, ValueError, RecursionError, TacitError) as error:
             raise VerificationFailed(f"the certificate cannot be used: {error}") from None
-
-
-def _epsilon(event: DpEvent, delta: float, accountant: str) -> float:
-    return make_accountant(accountant).add(event).epsilon(delta)
 
 
 _TEXT, _EPSILON = InstanceOf(str), Real(0, allow_inf=True)

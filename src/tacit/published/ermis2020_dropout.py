@@ -52,13 +52,7 @@ def thesis_noise(
 
 @dataclass(frozen=True)
 class ThesisAgreement(NetworkAgreement):
-    """Training with the thesis's noise: charged what it costs, not what is claimed.
-
-    Parameters
-    ----------
-    recipe
-        ``"zcdp"`` or ``"advanced"``; the others are those of `NetworkAgreement`.
-    """
+    """Training with the thesis's noise: charged what it costs, not what is claimed."""
 
     recipe: str = "zcdp"
 
@@ -94,10 +88,7 @@ class ThesisAgreement(NetworkAgreement):
 class ThesisTraining(Training):
     """`Training` with the thesis's noise.
 
-    Parameters
-    ----------
-    recipe
-        ``"zcdp"`` or ``"advanced"``; the others are those of `Training`.
+    ``recipe`` is ``"zcdp"`` or ``"advanced"``.
     """
 
     recipe: str = "zcdp"

@@ -22,20 +22,9 @@ _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 class Chart:
     """What a line chart shows.
 
-    Attributes
-    ----------
-    title, x, y
-        Its name, and those of the axes.
-    series
-        Name → points (x, y).
-    levels
-        Name → a constant to compare with, drawn as a dashed line.
-    logarithmic
-        Whether x is spaced by ratios.
-    steps
-        Whether a value stays until the next point.
-    zero
-        Whether the y axis starts at zero.
+    ``series`` maps names to points (x, y), ``levels`` names to constants to compare with, drawn as
+    dashed lines. ``logarithmic``: x is spaced by ratios; ``steps``: a value stays until the next
+    point; ``zero``: the y axis starts at zero.
     """
 
     title: str

@@ -17,13 +17,8 @@ from tacit.report.posteriors import Parameter
 
 __all__ = ["Accuracy", "Contents", "Factor", "gather"]
 
-_OWN = (
-    "summary/",
-    "histogram/",
-    "covariance",
-    "quantiles/",
-    "kinds",
-)  # arrays that are no factors
+# arrays that are no factors
+_OWN = ("summary/", "histogram/", "covariance", "quantiles/", "kinds")
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Drawing:
-    """A picture in the making.
-
-    Parameters
-    ----------
-    height
-        In units; the width is that of a phone.
-    """
+    """A picture in the making, as wide as a phone."""
 
     def __init__(self, height: float) -> None:
         self.height = height

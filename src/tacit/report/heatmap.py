@@ -23,14 +23,8 @@ _BLUE, _WHITE, _ORANGE = (np.array(c) for c in ((33, 102, 172), (247, 247, 247),
 def heat_map(title: str, values: Any, names: Sequence[object] | None = None) -> Html:
     """Return a factor as a heat map with a key, and as a table below it.
 
-    Parameters
-    ----------
-    title
-        What it is.
-    values
-        (members, components), or one number per member.
-    names
-        Of the members; numbers if left out. The members with the largest rows are shown.
+    Values are (members, components), or one number per member; the members with the largest rows
+    are shown, by number where they have no names.
 
     Examples
     --------

@@ -68,14 +68,7 @@ class SiteView:
 def run_with_view(path: Path, *, wait: float = 300.0, quiet: bool = False) -> list[dict[str, Any]]:
     """Run a coordinator's file, showing every round; return the run records.
 
-    Parameters
-    ----------
-    path
-        The coordinator's file.
-    wait
-        Seconds to wait for sites.
-    quiet
-        Whether nothing is shown.
+    ``wait`` is how many seconds to wait for sites; ``quiet`` shows nothing.
     """
     from rich.console import Console
 

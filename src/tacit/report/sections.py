@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tacit._core.html import Html, join, table, tag
-from tacit.privacy.certificate import Certificate
 from tacit.report.charts import Chart, line_chart
 from tacit.report.citations import citation_keys, citations
 from tacit.report.contents import Accuracy, Contents, Factor
@@ -23,7 +22,6 @@ __all__ = [
     "accuracy_section",
     "budget_section",
     "certificate_section",
-    "certificate_table",
     "citation_section",
     "convergence_section",
     "factor_section",
@@ -32,12 +30,6 @@ __all__ = [
     "rerun_section",
     "trust_section",
 ]
-
-
-def certificate_table(certificate: Certificate) -> Html:
-    """Return a certificate as a table."""
-    rows = certificate.table()
-    return table(f"Certificate of {certificate.holder or 'the data'}", ["field", "value"], rows)
 
 
 def certificate_section(contents: Contents) -> Html:
@@ -50,7 +42,7 @@ def certificate_section(contents: Contents) -> Html:
             tag(
                 "details",
                 tag("summary", f"The certificate of {holder} as a table"),
-                certificate_table(certificate),
+                certificate.html_table(),
             ),
         )
         for holder, certificate in contents.certificates.items()

@@ -56,10 +56,7 @@ _BARRIER = {
 def parties(certificates: Mapping[str, Certificate]) -> list[Party]:
     """Return everyone who takes part, from those with raw data down to the public.
 
-    Parameters
-    ----------
-    certificates
-        Holder → certificate, all with the same trust.
+    Certificates, by holder, all have the same trust.
     """
     trust = next(iter(certificates.values())).trust
     private = all(certificate.is_private for certificate in certificates.values())

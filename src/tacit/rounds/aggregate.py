@@ -13,7 +13,7 @@ from tacit.errors import SiteFailure
 from tacit.rounds.messages import Message
 from tacit.rounds.sides import Collected
 
-__all__ = ["Aggregator", "OpenRounds", "PlainAggregator", "SumAggregator"]
+__all__ = ["Aggregator", "PlainAggregator", "SumAggregator"]
 
 
 def _total(replies: Mapping[str, Message]) -> dict[str, Any]:
@@ -57,10 +57,7 @@ class SumAggregator(Aggregator):
     In one process this hides the parts from the coordinator's code; between institutions the
     secure aggregation of `tacit.federation` takes its place.
 
-    Parameters
-    ----------
-    minimum
-        The smallest group whose sum is revealed.
+    ``minimum`` is the smallest group whose sum is revealed.
     """
 
     def __init__(self, minimum: int = 2) -> None:
@@ -83,24 +80,3 @@ class SumAggregator(Aggregator):
                 if name not in total:
                     raise SiteFailure(f"array {name!r} has another shape at another site")
         return Collected(tuple(sorted(replies)), total, None)
-
-
-class OpenRounds(Aggregator):
-    """The first rounds are seen one by one, the others as another aggregator shows them.
-
-    Parameters
-    ----------
-    other
-        For all rounds but the first.
-    rounds
-        How many are open: such as carry what is public.
-    """
-
-    def __init__(self, other: Aggregator, rounds: int) -> None:
-        self.other, self.rounds = other, rounds
-
-    def collect(self, replies: Mapping[str, Message]) -> Collected:
-        """Pass on, or hand over."""
-        first = next(iter(replies.values()))
-        aggregator = PlainAggregator() if first.round < self.rounds else self.other
-        return aggregator.collect(replies)

@@ -29,6 +29,7 @@ _MAGIC = b"TACITM1\n"
 DIGEST = 32  # bytes of a SHA-256
 _DTYPES = ("float64", "float32", "int64", "int32", "uint64", "uint8", "bool")
 _LARGEST_HEADER = 1 << 20
+_UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,8 @@ class Message:
     def to_bytes(self, before: bytes = b"", *, sealed: bool = True) -> bytes:
         """Return the message in its binary form.
 
-        Parameters
-        ----------
-        before
-            Bytes to put in front, which the digest does not cover.
-        sealed
-            Whether the digest follows, as it does in files.
+        The digest, which follows where it is ``sealed`` as in files, does not cover the bytes
+        ``before``.
         """
         return b"".join([before, *self._parts(), *([self.digest] if sealed else [])])
 
@@ -120,15 +117,7 @@ class Message:
             if sealed:
                 found.__dict__["digest"] = bytes(whole[-DIGEST:])
             return found
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            IndexError,
-            OverflowError,
-            RecursionError,
-            MemoryError,
-        ) as error:
+        except _UNREADABLE as error:
             raise SiteFailure(f"a message cannot be read: {error}") from None
 
 
@@ -233,13 +222,6 @@ def check_arrays(
     """Raise unless there are exactly the arrays that specs name, each as it must be.
 
     Returns the named sizes. What is said is made from names and shapes, never from values.
-
-    Parameters
-    ----------
-    arrays, specs
-        What is there, and what there should be.
-    refusal
-        What is raised.
     """
     present = {name for name, array in arrays.items() if array is not None}
     if present != set(specs):

@@ -35,18 +35,8 @@ def drive(
 ) -> RunRecord:
     """Run a joint computation until the coordinator has no further request.
 
-    Parameters
-    ----------
-    coordinator
-        Who asks.
-    names
-        The sites.
-    ask
-        Sends a request to sites and yields their answers; what it yields late is asked late.
-    aggregator, on_failure, minimum, checkpoint
-        As in `run`.
-    progress
-        Called with the record after every complete round.
+    ``ask`` sends a request to sites and yields their answers; what it yields late is asked late.
+    ``progress`` is called with the record after every complete round; the rest is as in `run`.
     """
     check("on_failure", on_failure, OneOf("stop", "exclude"))
     check("minimum", minimum, Integer(1))

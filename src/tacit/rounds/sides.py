@@ -25,14 +25,8 @@ __all__ = ["Collected", "Coordinator", "Failure", "Participant", "RunRecord"]
 class Collected:
     """What a coordinator gets to see of one round.
 
-    Attributes
-    ----------
-    sites
-        Who answered.
-    total
-        The sum of every named array over the sites.
-    by_site
-        Each site's own arrays, or None where the aggregator reveals only the sum.
+    Who answered, the sum of every named array over the sites, and each site's own arrays; None
+    where the aggregator reveals only the sum.
     """
 
     sites: tuple[str, ...]

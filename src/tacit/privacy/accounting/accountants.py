@@ -28,7 +28,7 @@ import numpy as np
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.pld import composed_distribution, gaussian_mu
+from tacit.privacy.accounting.pld import composed_distribution, composed_epsilon, gaussian_mu
 from tacit.privacy.amounts import float_above
 from tacit.privacy.events import (
     REPLACE,
@@ -41,8 +41,10 @@ from tacit.privacy.events import (
     SelfComposedDpEvent,
     ZCDpEvent,
     _unsampled,
+    compose,
     leaves,
     pure_epsilon,
+    to_dp_accounting,
 )
 
 __all__ = [
@@ -291,8 +293,6 @@ def _rdp_of(leaf: DpEvent) -> Any:
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
-    from tacit.privacy.events import to_dp_accounting
-
     match leaf:
         case GaussianDpEvent() | ZCDpEvent():
             return _orders() * concentration(leaf)[0]
@@ -337,11 +337,13 @@ class PLDAccountant(Accountant):
             return min(pure, gaussian.gdp_to_dp(gaussian_mu(counts), delta))
         if delta < _SMALLEST_PLD_DELTA:
             try:
-                rdp = RDPAccountant().add(_bag(counts))
+                rdp = RDPAccountant().add(
+                    compose(SelfComposedDpEvent(leaf, n) for leaf, n in counts.items())
+                )
             except NotCertified:
                 return pure
             return min(pure, rdp.epsilon(delta))
-        return min(pure, float(composed_distribution(counts).get_epsilon_for_delta(delta)))
+        return min(pure, composed_epsilon(counts, delta))
 
     def delta(self, epsilon: float) -> float:
         """Return the δ of the composed distribution, in closed form for Gaussians alone."""
@@ -354,12 +356,6 @@ class PLDAccountant(Accountant):
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
             return gaussian.gdp_delta(gaussian_mu(counts), epsilon)
         return float(min(1.0, composed_distribution(counts).get_delta_for_epsilon(epsilon)))
-
-
-def _bag(counts: Mapping[DpEvent, int]) -> DpEvent:
-    from tacit.privacy.events import compose
-
-    return compose(SelfComposedDpEvent(leaf, n) for leaf, n in counts.items())
 
 
 @lru_cache(maxsize=4096)

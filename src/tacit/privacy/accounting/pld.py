@@ -29,7 +29,13 @@ from tacit.privacy.events import (
     pure_epsilon,
 )
 
-__all__ = ["clear_caches", "composed_distribution", "gaussian_mu", "loss_interval"]
+__all__ = [
+    "clear_caches",
+    "composed_distribution",
+    "composed_epsilon",
+    "gaussian_mu",
+    "loss_interval",
+]
 
 
 def gaussian_mu(counts: Mapping[DpEvent, int]) -> float:
@@ -188,7 +194,18 @@ def composed_distribution(counts: Mapping[DpEvent, int]) -> Any:
     return _composed(_key(counts))
 
 
+def composed_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
+    """Return its ε at δ, which ledger and certificate of a run both ask for."""
+    return _epsilon(_key(counts), delta)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(key: _Key, delta: float) -> float:
+    return float(_composed(key).get_epsilon_for_delta(delta))
+
+
 def clear_caches() -> None:
     """Forget computed distributions, for measurements of speed."""
+    _epsilon.cache_clear()
     _composed.cache_clear()
     _single_distribution.cache_clear()

@@ -112,13 +112,6 @@ def _clones(local_epsilon: float, people: int) -> tuple[NDArray[np.int64], Float
 def shuffled_deltas(local_epsilon: float, people: int, epsilons: Any) -> Floats:
     """Return the δ of shuffled messages at every ε, an upper bound.
 
-    Parameters
-    ----------
-    local_epsilon, people
-        ε₀ of every message, and how many persons send one.
-    epsilons
-        Any real numbers.
-
     Examples
     --------
     >>> float(shuffled_deltas(1.0, 100_000, [0.03])[0]) < 1e-6

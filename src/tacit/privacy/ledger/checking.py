@@ -27,12 +27,8 @@ def add_charge(head: Head, cost: Fraction, cost_delta: Fraction) -> tuple[Fracti
 def check_rows(rows: Iterable[Row], head: Head, rule: str, name: str) -> Head:
     """Return the end of a chain of rows, or raise `LedgerCorrupt` with the first that is wrong.
 
-    Parameters
-    ----------
-    rows, head
-        All rows, oldest first, and what they follow.
-    rule, name
-        The ledger's filter, and its id.
+    All rows, oldest first, after ``head``; ``rule`` and ``name`` are the ledger's filter and its
+    id.
     """
     paid: dict[str, dict[DpEvent, int]] = {}
     drawn: set[tuple[str, str, int]] = set()

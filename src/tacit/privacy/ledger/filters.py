@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tacit.errors import BudgetExceeded, NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.accountants import accountant, concentration, pure_total
+from tacit.privacy.accounting.accountants import concentration, epsilon_of, pure_total
 from tacit.privacy.amounts import as_exact
 from tacit.privacy.events import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, leaves
 
@@ -32,14 +32,7 @@ def refused(reason: str) -> BudgetExceeded:
 def run_cost(event: DpEvent, delta: float | None, rule: str) -> tuple[Fraction, Fraction]:
     """Return what a run costs under a rule: (ε, μ² or ρ; δ), exact or rounded up.
 
-    Parameters
-    ----------
-    event
-        The whole schedule.
-    delta
-        The δ at which the run is counted under ``basic``.
-    rule
-        One of `RULES`.
+    ``event`` is the whole schedule, ``delta`` the δ at which it is counted under ``basic``.
     """
     if rule == "gdp":
         return _gdp_cost(event), Fraction(0)
@@ -53,7 +46,7 @@ def run_cost(event: DpEvent, delta: float | None, rule: str) -> tuple[Fraction, 
             "delta must be given: this noise is not purely private, so state the δ at which the "
             "run is counted, or open the ledger with filter='gdp'"
         )
-    epsilon = accountant("pld").add(event).epsilon(delta)
+    epsilon = epsilon_of(event, delta)
     if math.isinf(epsilon):
         raise refused(f"the run has no finite ε at δ = {delta:g}")
     return as_exact(math.nextafter(epsilon, math.inf)), as_exact(delta)

@@ -30,13 +30,7 @@ from typing import Any, NoReturn
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
 from tacit._core.html import table, tag
-from tacit.errors import (
-    BudgetExceeded,
-    LedgerCorrupt,
-    LedgerError,
-    NotCertified,
-    ParameterError,
-)
+from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, NotCertified, ParameterError
 from tacit.privacy.amounts import as_exact, float_above, float_below
 from tacit.privacy.events import DpEvent, event_from_json, event_to_json, leaves
 from tacit.privacy.ledger.checking import add_charge, check_rows
@@ -55,8 +49,6 @@ from tacit.privacy.ledger.store import (
 )
 
 __all__ = ["Budget", "Ledger", "Reservation"]
-
-_ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -268,7 +260,7 @@ class Ledger:
         if asked is not None and self.filter == "basic":
             cost = max(cost, as_exact(asked))
         amount, total_delta = add_charge(self._store.head(), cost, cost_delta)
-        return total_delta <= self._ceiling[1] and amount <= self._amount_ceiling(total_delta)
+        return amount <= self._amount_ceiling(total_delta)
 
     def _charge(
         self,
@@ -296,7 +288,7 @@ class Ledger:
             if run and self._store.run_rows(run):
                 raise _AlreadyReserved
             amount, total_delta = add_charge(head, cost, cost_delta)
-            if total_delta > self._ceiling[1] or amount > self._amount_ceiling(total_delta):
+            if amount > self._amount_ceiling(total_delta):
                 self._refuse(purpose, cost, cost_delta, head)
             return next_row(
                 head,
@@ -316,7 +308,7 @@ class Ledger:
         return self._entry(self._store.append(build))
 
     def _amount_ceiling(self, delta: Fraction) -> Fraction:
-        """Return the largest admissible amount once ``delta`` is gone."""
+        """Return the largest admissible amount once ``delta`` is gone: -1 if that is too much."""
         if delta > self._ceiling[1]:
             return Fraction(-1)
         left = self.delta - float_above(delta) if delta else self.delta
@@ -388,19 +380,13 @@ class Ledger:
             for row in self._store.run_rows(reservation.run, after=reservation.seen):
                 reservation.note(row)
             purpose, event = wanted()
-            text = _event_text(event)
             return next_row(
                 head,
                 time=stamp,
                 kind="claim",
                 run=reservation.run,
                 purpose=purpose,
-                event=text,
-                run_delta="",
-                cost=_ZERO,
-                cost_delta=_ZERO,
-                amount=head.amount,
-                delta=head.delta,
+                event=_event_text(event),
                 epsilon=self._shown(head.amount, head.delta),
             )
 

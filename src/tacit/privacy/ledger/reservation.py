@@ -52,16 +52,9 @@ _NAMED = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
 class StepClaim:
     """One step of a reservation, by its name and position; `claim` uses it up, once.
 
-    Attributes
-    ----------
-    reservation
-        Whose step it is.
-    step, position, times
-        Its name, the how-manieth time it is drawn (from 0), and how often it may be.
-    event
-        What one draw costs.
-    shared
-        Whether it is about a part of the units: disjoint parts are paid for once.
+    ``position`` is the how-manieth time it is drawn (from 0), of ``times`` at most; ``event`` what
+    one draw costs; ``shared`` whether it is about a part of the units: disjoint parts are paid for
+    once.
     """
 
     reservation: Reservation

@@ -14,6 +14,7 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +98,9 @@ class Row(NamedTuple):
 
 
 def next_row(head: Head, **fields: Any) -> Row:
-    """Return the row with the given content that follows ``head``."""
+    """Return the row with the given content that follows ``head``; without a cost, it has none."""
+    free: dict[str, Any] = {"run_delta": "", "cost": Fraction(0), "cost_delta": Fraction(0)}
+    fields = free | {"amount": head.amount, "delta": head.delta} | fields
     row = Row(counter=head.counter + 1, previous=head.digest, digest="", **fields)
     return row._replace(digest=row.computed_digest())
 
@@ -216,10 +219,10 @@ class SQLiteStore(Store):
             )
         if create is not None and not path.exists():
             self._create(create)
-        with self._guard():
-            self._check_schema()
-            self._connect().execute("PRAGMA journal_mode=PERSIST")
-            found = self._connect().execute("SELECT * FROM meta").fetchall()
+        with self._connected() as connection:
+            self._check_schema(connection)
+            connection.execute("PRAGMA journal_mode=PERSIST")
+            found = connection.execute("SELECT * FROM meta").fetchall()
         if len(found) != 1:
             raise LedgerCorrupt(f"{path} does not state its ceiling: it is not a whole ledger")
         self.meta = Meta(*found[0])
@@ -271,11 +274,15 @@ class SQLiteStore(Store):
             self._connection.close()
             self._pid = 0
 
-    def _guard(self) -> _Translate:
-        return _Translate(self.path)
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Yield this process's connection, under its lock."""
+        with _sqlite(self.path):
+            connection = self._connect()  # first: a child gets a lock of its own here
+            with self._lock:
+                yield connection
 
-    def _check_schema(self) -> None:
-        connection = self._connect()
+    def _check_schema(self, connection: sqlite3.Connection) -> None:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if application != _APPLICATION:
@@ -301,21 +308,19 @@ class SQLiteStore(Store):
 
     def append(self, build: Callable[[Head], Row]) -> Row:
         """Append in one durable transaction; concurrent processes wait their turn."""
-        with self._guard():
-            connection = self._connect()
-            with self._lock:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    row = build(self._read_head(connection))
-                    text = [str(v) if isinstance(v, Fraction) else v for v in row]
-                    connection.execute(
-                        "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", text
-                    )
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                row = build(self._read_head(connection))
+                text = [str(v) if isinstance(v, Fraction) else v for v in row]
+                connection.execute(
+                    "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", text
+                )
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
         return row
 
     def _read_head(self, connection: sqlite3.Connection) -> Head:
@@ -329,16 +334,12 @@ class SQLiteStore(Store):
 
     def head(self) -> Head:
         """Return the end of the chain."""
-        with self._guard():
-            connection = self._connect()  # first: a child gets a lock of its own here
-            with self._lock:
-                return self._read_head(connection)
+        with self._connected() as connection:
+            return self._read_head(connection)
 
     def _select(self, query: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
-        with self._guard():
-            connection = self._connect()
-            with self._lock:
-                return connection.execute(query, values).fetchall()
+        with self._connected() as connection:
+            return connection.execute(query, values).fetchall()
 
     def rows(self) -> Iterator[Row]:
         """Yield all rows, as they were when the reading began."""
@@ -370,32 +371,22 @@ def _parse(values: tuple[object, ...]) -> Row:
         raise LedgerCorrupt(f"row {values[0]} of the ledger cannot be read") from None
 
 
-class _Translate:
-    """Turns SQLite's errors into ours, with what to do."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.OperationalError):
-            reason = str(error)
-            remedy = (
-                "make the file and its folder writable"
-                if "readonly" in reason
-                else (
-                    "another process has held it for a minute"
-                    if "locked" in reason
-                    else "check the disk"
-                )
-            )
-            raise LedgerError(
-                f"the ledger {self.path} cannot be used ({reason}): {remedy}. Nothing was released"
-            ) from None
-        if isinstance(error, sqlite3.DatabaseError):
-            raise LedgerCorrupt(
-                f"{self.path} is not a readable ledger ({error}): restore the latest backup and "
-                "count every release since then as spent"
-            ) from None
+@contextmanager
+def _sqlite(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours, with what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        reason, remedy = str(error), "check the disk"
+        if "readonly" in reason:
+            remedy = "make the file and its folder writable"
+        elif "locked" in reason:
+            remedy = "another process has held it for a minute"
+        raise LedgerError(
+            f"the ledger {path} cannot be used ({reason}): {remedy}. Nothing was released"
+        ) from None
+    except sqlite3.DatabaseError as error:
+        raise LedgerCorrupt(
+            f"{path} is not a readable ledger ({error}): restore the latest backup and count "
+            "every release since then as spent"
+        ) from None
