@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import (
     RSAPrivateKey,
@@ -78,8 +78,8 @@ def load_private(text: bytes) -> RSAPrivateKey:
 
 def load_certificate(text: str | bytes) -> x509.Certificate:
     """Return a certificate from its text."""
-    data = text.encode() if isinstance(text, str) else text
     try:
+        data = text.encode() if isinstance(text, str) else text
         return x509.load_pem_x509_certificate(data)
     except ValueError:
         raise VerificationFailed("a certificate cannot be read") from None
@@ -155,7 +155,7 @@ def check_request(text: str, name: str, identity: bytes) -> x509.CertificateSign
     try:
         request = x509.load_pem_x509_csr(text.encode())
         public, proved = request.public_key(), request.is_signature_valid
-    except (ValueError, InvalidSignature):
+    except (ValueError, UnsupportedAlgorithm):
         raise VerificationFailed(f"the request of {name!r} cannot be read") from None
     if not proved:
         raise VerificationFailed(f"the request of {name!r} is not signed by the key it names")
@@ -177,7 +177,7 @@ def check_certificate(
     """Raise `VerificationFailed` unless a certificate is this site's own, from the pinned root."""
     try:
         certificate.verify_directly_issued_by(root)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         raise VerificationFailed(
             "the certificate is not from the authority of the invitation"
         ) from None
@@ -285,5 +285,5 @@ def _identity(item: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
         names = item.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         (note,) = names.get_values_for_type(x509.UniformResourceIdentifier)
         return bytes.fromhex(note.removeprefix(_URN))
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return b""

@@ -274,8 +274,9 @@ def _text(data: dict[str, Any]) -> str:
 
 
 def _load(path: Path, *kinds: str) -> dict[str, Any]:
+    content = read_small(path)
     try:
-        data = json.loads(read_small(path))
+        data = json.loads(content)
     except (ValueError, RecursionError):
         raise VerificationFailed(f"{path} is no JSON") from None
     if not isinstance(data, dict) or data.get("kind") not in kinds:
