@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from tacit.federation.members.authority import revoke
-from tacit.federation.processes import running_server
+from tacit.federation.processes import running_server, running_site
 from tacit.federation.provision import init_federation
 
 from .strangers import certified, credentials, knock
@@ -67,3 +67,21 @@ def test_strangers_get_nothing_from_a_real_server_and_stop_nobody(tmp_path):
     log = (place / "coordinator" / "server" / "process.log").read_text()
     assert "refused 127.0.0.1" in log
     assert json.dumps("South") not in file.read_text()
+
+
+@pytest.mark.slow
+def test_a_real_site_hangs_up_on_a_server_whose_certificate_names_another_host(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port = one.getsockname()[1]
+    place = init_federation(tmp_path / "ours", ["North"], port=port)
+    file = place / "coordinator" / "coordinator.toml"
+    file.write_text(file.read_text() + _COMPUTATION)
+    kit = place / "sites" / "North" / "kit"
+    start = kit / "startup" / "fed_client.json"
+    start.write_text(start.read_text().replace("localhost:", "127.0.0.1:"))
+    with running_server(file) as server, running_site(kit.parent / "site.toml") as site:
+        served(port, server, credentials(kit / "startup"))
+        log = kit / "process.log"
+        while "IP address mismatch" not in log.read_text():  # the engine's own does not look
+            assert site.poll() is None and server.poll() is None
+        assert "Successfully registered" not in log.read_text()

@@ -5,7 +5,7 @@ import shutil
 import socket
 import ssl
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from nvflare.fuel.f3.drivers.net_utils import get_ssl_context
@@ -15,6 +15,8 @@ from tacit.federation.members.authority import revoke
 from tacit.federation.provision import init_federation
 
 from .strangers import certified, credentials, knock
+
+YEAR = timedelta(days=365)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ CALLERS = {
         False,
     ),
     "a certificate of tomorrow": (
-        lambda place, folder: certified(place / "ours", folder, datetime(2199, 1, 1, tzinfo=UTC)),
+        lambda place, folder: certified(place / "ours", folder, datetime.now(UTC) + YEAR),
         False,
     ),
     "the server's own": (

@@ -172,6 +172,16 @@ def test_certificates_last_a_year_and_hold_nothing_of_the_requests_choosing(aske
     assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
+def test_no_certificate_outlasts_the_root(asked):
+    office = asked / "office/ours"
+    root = certificates.load_certificate((office / "authority/root.pem").read_bytes())
+    late = root.not_valid_after_utc - timedelta(days=100)
+    (found,), _ = approve(office, [request_of(asked, "North")], everybody, now=late)
+    assert found.ends == root.not_valid_after_utc
+    with pytest.raises(ParameterError, match="the root must last"):
+        approve(office, [request_of(asked, "South")], everybody, now=late + timedelta(days=100))
+
+
 def test_a_stolen_key_is_refused_from_the_renewal_on(place):
     north, office = home(place, "North"), place / "office/ours"
     old = serial(north / "kit/startup/client.crt")

@@ -217,8 +217,12 @@ def _leaf(
     days: int,
 ) -> x509.Certificate:
     key, certificate = root
-    if days < 1:
-        raise ParameterError(f"days must be 1 or more, got {days}")
+    if days < 1 or now >= certificate.not_valid_after_utc:
+        raise ParameterError(
+            f"days must be 1 or more, got {days}, and the root must last: it ends on "
+            f"{certificate.not_valid_after_utc.date()}"
+        )
+    days = min(days, (certificate.not_valid_after_utc - now).days)  # none outlasts the root
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
         _builder(certificate.subject, subject, public, key.public_key(), now, days)
