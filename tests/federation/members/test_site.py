@@ -226,6 +226,8 @@ def test_renewing_changes_the_key_and_keeps_the_identity(place):
     assert whole(kit) == before  # works on until the answer is there
     with pytest.raises(ParameterError, match="waits for its approval"):
         renew(north)
+    accept(north, approval(place, "North"), NOBODY)  # the earlier answer again changes nothing
+    assert (north / "pending/client.key").exists()
     (found,), _ = approve(office, [made.request], NOBODY)  # the known identity has signed it
     assert found.file == approval(place, "North", "-2")
     accept(north, found.file, NOBODY)

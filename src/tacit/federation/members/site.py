@@ -157,8 +157,13 @@ def accept(folder: Path, file: Path, confirm: Confirm, *, now: datetime | None =
         )
     replace_file(folder / "site.toml", text)
     replace_file(folder / "roster.json", json.dumps(found.signed_roster, indent=1) + "\n")
-    if key is not None:
-        (folder / "pending" / "client.key").unlink(missing_ok=True)
+    waiting = folder / "pending" / "client.key"
+    if (
+        key is not None
+        and waiting.exists()
+        and waiting.read_bytes() == (certificates.private_pem(key))
+    ):
+        waiting.unlink()
     return Accepted(result.pinned, result.unpinned, result.waiting, certificate_ends(config.kit))
 
 
