@@ -144,6 +144,16 @@ def test_a_site_believes_its_own_server_only(place, tmp_path, monkeypatch):
             call(tls.client_context(*client_files(kit(place))), port)
 
 
+def test_a_server_may_be_named_by_its_address(tmp_path):
+    ours = init_federation(tmp_path / "ours", ["North"], host="127.0.0.1")
+    startup = ours / "coordinator" / "server" / "startup"
+    site = tls.client_context(*client_files(ours / "sites" / "North" / "kit" / "startup"))
+    with serving(tls.server_context(*server_files(startup))) as port:
+        assert call(site, port, "127.0.0.1") == b"welcome"
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+            call(site, port, "localhost")
+
+
 def test_another_member_cannot_play_the_server(place, tmp_path):
     trap = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trap.load_cert_chain(*client_files(kit(place, "South"))[1:])
