@@ -1,44 +1,15 @@
-"""The commands of a federation: `tacit federation init`, `tacit site`, `tacit coordinate`."""
+"""The commands that run a federation: `tacit site`, `tacit coordinate`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tacit.cli.membership import app
 from tacit.cli.output import ConfigFile, Json, show
 
 __all__ = ["app", "coordinate", "site"]
-
-app = typer.Typer(no_args_is_help=True, help="Set up a federation of institutions.")
-
-
-@app.command()
-def init(
-    folder: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
-    site: Annotated[list[str], typer.Option(help="A site's name; once for each.")],
-    host: Annotated[str, typer.Option(help="Where sites reach the coordinator.")] = "localhost",
-    port: Annotated[int, typer.Option(help="And at which port.")] = 8002,
-    as_json: Json = False,
-) -> None:
-    """Write certificates, keys, start-up kits and files for a federation.
-
-    Example: tacit federation init ours --site North --site South --host fed.example.org
-    """
-    from tacit.federation.provision import init_federation
-
-    init_federation(folder, site, host=host, port=port)
-    show(
-        {
-            "coordinator": str(folder / "coordinator"),
-            "sites": {name: str(folder / "sites" / name) for name in site},
-        },
-        f"{folder}/coordinator stays here; give each of {folder}/sites/NAME to its site over a "
-        f"channel you trust.\nThen fill in site.toml and coordinator.toml, run `tacit site "
-        f"site.toml` at every site, and `tacit coordinate coordinator.toml` here.",
-        as_json,
-    )
 
 
 def site(
@@ -54,9 +25,11 @@ def site(
     """
     from tacit.errors import LedgerError
     from tacit.federation.files import SiteConfig
+    from tacit.federation.members.standing import identities_page
 
     settings = SiteConfig.read(config)
     page = settings.policy.page(settings.name, settings.plugins)
+    page += "\n\n" + identities_page(settings)
     try:
         left = settings.open_ledger().remaining
         budget: dict[str, float] | None = {"epsilon": left.epsilon, "delta": left.delta}

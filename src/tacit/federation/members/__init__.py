@@ -1,0 +1,1 @@
+"""Who belongs to a federation: keys made at home, requests, approvals, rosters."""
