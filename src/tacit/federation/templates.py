@@ -14,7 +14,7 @@ _SITES = re.compile(r"^sites = \[[^\]\n]*\]", re.MULTILINE)
 _MINIMUM = re.compile(r"^minimum = \d+", re.MULTILINE)
 
 
-def site_file(name: str, public: Mapping[str, str]) -> str:
+def site_file(name: str, public: Mapping[str, str], coordinator: str = "") -> str:
     """Return a site's file that allows nothing yet.
 
     Parameters
@@ -23,7 +23,10 @@ def site_file(name: str, public: Mapping[str, str]) -> str:
         The site.
     public
         Sites → their public identities, in hexadecimal.
+    coordinator
+        The public identity of whose proposals are read.
     """
+    hub = f'hub = "{coordinator}"' if coordinator else '# hub = "its public key, in hexadecimal"'
     partners = "\n".join(f'{site} = "{key}"' for site, key in public.items())
     return f"""# {name}: what this site holds, pays and consents to. It never leaves the site.
 name = "{name}"
@@ -35,6 +38,14 @@ identity = "identity.key"  # signs keys of secure aggregation; secret
 file = "ledger.db"
 epsilon = 4.0
 delta = 1e-5
+
+[limits]                   # what a coordinator may start within a period
+runs = 10
+epsilon = 4.0
+days = 30
+
+[coordinators]             # only what they have signed is read
+{hub}
 
 # Where the data is: a file (.csv, .parquet), or a url and a query (SQLite, PostgreSQL).
 # [data.patients]
@@ -66,6 +77,7 @@ def coordinator_file(names: Sequence[str]) -> str:
 kit = "server"
 admin = "admin"
 output = "result"
+identity = "identity.key"  # signs proposals; secret
 sites = {json.dumps(list(names))}
 timeout = 60               # seconds for each call
 on_failure = "stop"        # or "exclude"

@@ -88,7 +88,8 @@ def join(invitation: Path, name: str, folder: Path | None = None) -> Joined:
     make_folder(home)
     write_new(home / "invitation.json", read_small(invitation))
     public = new_identity(home / "identity.key")
-    write_new(home / "site.toml", templates.site_file(name, {name: public.hex()}))
+    file = templates.site_file(name, {name: public.hex()}, found.coordinator.hex())
+    write_new(home / "site.toml", file)
     return _ask(home, found, name, home / "identity.key")
 
 

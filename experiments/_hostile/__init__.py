@@ -1,0 +1,1 @@
+"""The parties of `experiments.hostile`: a site to attack, and who attacks it."""
