@@ -8,14 +8,13 @@ to win.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments._hostile.victim import BAD, MARKS, SETTINGS, Victim, victim
+from experiments._hostile.victim import BAD, SETTINGS, Victim, victim
 from tacit.errors import TacitError
 from tacit.federation import wire
 from tacit.federation.computation import Computation
@@ -66,7 +65,7 @@ def request(round: int, **arrays: Any) -> Message:
     return Message(round, {"factor/item": np.full((6, 2), 0.5), **arrays}, "round")
 
 
-# -- the attacks -----------------------------------------------------------------------------------
+# -- the attacks --------------------------------------------------------------------------------
 
 
 def against_the_policy(folder: Path, weakened: str) -> Won:
@@ -98,14 +97,19 @@ def against_the_policy(folder: Path, weakened: str) -> Won:
 
 
 def by_what_is_said(folder: Path, weakened: str) -> Won:
-    """Learn from refusals what is wrong with the data: any mark, or any two that differ."""
+    """Learn from refusals what is wrong with the data: any mark, or any two that differ.
+
+    That a site cannot take part is one bit, and listed.
+    """
     answers, leaked = set(), 0
     for number, bad in enumerate(BAD):
         with victim(folder / str(number), weakened, bad) as site:
             assert not refused(site.call("open", opening(HONEST)))
-            answers.add(site.call("begin", wire.ask(Message(0), HONEST.run)))
+            answer = site.call("begin", wire.ask(Message(0), HONEST.run))
+            if set(Message.from_bytes(answer[40:], sealed=False).arrays) != {"ready"}:
+                answers.add(answer)
             leaked += site.leaked()
-    return Won(len(BAD), len(answers) - 1 + leaked)
+    return Won(len(BAD), max(0, len(answers) - 1) + leaked)
 
 
 def by_asking_again(folder: Path, weakened: str) -> Won:
@@ -140,9 +144,9 @@ def by_what_is_asked(folder: Path, weakened: str) -> Won:
     bad: list[dict[str, Any]] = [
         {"factor/item": array}
         for array in (
-            np.ones((7, 2)), np.ones((6, 3)), np.ones((6,)), np.ones((6, 2, 1)), np.ones((0, 2)),
-            np.ones((6, 2), np.float32), np.ones((6, 2), np.int64), np.full((6, 2), 1e300),
-            np.full((6, 2), -1e300), np.ones((6000, 2)),
+            np.full((6, 2), 1e300), np.full((6, 2), -1e300), np.ones((7, 2)), np.ones((6, 3)),
+            np.ones((6,)), np.ones((6, 2, 1)), np.ones((0, 2)), np.ones((6, 2), np.float32),
+            np.ones((6, 2), np.int64), np.ones((6000, 2)),
         )
     ]  # fmt: skip
     bad += [{"more": np.ones(3)}, {"kind": np.array([0])}, {"user": np.ones((30, 2))}]
@@ -166,11 +170,17 @@ def by_exhaustion(folder: Path, weakened: str) -> Won:
     ]
     proposals += [dataclasses.replace(HONEST, settings=SETTINGS | {"rank": 10**9})]
     calls = [("open", opening(p, "0")) for p in proposals]
-    calls += [("open", wire.ask(Message(0, {"proposal": text, "digest": text}), "open"))
-              for text in (np.full(1 << 27, 91, np.uint8), wire.text_array("[" * 60_000))]  # fmt: skip
-    calls += [("respond", wire.ask(request(0, more=np.ones(1 << 24)), HONEST.run)),
-              ("begin", wire.ask(Message(0, {"x": np.ones(1 << 22)}), HONEST.run)),
-              ("x" * 10**6, b""), ("open", b"")]  # fmt: skip
+    texts = (np.full(1 << 27, 91, np.uint8), wire.text_array("[" * 60_000))
+    calls += [
+        ("open", wire.ask(Message(0, {"proposal": text, "digest": text}), "open"))
+        for text in texts
+    ]
+    calls += [
+        ("respond", wire.ask(request(0, more=np.ones(1 << 24)), HONEST.run)),
+        ("begin", wire.ask(Message(0, {"x": np.ones(1 << 22)}), HONEST.run)),
+        ("x" * 10**6, b""),
+        ("open", b""),
+    ]
     won, most, longest = 0, 0.0, 0.0
     with victim(folder, weakened) as site:
         site.call("open", opening(HONEST))  # what is loaded once is loaded
@@ -190,8 +200,3 @@ ATTACKS: dict[str, tuple[Callable[[Path, str], Won], str]] = {
     "ask with other arrays": (by_what_is_asked, "reading all"),
     "exhaust a site": (by_exhaustion, "reading all"),
 }
-
-
-def searched(text: str) -> bool:
-    """Whether a text holds a mark; for what the coordinator writes down itself."""
-    return any(mark in text for mark in MARKS) or any(mark in json.dumps(text) for mark in MARKS)

@@ -165,7 +165,7 @@ def _serve(file: str, weakened: str, connection: Any) -> None:
         connection.send(service.call(method, data))
 
 
-# -- builds with one check taken out ---------------------------------------------------------------
+# -- builds with one check taken out ------------------------------------------------------------
 
 
 def _speaks() -> None:
