@@ -12,6 +12,7 @@ from tacit.federation.coordinate import run_proposal
 from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.service import SiteService
+from tests.federation.identities import identity, pinned, pinned_toml
 
 from .cases import Results, cases, fitted
 
@@ -77,10 +78,13 @@ def service(home: Path, site: str, data, kind: str, settings, privacy) -> SiteSe
     if kind == "recommender":
         source["columns"] = {"weight": "openness"}
     allow = {"computation": kind, "epsilon": 50.0, "delta": 1e-4, "unit": privacy["unit"],
-             "rounds": 100, "partners": 2, "seeded": True, "settings": settings}  # fmt: skip
+             "rounds": 100, "partners": 2, "seeded": True, "settings": settings,
+             "colluding": 0}  # fmt: skip
+    (home / "identity.key").write_text(identity(site).hex())
     ledger = {"file": "l.db", "epsilon": 60.0, "delta": 1e-3}
     (home / "site.toml").write_text(
-        f'name = "{site}"\nledger = {toml(ledger)}\ndata = {toml({"t": source})}\n'
+        f'name = "{site}"\nidentity = "identity.key"\npartners = {pinned_toml(SITES)}\n'
+        f"ledger = {toml(ledger)}\ndata = {toml({'t': source})}\n"
         f"allow = [{toml(allow)}]\n"
     )
     return SiteService(SiteConfig.read(home / "site.toml"))
@@ -100,7 +104,8 @@ class Wire:
                 if self.asked > self.lost[1]:
                     yield name, TimeoutError()
                     continue
-            answer = self.services[name].call(method, body)
+            own = body if isinstance(body, bytes) else body[name]
+            answer = self.services[name].call(method, own)
             if method != "close":  # a certificate names its ledger, which has a random name
                 digest = self.answers.setdefault(f"{method} {name}", hashlib.sha256())
                 digest.update(bytes(answer))
@@ -173,10 +178,10 @@ def row(epsilon=1.0, **more):
     },
 )  # fmt: skip
 def federated(kind, data, settings, privacy, threshold=None) -> Results:
-    proposal = Proposal(kind, settings, privacy, SITES, "run", threshold, 7)
+    proposal = Proposal(kind, settings, privacy, SITES, "run", threshold, 7, 0)
     with tempfile.TemporaryDirectory() as folder:
         wire = wired(Path(folder), data, kind, settings, privacy)
-        result = run_proposal(proposal, wire)
+        result = run_proposal(proposal, wire, partners=pinned(SITES))
     return outcome(result, wire, threshold)
 
 
@@ -233,10 +238,10 @@ RUNS = {
     },
 )  # fmt: skip
 def without(kind, data, settings, privacy, lost, threshold=None) -> Results:
-    proposal = Proposal(kind, settings, privacy, SITES, "run", threshold, 7)
+    proposal = Proposal(kind, settings, privacy, SITES, "run", threshold, 7, 0)
     with tempfile.TemporaryDirectory() as folder:
         wire = wired(Path(folder), data, kind, settings, privacy, lost)
-        result = run_proposal(proposal, wire, on_failure="exclude")
+        result = run_proposal(proposal, wire, on_failure="exclude", partners=pinned(SITES))
     return outcome(result, wire, threshold)
 
 
@@ -250,7 +255,7 @@ class Gone(Exception):
     | {"langevin secure resumed": {**RUNS["langevin"], "threshold": 2}},
 )
 def resumed(kind, data, settings, privacy, threshold=None) -> Results:
-    proposal = Proposal(kind, settings, privacy, SITES, "run", threshold, 7)
+    proposal = Proposal(kind, settings, privacy, SITES, "run", threshold, 7, 0)
 
     def stop(record):
         if record.rounds == 1:
@@ -260,7 +265,7 @@ def resumed(kind, data, settings, privacy, threshold=None) -> Results:
         kept = Path(folder) / "checkpoint"
         wire = wired(Path(folder), data, kind, settings, privacy)
         try:
-            run_proposal(proposal, wire, checkpoint=kept, progress=stop)
+            run_proposal(proposal, wire, checkpoint=kept, progress=stop, partners=pinned(SITES))
         except Gone:
-            result = run_proposal(proposal, wire, checkpoint=kept)
+            result = run_proposal(proposal, wire, checkpoint=kept, partners=pinned(SITES))
     return outcome(result, wire, threshold)

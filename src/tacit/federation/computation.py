@@ -7,7 +7,10 @@ agreement, what is read and what is made of it from the estimator.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +22,15 @@ from tacit.estimators.families import estimator_of
 from tacit.estimators.fit import Outcome, SiteSide, coordinator, take_part
 from tacit.estimators.site import Site
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.exchange import EXCHANGES
+from tacit.federation.secure.terms import Terms
+from tacit.federation.secure.threshold import said_of_colluding
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import DpEvent
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Coordinator, RunRecord
 
 __all__ = ["Computation"]
-
-_EXCHANGES = 4  # of messages for one secure sum
 
 
 class Computation:
@@ -42,17 +46,18 @@ class Computation:
 
     def __init__(self, proposal: Proposal, plugins: Sequence[str] = ()) -> None:
         self.proposal = proposal
-        privacy, shares = proposal.guarantee(), proposal.threshold
+        privacy, threshold = proposal.guarantee(), proposal.threshold
         trust = "site" if privacy is None else privacy.trust
-        if trust != "site" and (trust == "aggregator") != (shares is not None):
+        if trust != "site" and (trust == "aggregator") != (threshold is not None):
             raise ParameterError(
                 "trust = 'aggregator' goes with a threshold for secure aggregation, and only it"
             )
-        whole = trust == "site"  # a sum of what is private already: nobody's noise is a share
+        # under trust 'site' it is a sum of what is private already: nobody's noise is a share
+        self._in_shares = trust == "aggregator"
         kind = estimator_of(proposal.computation, plugins)
         try:
             self.model, self._facts = kind._proposed(proposal.settings, privacy, proposal.seed)
-            parts = 1 if whole else shares or 1
+            parts = (threshold or 1) - proposal.colluding if self._in_shares else 1
             self.agreement = self.model._agree([self._facts] * len(proposal.sites), parts)
         except TacitError:
             raise
@@ -60,9 +65,18 @@ class Computation:
             raise ParameterError(f"the settings cannot be used: {error}") from None
         if self.agreement.conditional:
             raise ParameterError("what is built from data never runs in a federation")
-        if whole and shares is not None and not _sums(self.agreement):
+        if threshold is None:
+            return
+        if not self._in_shares and not _sums(self.agreement):
             raise ParameterError(
                 f"{proposal.computation!r} needs every site's own release: it has no secure sum"
+            )
+        sites = len(proposal.sites)
+        if threshold < sites and any(step.view_of for step in self.agreement.steps):
+            # two sums with and without a site would show its part under its own share of the noise
+            raise ParameterError(
+                f"one release is looked at several times, so all {sites} sites must be in every "
+                f"sum: pass threshold = {sites}"
             )
 
     @property
@@ -77,9 +91,45 @@ class Computation:
 
     @property
     def rounds(self) -> int:
-        """How often a site is asked at most."""
-        whole, opened = self.agreement.rounds, self.agreement.open_rounds
-        return whole if self.proposal.threshold is None else opened + (whole - opened) * _EXCHANGES
+        """How often a site is asked at most; a secure sum counts once."""
+        return self.agreement.rounds
+
+    @property
+    def messages(self) -> int:
+        """How many requests a site gets at most, every try of every secure sum counted."""
+        whole, opened, terms = self.agreement.rounds, self.agreement.open_rounds, self.terms
+        if terms is None:
+            return whole
+        return opened + (whole - opened) * len(EXCHANGES) * (terms.drop_outs + 1)
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What all secure sums of this run are bound to; None without them."""
+        proposal = self.proposal
+        if proposal.threshold is None:
+            return None
+        text = proposal.to_json().encode() + self.digest.encode()
+        return Terms(
+            hashlib.sha256(text).digest(),
+            tuple(sorted(proposal.sites)),
+            proposal.threshold,
+            proposal.colluding,
+        )
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What certificates and policies say about secure sums."""
+        terms, privacy = self.terms, self.agreement.charged
+        if terms is None:
+            return ()
+        shared = self._in_shares and privacy is not None and not self.agreement.is_free
+        return said_of_colluding(
+            len(terms.sites),
+            terms.threshold,
+            terms.colluding,
+            self.agreement.event if shared else None,
+            0.0 if privacy is None else privacy.delta,
+        )
 
     @property
     def digest(self) -> str:
@@ -116,8 +166,19 @@ class Computation:
         """
         data = self.model._read(self.model._tables(tables, self._facts), self.agreement)
         site = Site(name, None, ledger)
-        return take_part(
+        side = take_part(
             self.agreement, site, data, self.model._place(), self.proposal.run, folder
+        )
+        return dataclasses.replace(side, certificate=lambda: self._completed(side.certificate()))
+
+    def _completed(self, certificate: Certificate) -> Certificate:
+        """Return a certificate that says what secure sums hold against."""
+        notes, terms = certificate.assumptions + self.said, self.terms
+        if terms is None or not self._in_shares:
+            return dataclasses.replace(certificate, assumptions=notes)
+        with_whom = f"the coordinator, with {terms.colluding} of the other sites on its side"
+        return dataclasses.replace(
+            certificate, assumptions=notes, against=f"{with_whom}, and the public"
         )
 
     def shared(self, coordinator: Coordinator) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.federation.policy import Permission, Policy
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.threshold import default_threshold
 from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["CoordinatorConfig", "SiteConfig", "Step"]
@@ -152,17 +153,23 @@ class Step:
     privacy: Mapping[str, Any] | None
     threshold: int | None = None
     seed: int | None = None
+    colluding: int = 1
+    secure: bool = False
 
     def proposal(self, sites: tuple[str, ...], run: str) -> Proposal:
-        """Return it as it is proposed to sites."""
+        """Return it as it is proposed to sites; ``secure`` stands for the usual threshold."""
+        threshold = self.threshold
+        if threshold is None and self.secure:
+            threshold = default_threshold(len(sites), self.colluding)
         return Proposal(
             self.computation,
             dict(self.settings),
             None if self.privacy is None else dict(self.privacy),
             sites,
             run,
-            self.threshold,
+            threshold,
             self.seed,
+            self.colluding,
         )
 
 
@@ -188,6 +195,8 @@ class CoordinatorConfig:
         How often a run that died is submitted again.
     plugins
         Families besides tacit's own that may be proposed.
+    partners
+        The public keys of the sites' identities, for secure sums.
     """
 
     folder: Path
@@ -201,6 +210,7 @@ class CoordinatorConfig:
     minimum: int = 1
     retries: int = 2
     plugins: tuple[str, ...] = ()
+    partners: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> CoordinatorConfig:
@@ -218,6 +228,7 @@ class CoordinatorConfig:
                 "minimum",
                 "retries",
                 "plugins",
+                "partners",
             },
         )
         sites = data.get("sites", [])
@@ -250,4 +261,5 @@ class CoordinatorConfig:
             int(data.get("minimum", 1)),
             int(data.get("retries", 2)),
             _plugins(file, data),
+            _hex_keys(data.get("partners", {})),
         )

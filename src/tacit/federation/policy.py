@@ -16,6 +16,7 @@ from tacit.errors import ParameterError, PolicyRefused, TacitError
 from tacit.estimators.families import estimator_of
 from tacit.federation.computation import Computation
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.threshold import default_threshold
 from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS
 
 __all__ = ["Permission", "Policy"]
@@ -46,6 +47,9 @@ class Permission:
     secure
         Whether sums must be aggregated securely; then ``partners`` is also the fewest sites whose
         sum may be revealed.
+    threshold, colluding
+        The fewest sites that see a secure sum through (⌈2n/3⌉, raised until 2t > n + c, unless
+        given), and c, how many other sites on the coordinator's side it must hold against.
     seeded
         Whether predictable noise is accepted: for tests only.
 
@@ -68,6 +72,8 @@ class Permission:
     sites: tuple[str, ...] | None = None
     secure: bool = False
     seeded: bool = False
+    threshold: int | None = None
+    colluding: int = 1
 
     def __post_init__(self) -> None:
         check("computation", self.computation, Text())
@@ -81,6 +87,8 @@ class Permission:
         check("trust", self.trust, AnyOf(OneOf(*TRUSTS), None))
         check("secure", self.secure, OneOf(True, False))
         check("seeded", self.seeded, OneOf(True, False))
+        check("threshold", self.threshold, AnyOf(Integer(2), None))
+        check("colluding", self.colluding, Integer(0))
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Permission:
@@ -118,6 +126,8 @@ class Permission:
             found.append(f"{sorted(strangers)[0]!r} takes part, who was not agreed on")
         if self.secure and (proposal.threshold or 0) < self.partners:
             found.append(f"sums over fewer than {self.partners} sites could be seen")
+        if proposal.threshold is not None:
+            found += self._secure_objections(proposal.threshold, proposal)
         if proposal.seed is not None and not self.seeded:
             found.append("the noise would be seeded, and so predictable")
         free = estimator_of(self.computation, plugins)._inference_only
@@ -129,19 +139,48 @@ class Permission:
                 found.append(f"{key} is {_short(asked)}, not {_short(agreed)}")
         return found
 
-    def opened(self, plugins: Sequence[str] = ()) -> str | None:
-        """Return what leaves the site as it is, as the agreement that is allowed has it."""
+    def _secure_objections(self, threshold: int, proposal: Proposal) -> list[str]:
+        """Return what is missing where sums are secure."""
+        found, asked = [], proposal.colluding
+        if asked < self.colluding:
+            found.append(f"{asked} colluding sites are assumed, fewer than {self.colluding}")
+        fewest = self.threshold
+        if fewest is None:
+            fewest = default_threshold(len(proposal.sites), asked)
+        if threshold < fewest:
+            found.append(f"{threshold} sites see a sum through, fewer than {fewest}")
+        return found
+
+    def _imagined(self, plugins: Sequence[str]) -> Computation:
+        """Return what this permission allows, over as few sites as it allows."""
         privacy = {"epsilon": self.epsilon, "delta": self.delta, "unit": self.unit}
         more = {"neighbours": self.neighbours, "trust": self.trust}
         privacy |= {name: value for name, value in more.items() if value is not None}
-        sites = self.sites or tuple(f"site {k}" for k in range(self.partners))
-        secure = privacy.get("trust") == "aggregator"
-        threshold = max(2, self.partners) if secure else None
+        fewest = max(self.partners, self.colluding + 1) if self.is_secure else self.partners
+        sites = self.sites or tuple(f"site {k}" for k in range(fewest))
+        threshold = None
+        if self.is_secure:
+            threshold = self.threshold or default_threshold(len(sites), self.colluding)
         proposal = Proposal(
-            self.computation, dict(self.settings), privacy, sites, "page", threshold
+            self.computation,
+            dict(self.settings),
+            privacy,
+            sites,
+            "page",
+            threshold,
+            colluding=self.colluding,
         )
+        return Computation(proposal, plugins)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether only secure sums are allowed."""
+        return self.secure or self.trust == "aggregator"
+
+    def opened(self, plugins: Sequence[str] = ()) -> str | None:
+        """Return what leaves the site as it is, as the agreement that is allowed has it."""
         try:
-            return Computation(proposal, plugins).in_clear
+            return self._imagined(plugins).in_clear
         except TacitError as error:
             return f"UNKNOWN, as this cannot be run: {error}"
 
@@ -161,6 +200,8 @@ class Permission:
             lines.append(f"  It reads {', '.join(self.tables)} and nothing else.")
         if self.secure:
             lines.append(f"  Nobody sees less than a sum over {self.partners} sites.")
+        if self.is_secure:
+            lines += self._said(plugins)
         if self.seeded:
             lines.append("  TESTS ONLY: predictable noise is accepted.")
         public = self.opened(plugins)
@@ -169,6 +210,14 @@ class Permission:
         lines.append("  Fixed beforehand:")
         lines += [f"    {key} = {_canonical(value)}" for key, value in self.settings.items()]
         return "\n".join(lines)
+
+    def _said(self, plugins: Sequence[str]) -> list[str]:
+        """Return what secure sums hold against, in words."""
+        try:
+            said = self._imagined(plugins).said
+        except TacitError as error:
+            said = (f"UNKNOWN, as this cannot be run: {error}",)
+        return [f"  Secure sums: {line}." for line in said]
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,9 @@ def _write_federation(folder: Path, names: tuple[str, ...], host: str, port: int
         _harden(place / "kit", server=False)
         (place / "identity.key").write_text(identities[name].hex() + "\n")
         (place / "site.toml").write_text(_site_file(name, public), encoding="utf-8")
-    (coordinator / "coordinator.toml").write_text(_coordinator_file(names), encoding="utf-8")
+    (coordinator / "coordinator.toml").write_text(
+        _coordinator_file(names, public), encoding="utf-8"
+    )
     # the root key could sign further members: keep it offline
     shutil.move(folder / "provision", coordinator / "root")
 
@@ -206,7 +208,8 @@ delta = 1e-5
 """
 
 
-def _coordinator_file(names: Sequence[str]) -> str:
+def _coordinator_file(names: Sequence[str], public: dict[str, str]) -> str:
+    partners = "\n".join(f'{site} = "{key}"' for site, key in public.items())
     return f"""# What the coordinator proposes, and to whom.
 kit = "server"
 admin = "admin"
@@ -223,4 +226,7 @@ minimum = {len(names)}
 # bounds = {{age = [18, 100], dose = [0, 10]}}
 # y_bounds = [0, 200]
 # target = "pressure"
+
+[partners]                 # public signing keys of all sites, for secure sums
+{partners}
 """

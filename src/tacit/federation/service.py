@@ -33,6 +33,7 @@ from tacit.federation.computation import Computation
 from tacit.federation.files import SiteConfig
 from tacit.federation.policy import Permission
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.exchange import check_partners
 from tacit.federation.secure.site import SecureParticipant
 from tacit.rounds.checkpoint import Outbox, Remembering
 from tacit.rounds.messages import Message
@@ -103,6 +104,8 @@ class SiteService:
             raise PolicyRefused(f"{self.name!r} is not among the sites of the proposal")
         plugins = self.config.plugins
         permission = self.config.policy.check(proposal, plugins)
+        if proposal.threshold is not None:
+            check_partners(self.name, self.config.key(), self.config.partners, proposal.sites)
         computation = Computation(proposal, plugins)
         if computation.rounds > permission.rounds:
             raise PolicyRefused(
@@ -153,24 +156,20 @@ class SiteService:
         ledger = self.config.open_ledger()
         self._side = computation.site(self.name, tables, ledger, folder / "standing")
         participant = self._side.participant
-        if proposal.threshold is not None:
+        if computation.terms is not None:
             key = self.config.key()
+            assert key is not None  # a proposal without it is refused
             participant = SecureParticipant(
-                participant,
-                minimum=max(2, permission.partners if permission.secure else 2),
-                identity=key,
-                partners=self.config.partners if key else None,
-                agreed=(proposal.sites, proposal.threshold),
+                participant, computation.terms, key, self.config.partners
             )
         return Remembering(participant, Outbox(folder / "outbox"))
 
     def _respond(self, request: Message) -> Message:
         if self._participant is None or self._computation is None:
             raise SiteFailure("asked to respond before the run began")
-        if not 0 <= request.round < self._computation.rounds:
-            raise PolicyRefused(
-                f"round {request.round} is beyond the {self._computation.rounds} that were agreed"
-            )
+        most = self._computation.messages
+        if not 0 <= request.round < most:
+            raise PolicyRefused(f"round {request.round} is beyond the {most} that were agreed")
         return self._participant.respond(request)
 
     def _close(self, request: Message) -> Message:

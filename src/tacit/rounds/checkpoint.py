@@ -89,7 +89,7 @@ class Outbox:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def rounds(self) -> list[int]:
         """Return which rounds were answered, in order."""
@@ -110,7 +110,8 @@ class Outbox:
         data = self._path(round).read_bytes()
         length = int.from_bytes(data[32:40], "little")
         reply = Message.from_bytes(data[40 : 40 + length])
-        return data[:32], reply, dict(Message.from_bytes(data[40 + length :]).arrays)
+        kept = data[40 + length :]  # nothing where it was erased
+        return data[:32], reply, dict(Message.from_bytes(kept).arrays) if kept else {}
 
     def put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
         """Keep a reply and the participant's state, durably and at once, before it is sent."""
@@ -120,6 +121,31 @@ class Outbox:
             self._path(request.round),
             request.digest + len(body).to_bytes(8, "little") + body + kept,
         )
+
+    def erase_earlier(self) -> None:
+        """Overwrite the states before the last one, and drafts that a crash left behind."""
+        for round in self.rounds()[:-1]:
+            _erase(self._path(round))
+        for draft in self.folder.glob("*.new"):
+            _overwrite(draft, 0)
+            draft.unlink()
+
+
+def _erase(path: Path) -> None:
+    """Overwrite the state that stands behind a reply."""
+    with open(path, "rb") as file:
+        start = 40 + int.from_bytes(file.read(40)[32:], "little")
+    if path.stat().st_size > start:
+        _overwrite(path, start)
+        os.truncate(path, start)
+
+
+def _overwrite(path: Path, start: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(bytes(max(0, path.stat().st_size - start)))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class Remembering(Participant):
@@ -136,6 +162,8 @@ class Remembering(Participant):
         self._last = outbox.last()
         if self._last is not None:
             participant.restore(self._last[2])
+        if participant.one_time:
+            outbox.erase_earlier()
 
     def respond(self, request: Message) -> Message:
         """Answer from the outbox, or answer and keep the reply before it leaves."""
@@ -149,5 +177,7 @@ class Remembering(Participant):
                 )
         reply = self.participant.respond(request)
         self.outbox.put(request, reply, self.participant.state())
+        if self.participant.one_time:
+            self.outbox.erase_earlier()
         self._last = request.digest, reply, {}
         return reply
