@@ -89,8 +89,8 @@ SECRETS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "federation/secure/terms.py",
-        "b\"tacit 1 terms\", self.run, self.asked,",
-        "b\"tacit 1 terms\", self.run,",
+        'b"tacit 1 terms", self.run, self.asked,',
+        'b"tacit 1 terms", self.run,',
         "sites are asked for different things",
     ),
     (

@@ -217,7 +217,7 @@ class Permission:
             said = self._imagined(plugins).said
         except TacitError as error:
             said = (f"UNKNOWN, as this cannot be run: {error}",)
-        return [f"  Secure sums: {line}." for line in said]
+        return [f"  {line if line[0] == 'ε' else line[0].upper() + line[1:]}." for line in said]
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def drive(
             raise SiteFailure(
                 f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
                 + "; ".join(f"{f.site}: {f.reason}" for f in record.failures)
+                + coordinator.remark
             )
         coordinator.absorb(record.rounds, aggregator.collect(replies))
         for name, reason in coordinator.faults().items():

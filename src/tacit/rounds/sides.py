@@ -92,6 +92,11 @@ class Coordinator(ABC):
     def absorb(self, round: int, collected: Collected) -> None:
         """Take in the replies of a complete round."""
 
+    @property
+    def remark(self) -> str:
+        """What there is to say where too few sites are left for the round that was asked last."""
+        return ""
+
     def faults(self) -> Mapping[str, str]:
         """Return sites that the last round showed at fault, and what may be said about it."""
         return {}

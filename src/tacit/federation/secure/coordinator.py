@@ -177,6 +177,17 @@ class SecureCoordinator(Coordinator):
         order = sorted(self._gatherer.boxes)
         return {sender: reply["shares"][k].tobytes() for k, sender in enumerate(order)}
 
+    @property
+    def remark(self) -> str:
+        """Say that a list which sites may have confirmed can only be finished."""
+        if self._opened or EXCHANGES[self._exchange] not in ("confirm", "unmask"):
+            return ""
+        names = ", ".join(sorted(self._gatherer.masked))
+        return (
+            f". The list of this sum was given out to be confirmed ({names}): it goes on when "
+            f"{self.terms.threshold} of them are back, and is lost without them"
+        )
+
     def faults(self) -> Mapping[str, str]:
         """Return whom the last exchange showed at fault."""
         return self._faulty
