@@ -197,12 +197,14 @@ def test_after_a_step_nothing_secret_of_it_is_on_disk(tmp_path):
 
 def test_without_erasing_secrets_stay_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(Outbox, "erase_earlier", lambda self: None)
+    monkeypatch.setattr(Outbox, "erase", lambda self, round: None)
     assert secrets_left(tmp_path)[1] >= ROUNDS * len(NAMES)
 
 
 def test_what_a_crash_left_behind_is_erased_at_the_next_start(tmp_path, monkeypatch):
     net = Net(tmp_path, {"A": (0, 3)})
     monkeypatch.setattr(Outbox, "erase_earlier", lambda self: None)
+    monkeypatch.setattr(Outbox, "erase", lambda self, round: None)
     assert net.run() == [total(NAMES), total(NAMES) - VALUES["A"]]
     (tmp_path / "A" / "round-000009.tacit.new").write_bytes(b"half of a state")
     monkeypatch.undo()
@@ -212,3 +214,54 @@ def test_what_a_crash_left_behind_is_erased_at_the_next_start(tmp_path, monkeypa
     after = {path: path.stat().st_size for path in files if path.exists()}
     assert [path.name for path in before if path not in after] == ["round-000009.tacit.new"]
     assert [after[path] < before[path] for path in after] == [True, True, False]
+
+
+def test_a_resumed_run_asks_what_was_asked_before_and_computes_nothing_again(tmp_path):
+    """Its coordinator would ask for something else each time, and dies in the first exchange."""
+
+    class Fickle(Sums):
+        def request(self, round):
+            drawn = np.random.default_rng().integers(10**9, size=1)
+            return Message(round, {"last": drawn}) if round < ROUNDS else None
+
+    class Dies(Exception):
+        pass
+
+    net = Net(tmp_path)
+
+    def asked(request, names):
+        yield from net.ask(request, names[:2])
+        raise Dies
+
+    def go(ask):
+        inner = Fickle()
+        coordinator = SecureCoordinator(inner, net.terms, pinned(NAMES))
+        drive(coordinator, NAMES, ask, checkpoint=Checkpoint(tmp_path / "c"))
+        return inner.found
+
+    with pytest.raises(Dies):
+        go(asked)
+    assert go(net.ask) == [total(NAMES)] * ROUNDS
+
+
+def test_two_processes_of_one_site_confirm_one_list(tmp_path):
+    """A process that was left behind cannot sign what the other one did not."""
+    net = Net(tmp_path)
+    kept = {}
+
+    def stale(request, names):
+        first = request if isinstance(request, Message) else request[names[0]]
+        number, _, exchange = (int(n) for n in first["place"])
+        if (number, EXCHANGES[exchange]) == (0, "confirm"):
+            kept["A"] = net.site("A")
+            yield from ask(request, names)
+            marks = net.terms.marks(NAMES[:5])
+            other = Message(99, {"place": first["place"], "group": marks})
+            with pytest.raises(SiteFailure, match="another process of this site"):
+                kept["A"].respond(other)
+        else:
+            yield from ask(request, names)
+
+    ask, net.ask = net.ask, stale
+    assert net.run() == [total(NAMES)] * ROUNDS
+    assert kept

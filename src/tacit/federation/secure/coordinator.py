@@ -55,6 +55,7 @@ class SecureCoordinator(Coordinator):
         self._gatherer = Gatherer(terms, self.partners)
         self._asked: Message | None = None
         self._fresh = True  # the computation was not asked yet for this round
+        self._ready = inner.open_rounds == 0  # whether it can be: open rounds come first
         self._opened = False  # whether the last request was one of the open rounds
         self._faulty: dict[str, str] = {}
 
@@ -199,6 +200,7 @@ class SecureCoordinator(Coordinator):
         self._faulty = {}
         if round < self.inner.open_rounds:
             self.inner.absorb(round, collected)
+            self._ready = round + 1 == self.inner.open_rounds
             return
         assert collected.by_site is not None
         getattr(self, f"_take_{EXCHANGES[self._exchange]}")(collected.by_site)
@@ -257,11 +259,19 @@ class SecureCoordinator(Coordinator):
     # -- resuming ---------------------------------------------------------------------------
 
     def state(self) -> Mapping[str, NDArray[Any]]:
-        """Return the computation's state and what the exchanges gave so far."""
+        """Return the computation's state and what the exchanges gave so far.
+
+        What is asked next is part of it: a resumed run is bound to the same, and computes nothing
+        again.
+        """
+        if self._ready:
+            self._ask()
         kept = {f"inner/{n}": a for n, a in self.inner.state().items()}
         kept |= {f"gatherer/{n}": a for n, a in self._gatherer.state().items()}
         kept["place"] = np.array([self._number, self._attempt, self._exchange])
-        if self._asked is not None:  # what is asked later is what the first try was bound to
+        if self._ready:
+            kept["ready"] = np.array([True])
+        if self._asked is not None:
             kept["asked"] = np.frombuffer(self._asked.to_bytes(), np.uint8)
         return kept
 
@@ -271,6 +281,6 @@ class SecureCoordinator(Coordinator):
         self.inner.restore(parts.get("inner", {}))
         self._number, self._attempt, self._exchange = (int(n) for n in state["place"])
         self._asked = Message.from_bytes(state["asked"].tobytes()) if "asked" in state else None
-        self._fresh = True
+        self._fresh, self._ready = True, "ready" in state
         self._gatherer = Gatherer(self.terms, self.partners)
         self._gatherer.restore(parts.get("gatherer", {}))
