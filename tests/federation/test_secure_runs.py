@@ -7,18 +7,23 @@ import pytest
 
 import tacit as tc
 from tacit.errors import ParameterError, SiteFailure
+from tacit.federation import wire
 from tacit.federation.computation import Computation
 from tacit.federation.coordinate import run_proposal
 from tacit.federation.files import SiteConfig, Step
 from tacit.federation.policy import Permission
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.site import SecureParticipant
 from tacit.federation.service import SiteService
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import GaussianDpEvent, SelfComposedDpEvent
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.rounds.messages import Message
 from tests.federation.identities import pinned, pinned_toml
 
 from .support import FACTORIZATION, PINNED, SITES, USER, Direct, services
+from .test_recommender import proposal as recommended
+from .test_recommender import services as raters
 from .test_spectral import TOPICS, counts, sites
 
 PRIVACY = {"epsilon": 10.0, "delta": 1e-5, "unit": "document", "trust": "aggregator"}
@@ -199,6 +204,42 @@ def test_sites_that_pinned_another_identity_of_a_partner_do_not_share_with_it(tm
     other = PINNED | {"West": pinned(["stranger"])["stranger"]}
     with pytest.raises(SiteFailure, match="'West' failed in round 0: the keys of 'West' are not"):
         run_proposal(SECURE, Direct(found), partners=other)
+
+
+# --- what is public, and what is not ------------------------------------------------------------
+
+
+def private_step_in_an_open_round(folder):
+    """Ask for a public step once instead of seven times, and then for the mean without masks."""
+    asked, seen = recommended("aggregator", 3), {}
+
+    def note(method, name, request, answer):
+        if method != "respond":
+            seen.setdefault(method, request)
+        elif (message := wire.read_request(request, "run")).step:
+            seen.setdefault(message.step, message)
+        return answer
+
+    (folder / "honest").mkdir()
+    run_proposal(asked, Direct(raters(folder / "honest"), note), partners=PINNED)
+    (folder / "rogue").mkdir()
+    site = raters(folder / "rogue")["North"]
+    site.call("open", seen["open"]), site.call("begin", seen["begin"])
+    mean = {n[4:]: a for n, a in seen["mean"].arrays.items() if n.startswith("ask/")}
+    for message in (seen["counts"], seen["pattern"], Message(2, mean, "mean")):
+        sent = wire.ask(message, "run")
+        found = wire.read_answer(site.call("respond", sent), sent, "run", "North")
+    return found
+
+
+def test_a_private_step_is_never_answered_without_masks(tmp_path):
+    with pytest.raises(SiteFailure, match="answered under masks only"):
+        private_step_in_an_open_round(tmp_path)
+
+
+def test_were_rounds_counted_instead_of_steps_one_sites_mean_would_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(SecureParticipant, "_check_open", lambda self, request: None)
+    assert private_step_in_an_open_round(tmp_path).step == "mean"
 
 
 # --- sites that are lost ------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def shorter(name):
 
 FAULTS = {
     "advertise": (noise("advert"), "not signed by 'B'"),
-    "share": (noise("boxes"), "several sites could not open"),
+    "share": (noise("boxes"), "too many sites could not open"),
     "mask": (shorter("masked"), "has shape"),
     "confirm": (noise("signature"), "did not sign the list"),
     "unmask": (noise("shares"), "shows another share"),
@@ -263,6 +263,55 @@ def test_who_breaks_the_protocol_is_named_and_the_others_go_on(tmp_path, exchang
         assert [(f.site, reason in f.reason) for f in record.failures] == [("B", True)]
     # whatever was tried again, nobody's computation was asked twice for one round
     assert [h.asked for h in asked if h.name != "B"] == [3] * 4
+
+
+def changed(rng, request):
+    """Return a request with one array left out, replaced, cut, filled or of another kind."""
+    arrays = dict(request.arrays)
+    name = str(rng.choice(list(arrays)))
+    array = arrays[name]
+    new = [
+        lambda: array.astype(rng.choice(["float64", "int64", "uint8", "bool", "int32"])),
+        lambda: array[1:],
+        lambda: np.concatenate([array, array]),
+        lambda: array.reshape(1, *array.shape),
+        lambda: np.zeros_like(array),
+        lambda: rng.integers(0, 2, array.shape).astype(array.dtype),
+        lambda: (array + rng.integers(-3, 300, array.shape)).astype(array.dtype),
+        lambda: np.full(array.shape, 2**63 - 1).astype(array.dtype),
+        lambda: np.array(0, array.dtype),
+    ][rng.integers(9)]
+    if rng.random() < 0.1:
+        del arrays[name]
+    else:
+        arrays[name] = new()
+    if rng.random() < 0.1:
+        arrays[str(rng.choice(["ask/x", "more", "group", "boxes"]))] = np.arange(3)
+    return Message(request.round, arrays, request.step)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_whatever_a_site_is_asked_it_answers_or_refuses_and_nothing_else():
+    rng, refused = np.random.default_rng(0), []
+
+    class Fuzzed(SecureParticipant):
+        def respond(self, request):
+            for _ in range(60):
+                clone = SecureParticipant(
+                    Holder(self.name, 1), self.terms, identity(self.name), pinned("ABC")
+                )
+                if self._member is not None or self._next:
+                    clone.restore(self.state())
+                try:
+                    clone.respond(changed(rng, request))
+                except SiteFailure as error:
+                    refused.append(str(error))
+            return super().respond(request)
+
+    inner = Averager()
+    run(secure(inner, "ABC"), sites([Holder(n, 1) for n in "ABC"], kind=Fuzzed))
+    assert len(inner.seen) == 3 and len(refused) > 2000
+    assert len({text for text in refused if "array" not in text and "sent" not in text}) < 60
 
 
 def test_the_bytes_that_a_site_receives_grow_no_faster_than_the_number_of_sites():

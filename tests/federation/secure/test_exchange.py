@@ -282,6 +282,11 @@ def test_keys_that_give_what_everybody_knows_or_are_used_twice_are_refused():
     for reused in (one + one, one + adverts[NAMES[1]][32:64], adverts[NAMES[1]][:32] + one):
         with pytest.raises(SiteFailure, match="one key"):
             found[NAMES[0]].share(adverts | {NAMES[2]: signed_by(NAMES[2], key, terms, reused)})
+    gatherer = Gatherer(terms, pinned(NAMES[:3]))
+    gatherer.check_advert(NAMES[1], adverts[NAMES[1]])
+    copied = signed_by(NAMES[2], key, terms, one + adverts[NAMES[1]][:32])
+    with pytest.raises(SiteFailure, match="'site 2' are those of another site"):
+        gatherer.check_advert(NAMES[2], copied)
 
 
 def test_a_site_insists_on_its_own_keys():
@@ -347,9 +352,12 @@ def test_one_accuser_costs_a_share_and_several_name_the_dealer():
     two = type("Two", (BadDealer,), {"receivers": NAMES[2:4]})
     with pytest.raises(SiteFailure, match="fewer than 5 sites hold a share of 'site 1'"):
         aggregate(values, threshold=5, colluding=1, member=two)
-    gatherer = Gatherer(Terms(b"", NAMES, 4), pinned(NAMES))
-    gatherer.take_masked(dict.fromkeys(NAMES, np.zeros(1)), {n: (NAMES[1],) for n in NAMES[2:4]})
-    assert gatherer.faulty == (NAMES[1],)  # two accuse, one may lie
+    for left, accusers, named in ((6, 2, True), (6, 1, False), (4, 1, True), (5, 1, False)):
+        gatherer = Gatherer(Terms(b"", NAMES, 4), pinned(NAMES))
+        accused = {name: (NAMES[1],) for name in NAMES[2 : 2 + accusers]}
+        gatherer.take_masked(dict.fromkeys(NAMES[:left], np.zeros(1)), accused)
+        # one may lie; with as many left as are needed one share less is too few
+        assert gatherer.faulty == ((NAMES[1],) if named else ())
 
 
 class LyingHelper(Member):

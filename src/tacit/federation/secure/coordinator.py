@@ -227,7 +227,7 @@ class SecureCoordinator(Coordinator):
         gatherer.take_masked({s: r["masked"].view(ring) for s, r in replies.items()}, accused)
         self._exchange = 3
         if gatherer.faulty:  # nobody has confirmed: without them all is tried again
-            reason = "sent shares that several sites could not open"
+            reason = "sent shares that too many sites could not open"
             self._faulty = dict.fromkeys(gatherer.faulty, reason)
             self._attempt, self._exchange = self._attempt + 1, 0
             self._gatherer = Gatherer(self.terms, self.partners)

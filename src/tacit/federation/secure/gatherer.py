@@ -48,6 +48,7 @@ class Gatherer:
         check_partners("", None, partners, terms.sites)
         self.terms, self.partners = terms, partners
         self.adverts: dict[str, bytes] = {}
+        self._owners: dict[bytes, str] = {}  # of every key that was advertised
         self.commitments: dict[str, bytes] = {}
         self.boxes: dict[str, Mapping[str, bytes]] = {}  # sender → receiver → box
         self.masked: dict[str, NDArray[Any]] = {}
@@ -61,6 +62,9 @@ class Gatherer:
         check_advert(self.terms, site, advert, self.partners)
         if not keys.is_usable(advert[:32]) or not keys.is_usable(advert[32:64]):
             raise SiteFailure(f"the keys of {site!r} are not usable")
+        for key in (advert[:32], advert[32:64]):
+            if self._owners.setdefault(key, site) != site:
+                raise SiteFailure(f"the keys of {site!r} are those of another site")
 
     def take_adverts(self, adverts: Mapping[str, bytes]) -> None:
         """Take in what sites advertise."""
@@ -91,12 +95,13 @@ class Gatherer:
 
     @property
     def faulty(self) -> tuple[str, ...]:
-        """Senders whom more sites accuse than can lie."""
+        """Senders whom more accuse than can lie, or whose secrets too few could give back."""
         counts: dict[str, int] = {}
         for found in self.accused.values():
             for sender in found:
                 counts[sender] = counts.get(sender, 0) + 1
-        return tuple(sorted(s for s, count in counts.items() if count > self.terms.colluding))
+        most = min(self.terms.colluding, len(self.masked) - self.terms.threshold)
+        return tuple(sorted(sender for sender, count in counts.items() if count > most))
 
     # -- confirm -----------------------------------------------------------------------------
 

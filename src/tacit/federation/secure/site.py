@@ -74,10 +74,11 @@ class SecureParticipant(Participant):
 
     def respond(self, request: Message) -> Message:
         """Take one step of the exchange; what is public is answered as it is."""
-        if request.round < self.inner.open_rounds:
+        if "place" not in request.arrays:
+            self._check_open(request)
             return self.inner.respond(request)
         arrays = dict(request.arrays)
-        place = arrays.pop("place", None)
+        place = arrays.pop("place")
         check_arrays({"place": place}, {"place": ArraySpec((3,), "int64", 0)}, RequestRefused)
         number, attempt, exchange = (int(n) for n in request["place"])
         if number != self._next or exchange >= len(EXCHANGES):
@@ -89,6 +90,18 @@ class SecureParticipant(Participant):
             raise RequestRefused(f"asked to {EXCHANGES[exchange]} before any keys were advertised")
         answer = getattr(self, f"_{EXCHANGES[exchange]}")(member, arrays)
         return Message(request.round, answer)
+
+    def _check_open(self, request: Message) -> None:
+        """Refuse to answer without masks, unless the step is public.
+
+        A public step may be asked for less often than it could be, so that a private one is due
+        in a round that an honest coordinator uses for the public one.
+        """
+        public = request.round < self.open_rounds
+        if isinstance(self.inner, Holder):
+            public = public and self.inner.agreement.step(request.step).open is not None
+        if not public:
+            raise RequestRefused("this step is answered under masks only")
 
     def _advertise(self, request: Message, attempt: int) -> Message:
         """Begin a try, with fresh keys; never again after a list was confirmed."""
