@@ -1,5 +1,7 @@
 """Secure aggregation: known answers, drop-outs, what the coordinator sees, what is refused."""
 
+import dataclasses
+import hashlib
 import math
 
 import numpy as np
@@ -11,7 +13,13 @@ from scipy import stats
 from tacit.errors import ParameterError, SiteFailure
 from tacit.federation.secure import keys as masks
 from tacit.federation.secure import shamir
-from tacit.federation.secure.exchange import BOX, Member, check_partners, mask_context
+from tacit.federation.secure.exchange import (
+    BOX,
+    Member,
+    check_partners,
+    confirmation,
+    mask_context,
+)
 from tacit.federation.secure.gatherer import Gatherer
 from tacit.federation.secure.terms import Terms
 from tacit.mechanisms.base import privatize
@@ -142,6 +150,29 @@ def test_shares_that_sites_hold_need_the_threshold(threshold):
 def test_points_of_shares_must_differ():
     with pytest.raises(ParameterError, match="distinct"):
         shamir.evaluate([1, 2], [1, 1])
+
+
+def test_what_is_signed_and_sealed_is_bound_to_all_terms():
+    """The bytes are put together by hand: each part with its length, eight bytes of it, before."""
+
+    def put_together(*parts):
+        return hashlib.sha256(b"".join(len(p).to_bytes(8, "little") + p for p in parts)).digest()
+
+    terms = Terms(b"run", ("A", "B", "C"), 3, 1, 32, 7, 2, b"asked")
+    numbers = [n.to_bytes(8, "little") for n in (3, 1, 32, 7, 2)]
+    digest = put_together(b"tacit 1 terms", b"run", b"asked", *numbers, b"A", b"B", b"C")
+    assert terms.digest == digest
+    adverts = {"A": b"x" * 128, "C": b"y" * 128}
+    seen = hashlib.sha256(b"\1\0\0\0A" + adverts["A"] + b"\1\0\0\0C" + adverts["C"]).digest()
+    found = confirmation(terms, adverts, ("A", "C"), ("C",))
+    assert found == put_together(digest, b"confirm", seen, b"\1\0\1", b"\0\0\1")
+    others = [
+        dataclasses.replace(terms, **change)
+        for change in ({"run": b"r"}, {"sites": ("A", "B", "C", "D")}, {"colluding": 0},
+                       {"threshold": 2, "colluding": 0}, {"bits": 64}, {"step": 8},
+                       {"attempt": 3}, {"asked": b""})
+    ]  # fmt: skip
+    assert len({other.digest for other in others} | {digest}) == len(others) + 1
 
 
 # --- sums and drop-outs -------------------------------------------------------------------------
