@@ -18,7 +18,16 @@ import numpy as np
 from experiments.runner import Outcome
 from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
-from tacit.federation.secure.exchange import Gatherer, Member, Terms
+from tacit.federation.secure import keys
+from tacit.federation.secure.coordinator import SecureCoordinator
+from tacit.federation.secure.exchange import Member
+from tacit.federation.secure.gatherer import Gatherer
+from tacit.federation.secure.site import SecureParticipant
+from tacit.federation.secure.terms import Terms
+from tacit.federation.secure.threshold import default_threshold
+from tacit.rounds.messages import ArraySpec, Message
+from tacit.rounds.run import run as drive_rounds
+from tacit.rounds.sides import Coordinator, Participant
 
 ITEMS, USERS, ROUNDS = 200, 300, 100
 SETTINGS = {
@@ -51,7 +60,60 @@ def run(quick: bool) -> Outcome:
             if gone == 0:
                 outcome.check(f"secure sum of {sites} × {size:,}, {bits} bits", seconds,
                               "< 10 s", seconds < 10.0)  # fmt: skip
+    added = {n: bytes_per_site(n) for n in (10, 50, 100)}
+    for count, found in added.items():
+        outcome.add({"what": "secure sum, bytes a site", "sites": count, "bytes": found})
+    slope = (added[100] - added[50]) / (added[50] - added[10]) / (50 / 40)
+    outcome.check("bytes a site of a secure sum, growth from 50 to 100 sites over that from 10",
+                  slope, "≤ 1.05", slope <= 1.05)  # fmt: skip
     return outcome
+
+
+def bytes_per_site(sites: int) -> float:
+    """Return the bytes that one site sends and receives in a secure sum of one number."""
+    names = tuple(f"{k:03d}" for k in range(sites))
+    moved = dict.fromkeys(names, 0)
+
+    class Counts(SecureParticipant):
+        def respond(self, request: Message) -> Message:
+            reply = super().respond(request)
+            moved[self.name] += len(request.to_bytes()) + len(reply.to_bytes())
+            return reply
+
+    terms = Terms(b"benchmark", names, default_threshold(sites))
+    identities = {name: keys.fresh_identity() for name in names}
+    pinned = {name: keys.identity_public(key) for name, key in identities.items()}
+    members = [Counts(One(name), terms, identities[name], pinned) for name in names]
+    drive_rounds(SecureCoordinator(Once(), terms, pinned), members)
+    return max(moved.values())
+
+
+class One(Participant):
+    """Has one number."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def respond(self, request: Message) -> Message:
+        """Send it."""
+        return Message(request.round, {"x": np.ones(1, np.int64)})
+
+
+class Once(Coordinator):
+    """Asks for it once."""
+
+    @property
+    def replies(self):
+        """One number."""
+        return {"x": ArraySpec((1,), "int64")}
+
+    def request(self, round: int):
+        """Ask in the first round."""
+        return Message(0) if round == 0 else None
+
+    def absorb(self, round: int, collected) -> None:
+        """Count who is in the sum."""
+        assert collected.total["x"].tolist() == [len(collected.sites)]
 
 
 def simulate(place: Path, sites: int, sizes: list, repeats: int, private: bool) -> list:
@@ -108,48 +170,52 @@ def write_site(folder: Path, name: str, seed: int) -> None:
 # -- secure sums ----------------------------------------------------------------------------------
 
 
-def _shared(work: tuple) -> list:
-    """Let some members share their secrets, in a process of its own."""
-    members, adverts = work
-    return [(member.share(adverts), member) for member in members]
-
-
-def _masked(work: tuple) -> list:
-    """Mask the vectors of some members, in a process of its own."""
-    members, boxes, size = work
+def _each(work: tuple) -> list:
+    """Have some members take one exchange, in a process of its own."""
+    what, members, arguments = work
     return [
-        (member.mask(found, np.arange(size)), member)
-        for member, found in zip(members, boxes, strict=True)
+        (getattr(member, what)(*found), member)
+        for member, found in zip(members, arguments, strict=True)
     ]
 
 
 def secure_sum(sites: int, size: int, bits: int, gone: int) -> float:
     """Return the seconds of one aggregation, all sites and the coordinator on two cores."""
     names = tuple(f"{k:03d}" for k in range(sites))
-    terms = Terms(b"benchmark", names, sites - sites // 3, bits)
+    terms = Terms(b"benchmark", names, default_threshold(sites), bits=bits)
+    identities = {name: keys.fresh_identity() for name in names}
+    pinned = {name: keys.identity_public(key) for name, key in identities.items()}
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         list(pool.map(abs, range(4)))  # processes are up
         started = time.perf_counter()
-        members = {name: Member(name, terms) for name in names}
-        gatherer = Gatherer(terms)
+        members = {name: Member(name, terms, identities[name], pinned) for name in names}
+        gatherer = Gatherer(terms, pinned)
+
+        def each(what: str, arguments: dict) -> dict:
+            halves = (list(arguments)[::2], list(arguments)[1::2])
+            work = [(what, [members[n] for n in h], [arguments[n] for n in h]) for h in halves]
+            replies = {}
+            for half, found in zip(halves, pool.map(_each, work), strict=True):
+                for name, (reply, member) in zip(half, found, strict=True):
+                    replies[name], members[name] = reply, member
+            return {name: replies[name] for name in arguments}
+
         gatherer.take_adverts({name: m.advertise() for name, m in members.items()})
-        halves = (names[::2], names[1::2])
-        work = [([members[n] for n in half], gatherer.adverts) for half in halves]
-        shares = {}
-        for half, found in zip(halves, pool.map(_shared, work), strict=True):
-            for name, (share, member) in zip(half, found, strict=True):
-                shares[name], members[name] = share, member
-        gatherer.take_shares(shares)
+        for name, advert in gatherer.adverts.items():
+            gatherer.check_advert(name, advert)
+        gatherer.take_shares(each("share", dict.fromkeys(names, (gatherer.adverts,))))
         left = names[gone:]
-        halves = (left[::2], left[1::2])
-        work = [
-            ([members[n] for n in half], [gatherer.boxes_for(n) for n in half], size)
-            for half in halves
-        ]
-        for half, found in zip(halves, pool.map(_masked, work), strict=True):
-            for name, (vector, member) in zip(half, found, strict=True):
-                gatherer.masked[name], members[name] = vector, member
-        total = gatherer.total({n: members[n].unmask(list(gatherer.masked)) for n in left})
+        boxes = {name: gatherer.boxes_for(name) for name in left}
+        masked = each("mask", {name: (boxes[name], np.arange(size)) for name in left})
+        gatherer.take_masked(*({n: found[k] for n, found in masked.items()} for k in (0, 1)))
+        signatures = {name: members[name].confirm(left) for name in left}
+        for name, signature in signatures.items():
+            gatherer.check_signature(name, signature)
+        gatherer.take_signatures(signatures)
+        shown = each("unmask", dict.fromkeys(left, (gatherer.signatures,)))
+        for name, shares in shown.items():
+            gatherer.check_shares(name, shares)
+        total = gatherer.total(shown)
         seconds = time.perf_counter() - started
     assert (total == len(left) * np.arange(size)).all()
     return seconds

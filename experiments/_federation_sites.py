@@ -69,15 +69,22 @@ class Processes:
         os.kill(self.running[site][0].pid, kind)
 
     def call(
-        self, method: str, data: bytes, names: tuple[str, ...], timeout: float
+        self,
+        method: str,
+        data: bytes | Mapping[str, bytes],
+        names: tuple[str, ...],
+        timeout: float,
     ) -> Iterator[tuple[str, bytes | Exception]]:
         """Call sites at once; yield answers as they come, and failures at the timeout."""
         self.number += 1
-        waiting = {}
+        waiting, own = (
+            {},
+            {site: data if isinstance(data, bytes) else data[site] for site in names},
+        )
         for site in names:
             late = self.disturb(method, site)
             try:
-                self.running[site][1].send((self.number, method, data))
+                self.running[site][1].send((self.number, method, own[site]))
                 waiting[self.running[site][1]] = site
                 if late is not None:
                     late()
@@ -97,8 +104,8 @@ class Processes:
                     continue  # too late: an answer to a call that was given up
                 del waiting[connection]
                 if method == "respond":
-                    self.answers.setdefault((site, data), set()).add(answer)
-                yield site, self.change(method, site, data, answer)
+                    self.answers.setdefault((site, own[site]), set()).add(answer)
+                yield site, self.change(method, site, own[site], answer)
         for site in waiting.values():
             yield site, TimeoutError("no answer in time")
 

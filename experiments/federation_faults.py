@@ -31,6 +31,7 @@ from tacit.federation.computation import Computation
 from tacit.federation.coordinate import Caller, run_proposal
 from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure import keys
 from tacit.federation.secure.coordinator import SecureCoordinator
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds import run as inprocess
@@ -48,6 +49,8 @@ SETTINGS = {
     "options": {"rounds": 4}, "entities": {"item": 6},
 }  # fmt: skip
 PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "trust": "site"}
+IDENTITIES = {site: keys.fresh_identity() for site in SITES}
+PINNED = {site: keys.identity_public(key) for site, key in IDENTITIES.items()}
 TIMEOUT = 10.0  # seconds a call may take; a paused site costs that much
 
 
@@ -161,11 +164,14 @@ def write_site(folder: Path, site: str, rounds: int = 4) -> Path:
     folder.mkdir(exist_ok=True)
     rows = [f"u{u},{i},{rng.integers(1, 6)}" for u, i in zip(user, item, strict=True)]
     (folder / "ratings.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    (folder / "identity.key").write_text(IDENTITIES[site].hex())
+    pinned = toml({name: key.hex() for name, key in PINNED.items()})
     (folder / "site.toml").write_text(
-        f'name = "{site}"\nledger = {{file = "ledger.db", epsilon = 4.0, delta = 1e-5}}\n'
+        f'name = "{site}"\nidentity = "identity.key"\npartners = {pinned}\n'
+        'ledger = {file = "ledger.db", epsilon = 4.0, delta = 1e-5}\n'
         'data = {ratings = {file = "ratings.csv", value = "rating"}}\n'
         '[[allow]]\ncomputation = "factorization"\nepsilon = 1.0\ndelta = 1e-6\nunit = "user"\n'
-        f"rounds = {4 * rounds}\nseeded = true\n[allow.settings]\n"
+        f"rounds = {rounds}\nseeded = true\ncolluding = 0\n[allow.settings]\n"
         'model = {ratings = "user:k item:k"}\nrank = 2\nbounds = [1, 5]\nmethod = "sgld"\n'
         f"options = {{rounds = {rounds}}}\nentities = {{item = 6}}\n"
     )
@@ -178,9 +184,9 @@ def trial(place: Path, kind: str, number: int, rng: np.random.Generator) -> dict
     secure = bool(number % 2)
     # the seed makes the coordinator's side repeatable; sites' noise is checked by its bytes
     proposal = Proposal("factorization", SETTINGS, PRIVACY, SITES, f"run {number}",
-                        2 if secure else None, seed=number)  # fmt: skip
+                        2 if secure else None, seed=number, colluding=0)  # fmt: skip
     sites = Processes({site: write_site(place / site, site) for site in SITES})
-    at, site = int(rng.integers(1, 17 if secure else 5)), str(rng.choice(SITES))
+    at, site = int(rng.integers(1, 21 if secure else 5)), str(rng.choice(SITES))
     when = float(rng.uniform(0.0, 0.05))
     fault = Fault(sites, kind, site, at, when, proposal.run)
     exclude = kind not in ("coordinator", "everything") and bool(rng.integers(2))
@@ -193,7 +199,7 @@ def trial(place: Path, kind: str, number: int, rng: np.random.Generator) -> dict
                 result = run_proposal(
                     proposal, sites, timeout=TIMEOUT, checkpoint=place / "c", minimum=2,
                     on_failure="exclude" if exclude or attempts == 3 else "stop",
-                    progress=fault.progress,
+                    progress=fault.progress, partners=PINNED,
                 )  # fmt: skip
             except (TacitError, CoordinatorKilled):
                 fault.repair()
@@ -310,7 +316,8 @@ class Replay:
     def call(self, method: str, data, names, timeout: float):
         """Yield the recorded answer of every site."""
         for site in names:
-            known = releases(self.answers.get((site, data), set()), data, self.run, site)
+            own = data if isinstance(data, bytes) else data[site]
+            known = releases(self.answers.get((site, own), set()), own, self.run, site)
             yield site, next(iter(known)) if known else ConnectionError("was not asked")
 
 
@@ -318,16 +325,16 @@ def replayed(proposal: Proposal, sites: Processes, result) -> bool:
     """Whether the rounds, run again over what the sites sent, give the same factors."""
     computation = Computation(dataclasses.replace(proposal))
     inner = computation.coordinator()
-    coordinator = inner if proposal.threshold is None else SecureCoordinator(
-        inner, SITES, threshold=proposal.threshold, run=proposal.run
-    )  # fmt: skip
+    terms = computation.terms
+    coordinator = inner if terms is None else SecureCoordinator(inner, terms, PINNED)
     gone = {failure.site: failure.round for failure in result.record.failures}
     gone |= {site: 0 for site in SITES if site not in result.record.sites and site not in gone}
     caller = Caller(Replay(sites, proposal.run), proposal.run, TIMEOUT)
 
     def ask(request, names):
         for site, answer in caller("respond", request, names):
-            left = gone.get(site, 1 << 30) <= request.round
+            asked = request if isinstance(request, Message) else request[site]
+            left = gone.get(site, 1 << 30) <= asked.round
             yield site, ConnectionError("left") if left else answer
 
     try:

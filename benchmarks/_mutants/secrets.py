@@ -35,7 +35,7 @@ SECRETS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "federation/secure/exchange.py",
-        "masked += keys.stream(self.seed, masked.size, bits)",
+        "masked += keys.stream(bytes(self.seed), masked.size, bits)",
         "masked += 0",
         "no mask of the own seed",
     ),
@@ -47,9 +47,9 @@ SECRETS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "federation/secure/exchange.py",
-        "other: held[width:] if other in arrived else held[:width]",
-        "other: held",
-        "shares of key and seed of one site are shown together",
+        "other: bytes(held[width:] if other in self.arrived else held[:width])",
+        "other: bytes(held[:width])",
+        "shares of the key of a site that arrived are shown",
     ),
     (
         "federation/secure/exchange.py",
@@ -59,20 +59,44 @@ SECRETS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "federation/secure/exchange.py",
-        "                keys.verify(self._partners[other], advert[64:], text, other)\n",
-        "                pass\n",
+        "            check_advert(self.terms, other, adverts[other], self._partners)\n",
+        "            pass\n",
         "keys that the coordinator made are accepted",
     ),
     (
         "federation/secure/exchange.py",
-        "if not n / 2 < self.threshold <= n:",
-        "if not 0 < self.threshold <= n:",
-        "two halves can be asked for different secrets",
+        "        self._check_confirmed(signatures)\n",
+        "",
+        "shares are shown for a list that nobody else confirmed",
+    ),
+    (
+        "federation/secure/exchange.py",
+        'return terms.about("confirm", heard(adverts), *_lists(terms, sharers, arrived))',
+        "return terms.marks(arrived).tobytes()",
+        "a confirmation counts in other runs and steps",
+    ),
+    (
+        "federation/secure/threshold.py",
+        "if not sites + colluding < 2 * threshold <= 2 * sites:",
+        "if not 0 < 2 * threshold <= 2 * sites:",
+        "two lists can be confirmed",
     ),
     (
         "federation/secure/site.py",
-        "if threshold < self.minimum:",
+        "if last is not None and last.confirmed:",
         "if False:",
-        "a sum over fewer sites than the policy asks for",
+        "a second list is confirmed for one step",
+    ),
+    (
+        "federation/secure/terms.py",
+        'b"tacit 1 terms", self.run, self.asked,',
+        'b"tacit 1 terms", self.run,',
+        "sites are asked for different things",
+    ),
+    (
+        "federation/computation.py",
+        "parts = (threshold or 1) - proposal.colluding if self._in_shares else 1",
+        "parts = (threshold or 1) if self._in_shares else 1",
+        "the shares of colluding sites count as noise",
     ),
 )

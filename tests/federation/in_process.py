@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from tacit.federation.secure.coordinator import SecureCoordinator
 from tacit.federation.secure.site import SecureParticipant
+from tacit.federation.secure.terms import Terms
 from tacit.rounds.aggregate import Aggregator
 from tacit.rounds.messages import ArraySpec, Message
 from tacit.rounds.run import run
 from tacit.rounds.sides import Collected, Coordinator, Participant
+from tests.federation.identities import identity, pinned
 
 __all__ = ["SecureAggregator"]
 
@@ -49,13 +51,15 @@ class SecureAggregator(Aggregator):
             name: ArraySpec(array.shape, array.dtype.name, exponent=self.grids.get(name))
             for name, array in next(iter(replies.values())).arrays.items()
         }
-        once = _Once(specs)
-        secure = SecureCoordinator(
-            once, list(replies), threshold=self.threshold, run=f"in process {self.rounds}",
-            bits=self.bits,
-        )  # fmt: skip
+        once, known = _Once(specs), pinned(replies)
+        run_digest = f"in process {self.rounds}".encode()
+        terms = Terms(run_digest, tuple(sorted(replies)), self.threshold, 0, self.bits)
         self.rounds += 1
-        run(secure, [SecureParticipant(_Holds(n, m), minimum=2) for n, m in replies.items()])
+        sites = [
+            SecureParticipant(_Holds(name, reply), terms, identity(name), known)
+            for name, reply in replies.items()
+        ]
+        run(SecureCoordinator(once, terms, known), sites)
         assert once.collected is not None
         return once.collected
 

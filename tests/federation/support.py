@@ -12,7 +12,10 @@ from tacit.factorization import Langevin
 from tacit.federation.files import SiteConfig
 from tacit.federation.service import SiteService
 
+from .identities import identity, pinned, pinned_toml
+
 SITES = ("North", "South", "West")
+PINNED = pinned(SITES)
 ROW = {"epsilon": 1.0, "delta": 1e-6, "unit": "row", "trust": "site"}
 USER = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "trust": "site"}
 REGRESSION = {
@@ -64,15 +67,22 @@ def permission(kind: str) -> dict:
         return {
             "computation": kind, "epsilon": 1.0, "delta": 1e-6, "unit": "row", "rounds": 1,
             "partners": 2, "seeded": True, "tables": ["patients"], "settings": REGRESSION,
+            "colluding": 0,
         }  # fmt: skip
     return {
         "computation": kind, "epsilon": 1.0, "delta": 1e-6, "unit": "user", "rounds": 16,
         "partners": 2, "seeded": True, "tables": ["ratings"], "settings": FACTORIZATION,
+        "colluding": 0,
     }  # fmt: skip
 
 
-def site_file(folder: Path, site: str, *, epsilon=2.0, extra: str = "", **changes) -> Path:
-    """Write a site's data and its file; ``changes`` are made to both permissions."""
+def site_file(
+    folder: Path, site: str, *, epsilon=2.0, extra: str = "", known: bool = True, **changes
+) -> Path:
+    """Write a site's data and its file; ``changes`` are made to both permissions.
+
+    ``known`` says whether the site gets an identity here and has pinned those of the others.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "patients.csv", patients(site))
     write_csv(folder / "ratings.csv", ratings(site))
@@ -83,7 +93,7 @@ def site_file(folder: Path, site: str, *, epsilon=2.0, extra: str = "", **change
     allow = [permission(kind) | changes for kind in ("regression", "factorization")]
     path = folder / "site.toml"
     path.write_text(
-        f'name = "{site}"\n{extra}\n'
+        f'name = "{site}"\n{identified(folder, site) if known else ""}{extra}\n'
         f"ledger = {toml({'file': 'ledger.db', 'epsilon': epsilon, 'delta': 1e-5})}\n"
         f"data = {toml(data)}\nallow = {toml(allow)}\n"
     )
@@ -95,6 +105,12 @@ def ready(path: Path) -> SiteService:
     config = SiteConfig.read(path)
     config.create_ledger()
     return SiteService(config)
+
+
+def identified(folder: Path, site: str) -> str:
+    """Write a site's identity; return the lines of its file about that."""
+    (folder / "identity.key").write_text(identity(site).hex() + "\n")
+    return f'identity = "identity.key"\npartners = {pinned_toml(SITES)}\n'
 
 
 def services(folder: Path, **options) -> dict[str, SiteService]:
@@ -111,9 +127,10 @@ class Direct:
         for name in names:
             self.calls.append((method, name))
             try:
-                answer = self.services[name].call(method, body)
+                own = body if isinstance(body, bytes) else body[name]
+                answer = self.services[name].call(method, own)
                 if self.fault is not None:
-                    answer = self.fault(method, name, body, answer)
+                    answer = self.fault(method, name, own, answer)
                 yield name, answer
             except Exception as error:
                 yield name, error

@@ -25,6 +25,7 @@ from tacit.rounds.messages import Message
 from .support import (
     FACTORIZATION,
     INFERENCE,
+    PINNED,
     REGRESSION,
     ROW,
     SITES,
@@ -59,9 +60,9 @@ def test_regression_equals_the_run_in_one_process(tmp_path):
 
 @pytest.mark.parametrize("threshold", [None, 2])
 def test_factorization_equals_the_run_in_one_process(tmp_path, threshold):
-    proposal = Proposal("factorization", FACTORIZATION, USER, SITES, "run", threshold, 7)
+    proposal = Proposal("factorization", FACTORIZATION, USER, SITES, "run", threshold, 7, 0)
     found = services(tmp_path)
-    result = run_proposal(proposal, Direct(found))
+    result = run_proposal(proposal, Direct(found), partners=PINNED)
     expected = factorization_in_one_process(7)
     for name, factor in expected.shared_factors_.items():
         assert np.array_equal(result.model.shared_factors_[name], factor)
@@ -85,7 +86,7 @@ def refusal(tmp_path, proposal, **options):
         (tmp_path / site / "ratings.csv").unlink()
     direct = Direct(found)
     with pytest.raises(SiteFailure) as caught:
-        run_proposal(proposal, direct)
+        run_proposal(proposal, direct, partners=PINNED)
     assert {method for method, _ in direct.calls} == {"open"}
     for site in SITES:
         path = tmp_path / site / "ledger.db"
@@ -248,7 +249,7 @@ def test_a_site_refuses_strangers(tmp_path):
 
 
 def test_a_site_that_asks_for_secure_sums_refuses_sums_of_few(tmp_path):
-    secure = dataclasses.replace(FACTORIZATION_RUN, threshold=2)
+    secure = dataclasses.replace(FACTORIZATION_RUN, threshold=2, colluding=0)
     reason = refusal(tmp_path, secure, secure=True, partners=3)
     assert "sums over fewer than 3 sites could be seen" in reason
 
@@ -378,7 +379,7 @@ class Gone(Exception):
 
 @pytest.mark.parametrize("threshold", [None, 2])
 def test_a_coordinator_that_died_goes_on_and_nobody_pays_twice(tmp_path, threshold):
-    proposal = dataclasses.replace(FACTORIZATION_RUN, threshold=threshold)
+    proposal = dataclasses.replace(FACTORIZATION_RUN, threshold=threshold, colluding=0)
     found = services(tmp_path)
     sent = {}
 
@@ -393,8 +394,8 @@ def test_a_coordinator_that_died_goes_on_and_nobody_pays_twice(tmp_path, thresho
 
     direct = Direct(found, remember)
     with pytest.raises(Gone):
-        run_proposal(proposal, direct, checkpoint=tmp_path / "c", progress=stop)
-    result = run_proposal(proposal, direct, checkpoint=tmp_path / "c")
+        run_proposal(proposal, direct, checkpoint=tmp_path / "c", progress=stop, partners=PINNED)
+    result = run_proposal(proposal, direct, checkpoint=tmp_path / "c", partners=PINNED)
     assert result.record.resumed_at == 2
     expected = factorization_in_one_process(7)
     for name, factor in expected.shared_factors_.items():

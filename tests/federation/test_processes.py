@@ -63,17 +63,19 @@ def federation(folder: Path) -> Path:
         extra = 'identity = "identity.key"\n' + "\n".join(
             f"partners.{name} = {key}" for name, key in keys.items()
         )
-        SiteConfig.read(site_file(home, site, epsilon=4.0, extra=extra)).create_ledger()
+        path = site_file(home, site, epsilon=4.0, extra=extra, known=False)
+        SiteConfig.read(path).create_ledger()
     steps = [
         {"name": "regression", "computation": "regression", "privacy": ROW, "seed": 7,
          "settings": REGRESSION | INFERENCE},
         {"name": "factorization", "computation": "factorization", "privacy": USER, "seed": 7,
          "settings": FACTORIZATION},
         {"name": "secure", "computation": "factorization", "privacy": USER, "seed": 7,
-         "settings": FACTORIZATION, "threshold": 2},
+         "settings": FACTORIZATION, "threshold": 2, "colluding": 0},
     ]  # fmt: skip
     (place / "coordinator" / "coordinator.toml").write_text(
         f"sites = {toml(SITES)}\ntimeout = 60.0\nretries = 0\ncomputation = {toml(steps)}\n"
+        + "".join(f"partners.{name} = {key}\n" for name, key in keys.items())
     )
     return place
 
@@ -92,8 +94,8 @@ def test_a_federation_of_processes_equals_the_run_in_one_process(tmp_path):
         for name in ("regression", "factorization", "secure")
     }
     assert all(record["failures"] == [] for record in records.values())
-    assert records["secure"]["rounds"] == 4 * records["factorization"]["rounds"] == 16
-    assert len(seen) == 1 + 4 + 16
+    assert records["secure"]["rounds"] == 5 * records["factorization"]["rounds"] == 20
+    assert len(seen) == 1 + 4 + 20
     found = {n: Message.from_bytes((result / n / "outcome.tacit").read_bytes()) for n in records}
     for name in ("factorization", "secure"):
         for key, factor in factorization_in_one_process(7).shared_factors_.items():

@@ -10,7 +10,7 @@ from tacit.federation.computation import Computation
 from tacit.federation.coordinate import run_proposal
 from tacit.federation.proposal import Proposal
 
-from .support import SITES, Direct, ready, toml, write_csv
+from .support import PINNED, SITES, Direct, identified, ready, toml, write_csv
 
 ITEMS = [f"b{k}" for k in range(12)]
 SETTINGS = {"bounds": [1.0, 5.0], "rank": 2, "items": ITEMS, "item_weights": [1.0, 0.5] * 6}
@@ -38,9 +38,11 @@ def services(folder):
         home.mkdir()
         write_csv(home / "t.csv", table(site))
         allow = {"computation": "recommender", "epsilon": 1.0, "delta": 1e-5, "unit": "entry",
-                 "rounds": 20, "seeded": True, "settings": SETTINGS}  # fmt: skip
+                 "rounds": 20, "seeded": True, "settings": SETTINGS,
+                 "colluding": 0}  # fmt: skip
         (home / "site.toml").write_text(
-            f'name = "{site}"\nledger = {{file = "l.db", epsilon = 1.5, delta = 1e-4}}\n'
+            f'name = "{site}"\n{identified(home, site)}'
+            f'ledger = {{file = "l.db", epsilon = 1.5, delta = 1e-4}}\n'
             'data = {t = {file = "t.csv", value = "rating", columns = {weight = "openness"}}}\n'
             f"allow = {toml([allow | {'trust': t} for t in ('site', 'aggregator')])}\n"
         )
@@ -51,7 +53,7 @@ def services(folder):
 def proposal(trust, threshold):
     privacy = {"epsilon": 1.0, "delta": 1e-5, "unit": "entry", "trust": trust,
                "neighbours": "replace-one"}  # fmt: skip
-    return Proposal("recommender", SETTINGS, privacy, SITES, "run", threshold, 3)
+    return Proposal("recommender", SETTINGS, privacy, SITES, "run", threshold, 3, 0)
 
 
 def in_one_process(asked):
@@ -67,7 +69,7 @@ def in_one_process(asked):
 @pytest.mark.parametrize(("trust", "threshold"), [("site", None), ("aggregator", 3)])
 def test_a_recommender_equals_the_run_in_one_process(tmp_path, trust, threshold):
     asked = proposal(trust, threshold)
-    result = run_proposal(asked, Direct(services(tmp_path)))
+    result = run_proposal(asked, Direct(services(tmp_path)), partners=PINNED)
     model = in_one_process(asked)
     assert set(result.outcome) == set(model.shared_)
     for name, array in model.shared_.items():
@@ -91,7 +93,7 @@ def test_the_whole_of_the_noise_is_in_the_sum(tmp_path):
 def test_users_predict_at_their_site_and_nowhere_else(tmp_path):
     asked = proposal("site", None)
     found = services(tmp_path)
-    result = run_proposal(asked, Direct(found))
+    result = run_proposal(asked, Direct(found), partners=PINNED)
     with pytest.raises(ParameterError, match="stayed at their sites"):
         result.model.predict([[0, 1]])
     local = found["North"].result.devices
@@ -157,7 +159,7 @@ def test_nothing_leaves_that_is_about_single_users(tmp_path):
         return answer
 
     asked = proposal("site", None)
-    run_proposal(asked, Direct(services(tmp_path), look))
+    run_proposal(asked, Direct(services(tmp_path), look), partners=PINNED)
     agreement = Computation(asked).agreement
     assert len(seen) == 3 * agreement.rounds == 33
     for step in agreement.steps:

@@ -9,7 +9,7 @@ from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.service import SiteService
 
-from .support import SITES, Direct, ready, toml, write_csv
+from .support import PINNED, SITES, Direct, identified, ready, toml, write_csv
 
 WORDS = [f"w{k}" for k in range(6)]
 TOPICS = {"topics": 2, "vocabulary": WORDS}
@@ -41,9 +41,11 @@ def sites(folder, kind, unit, settings):
         else:
             write_csv(home / "t.csv", dict(zip("xyz", samples(site).T, strict=True)))
         allow = {"computation": kind, "epsilon": 20.0, "delta": 1e-4, "unit": unit, "rounds": 44,
-                 "seeded": True, "settings": settings}  # fmt: skip
+                 "seeded": True, "settings": settings,
+                 "colluding": 0}  # fmt: skip
         (home / "site.toml").write_text(
-            f'name = "{site}"\nledger = {{file = "l.db", epsilon = 50.0, delta = 1e-3}}\n'
+            f'name = "{site}"\n{identified(home, site)}'
+            'ledger = {file = "l.db", epsilon = 50.0, delta = 1e-3}\n'
             'data = {t = {file = "t.csv", value = "count"}}\n'
             f"allow = {toml([allow | {'trust': t} for t in ('site', 'aggregator')])}\n"
         )
@@ -54,8 +56,10 @@ def sites(folder, kind, unit, settings):
 @pytest.mark.parametrize(("trust", "threshold"), [("site", None), ("aggregator", 3)])
 def test_topics_equal_the_run_in_one_process(tmp_path, trust, threshold):
     privacy = {"epsilon": 10.0, "delta": 1e-5, "unit": "document", "trust": trust}
-    proposal = Proposal("topics", TOPICS, privacy, SITES, "run", threshold, 3)
-    result = run_proposal(proposal, Direct(sites(tmp_path, "topics", "document", TOPICS)))
+    proposal = Proposal("topics", TOPICS, privacy, SITES, "run", threshold, 3, 0)
+    result = run_proposal(
+        proposal, Direct(sites(tmp_path, "topics", "document", TOPICS)), partners=PINNED
+    )
     model = tc.SingleTopicModel(**TOPICS, privacy=tc.Privacy(**privacy), random_state=3)
     model.fit([tc.Site(site, counts(site)) for site in SITES])
     assert np.array_equal(result.model.topics_, model.topics_)
@@ -65,16 +69,20 @@ def test_topics_equal_the_run_in_one_process(tmp_path, trust, threshold):
 
 def test_with_a_lower_threshold_sites_add_larger_shares(tmp_path):
     privacy = {"epsilon": 10.0, "delta": 1e-5, "unit": "document", "trust": "aggregator"}
-    proposal = Proposal("topics", TOPICS, privacy, SITES, "run", 2, 3)
-    result = run_proposal(proposal, Direct(sites(tmp_path, "topics", "document", TOPICS)))
+    proposal = Proposal("topics", TOPICS, privacy, SITES, "run", 2, 3, 0)
+    result = run_proposal(
+        proposal, Direct(sites(tmp_path, "topics", "document", TOPICS)), partners=PINNED
+    )
     notes = result.certificates["North"].assumptions
     assert any("the sum over at least 2 sites" in note for note in notes)
 
 
 def test_a_mixture_equals_the_run_in_one_process(tmp_path):
     privacy = {"epsilon": 20.0, "delta": 1e-5, "unit": "row", "trust": "aggregator"}
-    proposal = Proposal("mixture", MIXTURE, privacy, SITES, "run", 3, 3)
-    result = run_proposal(proposal, Direct(sites(tmp_path, "mixture", "row", MIXTURE)))
+    proposal = Proposal("mixture", MIXTURE, privacy, SITES, "run", 3, 3, 0)
+    result = run_proposal(
+        proposal, Direct(sites(tmp_path, "mixture", "row", MIXTURE)), partners=PINNED
+    )
     model = tc.GaussianMixture(
         2, radius=6.0, features=3, privacy=tc.Privacy(**privacy), random_state=3
     ).fit([tc.Site(site, samples(site)) for site in SITES])
@@ -87,7 +95,7 @@ def test_a_site_that_is_restarted_in_every_round_goes_on(tmp_path, trust, thresh
     words = [*WORDS, *(f"rare {k}" for k in range(510))]
     settings = {"topics": 2, "vocabulary": words}
     privacy = {"epsilon": 10.0, "delta": 1e-5, "unit": "document", "trust": trust}
-    proposal = Proposal("topics", settings, privacy, SITES, "run", threshold, 3)
+    proposal = Proposal("topics", settings, privacy, SITES, "run", threshold, 3, 0)
     direct = Direct(sites(tmp_path, "topics", "document", settings))
     home = tmp_path / "North"
     restarts = []
@@ -103,7 +111,7 @@ def test_a_site_that_is_restarted_in_every_round_goes_on(tmp_path, trust, thresh
         return answer
 
     direct.fault = restarted
-    result = run_proposal(proposal, direct)
+    result = run_proposal(proposal, direct, partners=PINNED)
     assert result.record.rounds > 2
     model = tc.SingleTopicModel(**settings, privacy=tc.Privacy(**privacy), random_state=3)
     padded = [np.pad(counts(site), ((0, 0), (0, 510))) for site in SITES]

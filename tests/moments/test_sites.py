@@ -170,15 +170,6 @@ def test_a_site_too_large_for_whole_numbers_is_refused_before_anybody_pays(monke
     assert all(site.ledger.remaining.epsilon == 2.0 for site in sites)
 
 
-def test_where_products_are_looked_at_again_all_sites_are_in_every_sum():
-    """Two sums with and without a site would show its part under its own share of the noise."""
-    privacy = tc.Privacy(1.0, 1e-6, unit="document", trust="aggregator")
-    with pytest.raises(ParameterError, match="threshold = 3"):
-        TopicAgreement(513, 2, privacy, 3, shares=2)
-    assert TopicAgreement(513, 2, privacy, 3, shares=3).steps
-    assert TopicAgreement(512, 2, privacy, 3, shares=2).steps  # one look, in one sum
-
-
 # -- shared noise --------------------------------------------------------------------------------
 
 SIZE, RANK, COUNT = 40, 3, 5

@@ -223,6 +223,19 @@ def test_nobody_goes_back(tmp_path):
                 one.respond(request)
 
 
+def test_a_process_that_was_overtaken_answers_nothing_more(tmp_path):
+    """Two processes of one participant have one history: the second to answer is refused."""
+    first, second = (Remembering(Plain("a", 1.0), Outbox(tmp_path)) for _ in range(2))
+    first.respond(Message(0, {"position": np.zeros(2)}))
+    for stale in (second, first):
+        if stale is first:  # a new process goes on from the disk
+            third = Remembering(Plain("a", 1.0), Outbox(tmp_path))
+            third.respond(Message(1, {"position": np.ones(2)}))
+        with pytest.raises(SiteFailure, match="another process of this site"):
+            stale.respond(Message(2, {"position": np.ones(2)}))
+    assert Outbox(tmp_path).rounds() == [0, 1]
+
+
 def test_a_participant_goes_on_from_its_own_state(tmp_path):
     """A site that keeps something between rounds is the same after a restart."""
 

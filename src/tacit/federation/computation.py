@@ -8,7 +8,9 @@ agreement, what is read and what is made of it from the estimator.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from tacit.estimators.families import estimator_of
 from tacit.estimators.fit import Outcome, SiteSide, coordinator, take_part
 from tacit.estimators.site import Site
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.exchange import EXCHANGES
+from tacit.federation.secure.terms import Terms
+from tacit.federation.secure.threshold import said_of_colluding
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import DpEvent
 from tacit.privacy.ledger.ledger import Ledger
@@ -27,7 +32,6 @@ from tacit.rounds.sides import Coordinator, RunRecord
 
 __all__ = ["Computation"]
 
-_EXCHANGES = 4  # of messages for one secure sum
 _PER_SITE = 1024  # bytes of keys, shares and signatures about one site
 
 
@@ -44,17 +48,18 @@ class Computation:
 
     def __init__(self, proposal: Proposal, plugins: Sequence[str] = ()) -> None:
         self.proposal = proposal
-        privacy, shares = proposal.guarantee(), proposal.threshold
+        privacy, threshold = proposal.guarantee(), proposal.threshold
         trust = "site" if privacy is None else privacy.trust
-        if trust != "site" and (trust == "aggregator") != (shares is not None):
+        if trust != "site" and (trust == "aggregator") != (threshold is not None):
             raise ParameterError(
                 "trust = 'aggregator' goes with a threshold for secure aggregation, and only it"
             )
-        whole = trust == "site"  # a sum of what is private already: nobody's noise is a share
+        # under trust 'site' it is a sum of what is private already: nobody's noise is a share
+        self._in_shares = trust == "aggregator"
         kind = estimator_of(proposal.computation, plugins)
         try:
             self.model, self._facts = kind._proposed(proposal.settings, privacy, proposal.seed)
-            parts = 1 if whole else shares or 1
+            parts = (threshold or 1) - proposal.colluding if self._in_shares else 1
             self.agreement = self.model._agree([self._facts] * len(proposal.sites), parts)
         except TacitError:
             raise
@@ -62,9 +67,18 @@ class Computation:
             raise ParameterError(f"the settings cannot be used: {error}") from None
         if self.agreement.conditional:
             raise ParameterError("what is built from data never runs in a federation")
-        if whole and shares is not None and not _sums(self.agreement):
+        if threshold is None:
+            return
+        if not self._in_shares and not _sums(self.agreement):
             raise ParameterError(
                 f"{proposal.computation!r} needs every site's own release: it has no secure sum"
+            )
+        sites = len(proposal.sites)
+        if threshold < sites and any(step.view_of for step in self.agreement.steps):
+            # two sums with and without a site would show its part under its own share of the noise
+            raise ParameterError(
+                f"one release is looked at several times, so all {sites} sites must be in every "
+                f"sum: pass threshold = {sites}"
             )
 
     @property
@@ -79,9 +93,45 @@ class Computation:
 
     @property
     def rounds(self) -> int:
-        """How often a site is asked at most."""
-        whole, opened = self.agreement.rounds, self.agreement.open_rounds
-        return whole if self.proposal.threshold is None else opened + (whole - opened) * _EXCHANGES
+        """How often a site is asked at most; a secure sum counts once."""
+        return self.agreement.rounds
+
+    @property
+    def messages(self) -> int:
+        """How many requests a site gets at most, every try of every secure sum counted."""
+        whole, opened, terms = self.agreement.rounds, self.agreement.open_rounds, self.terms
+        if terms is None:
+            return whole
+        return opened + (whole - opened) * len(EXCHANGES) * (terms.drop_outs + 1)
+
+    @cached_property
+    def terms(self) -> Terms | None:
+        """What all secure sums of this run are bound to; None without them."""
+        proposal = self.proposal
+        if proposal.threshold is None:
+            return None
+        text = proposal.to_json().encode() + self.digest.encode()
+        return Terms(
+            hashlib.sha256(text).digest(),
+            tuple(sorted(proposal.sites)),
+            proposal.threshold,
+            proposal.colluding,
+        )
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What certificates and policies say about secure sums."""
+        terms, privacy = self.terms, self.agreement.charged
+        if terms is None:
+            return ()
+        shared = self._in_shares and privacy is not None and not self.agreement.is_free
+        return said_of_colluding(
+            len(terms.sites),
+            terms.threshold,
+            terms.colluding,
+            self.agreement.event if shared else None,
+            0.0 if privacy is None else privacy.delta,
+        )
 
     @property
     def largest_request(self) -> int | None:
@@ -151,9 +201,22 @@ class Computation:
 
         def certificate() -> Certificate:
             given = side.certificate()
-            return dataclasses.replace(given, assumptions=(*given.assumptions, *notes))
+            whole = (*given.assumptions, *self.said, *notes)
+            return dataclasses.replace(given, assumptions=whole, against=self.against)
 
         return dataclasses.replace(side, certificate=certificate)
+
+    @property
+    def against(self) -> str:
+        """Whom certificates hold against: made here, and never taken from a proposal."""
+        privacy, terms = self.agreement.privacy, self.terms
+        assert privacy is not None and privacy.against is not None
+        if terms is None or not self._in_shares:
+            return privacy.against
+        return (
+            f"the coordinator, with {terms.colluding} of the other sites on its side, and the "
+            "public"
+        )
 
     def shared(self, coordinator: Coordinator) -> dict[str, Any]:
         """Return what every site gets in the end."""

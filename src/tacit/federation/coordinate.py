@@ -21,10 +21,11 @@ from tacit.federation.files import CoordinatorConfig, Step
 from tacit.federation.proposal import Proposal, opening_text
 from tacit.federation.secure import keys
 from tacit.federation.secure.coordinator import SecureCoordinator
+from tacit.federation.secure.exchange import check_partners
 from tacit.privacy.certificate import Certificate
 from tacit.rounds.checkpoint import Checkpoint, run_name
 from tacit.rounds.messages import Message
-from tacit.rounds.run import drive
+from tacit.rounds.run import Request, drive
 from tacit.rounds.sides import Coordinator, Failure, RunRecord
 
 __all__ = ["Caller", "Result", "Transport", "coordinate", "run_proposal"]
@@ -35,8 +36,17 @@ Answers = Iterator[tuple[str, bytes | memoryview | Exception]]
 class Transport(Protocol):
     """Whatever carries bytes to sites and back."""
 
-    def call(self, method: str, data: bytes, names: tuple[str, ...], timeout: float) -> Answers:
-        """Call a method at every named site at once; yield what each gave, or why it did not."""
+    def call(
+        self,
+        method: str,
+        data: bytes | Mapping[str, bytes],
+        names: tuple[str, ...],
+        timeout: float,
+    ) -> Answers:
+        """Call a method at every named site at once; yield what each gave, or why it did not.
+
+        ``data`` is the same for all, or site → its own.
+        """
 
 
 @dataclass(frozen=True)
@@ -56,11 +66,15 @@ class Caller:
         self.transport, self.run, self.timeout = transport, run, timeout
 
     def __call__(
-        self, method: str, message: Message, names: tuple[str, ...]
+        self, method: str, message: Request, names: tuple[str, ...]
     ) -> Iterator[tuple[str, Message | Exception]]:
         """Call a method at sites; yield each site's reply, or why there is none."""
         run = "open" if method == "open" else self.run
-        data = wire.ask(message, run)
+        data: bytes | dict[str, bytes]
+        if isinstance(message, Message):
+            data = wire.ask(message, run)
+        else:
+            data = {name: wire.ask(message[name], run) for name in names}
         left = set(names)
         for name, found in self.transport.call(method, data, names, self.timeout):
             if name not in left:
@@ -70,7 +84,8 @@ class Caller:
             try:
                 if isinstance(found, Exception):
                     raise found
-                answer = wire.read_answer(found, data, run, name)
+                asked = data if isinstance(data, bytes) else data[name]
+                answer = wire.read_answer(found, asked, run, name)
             except Exception as error:
                 answer = error
             yield name, answer
@@ -109,6 +124,7 @@ def run_proposal(
     progress: Callable[[RunRecord], None] | None = None,
     plugins: Sequence[str] = (),
     identity: bytes | None = None,
+    partners: Mapping[str, bytes] | None = None,
 ) -> Result:
     """Run one computation over a transport.
 
@@ -130,8 +146,13 @@ def run_proposal(
         Families besides tacit's own that may be proposed.
     identity
         The Ed25519 key that signs the proposal; sites that name coordinators ask for it.
+    partners
+        The public keys of the sites' identities; a secure sum is refused without them.
     """
     computation = Computation(proposal, plugins)
+    pinned, terms = dict(partners or {}), computation.terms
+    if terms is not None:
+        check_partners("", None, pinned, terms.sites)
     minimum = max(minimum, proposal.threshold or 1)
     caller = Caller(transport, proposal.run, timeout)
     text = wire.text_array(proposal.to_json())
@@ -145,10 +166,8 @@ def run_proposal(
     names = tuple(name for name in names if name not in more)
     inner = computation.coordinator()
     coordinator: Coordinator = inner
-    if proposal.threshold is not None:
-        coordinator = SecureCoordinator(
-            inner, names, threshold=proposal.threshold, run=proposal.run
-        )
+    if terms is not None:
+        coordinator = SecureCoordinator(inner, terms, pinned)
     record = drive(
         coordinator,
         names,
@@ -200,8 +219,9 @@ def _certificate(computation: Computation, name: str, reply: Message) -> Certifi
     assert asked is not None  # no site accepts a proposal without one
     same = all(
         getattr(certificate, field) == getattr(asked, field)
-        for field in ("delta", "unit", "neighbours", "trust", "against")
+        for field in ("delta", "unit", "neighbours", "trust")
     )
+    same = same and certificate.against == computation.against
     if not same or certificate.holder != name or certificate.event != computation.event():
         raise SiteFailure("sent the certificate of something else")
     try:
@@ -248,6 +268,7 @@ def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Res
             progress=progress,
             plugins=config.plugins,
             identity=config.key(),
+            partners=config.partners,
         )
         results[step.name] = result
         _write(folder, step, proposal, result, time.time() - started)

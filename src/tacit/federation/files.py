@@ -14,6 +14,7 @@ from tacit.errors import LedgerError, ParameterError
 from tacit.federation.history import History
 from tacit.federation.policy import Limits, Permission, Policy
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.threshold import default_threshold
 from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["CoordinatorConfig", "SiteConfig", "Step"]
@@ -48,6 +49,7 @@ _COORDINATOR: dict[str, Any] = {
     "minimum": Integer(1),
     "retries": Integer(0),
     "rehearsal": OneOf(True, False),
+    "partners": _TABLE,
 }
 _LEDGER = {"file": _TEXT, "epsilon": Real(0, open_low=True), "delta": Real(0, 1, open_high=True)}
 _PARTS: dict[str, Any] = {  # what stands in lists and tables
@@ -225,17 +227,23 @@ class Step:
     privacy: Mapping[str, Any] | None
     threshold: int | None = None
     seed: int | None = None
+    colluding: int = 1
+    secure: bool = False
 
     def proposal(self, sites: tuple[str, ...], run: str, rehearsal: bool = False) -> Proposal:
-        """Return it as it is proposed to sites."""
+        """Return it as it is proposed to sites; ``secure`` stands for the usual threshold."""
+        threshold = self.threshold
+        if threshold is None and self.secure:
+            threshold = default_threshold(len(sites), self.colluding)
         return Proposal(
             self.computation,
             dict(self.settings),
             None if self.privacy is None else dict(self.privacy),
             sites,
             run,
-            self.threshold,
+            threshold,
             self.seed,
+            self.colluding,
             rehearsal,
         )
 
@@ -267,6 +275,8 @@ class CoordinatorConfig:
     rehearsal
         Whether sites are asked to take made-up data: nothing is read and nothing charged. What
         comes of it goes to a folder ``rehearsal`` beside the file.
+    partners
+        The public keys of the sites' identities, for secure sums.
     """
 
     folder: Path
@@ -282,6 +292,7 @@ class CoordinatorConfig:
     plugins: tuple[str, ...] = ()
     identity: Path | None = None
     rehearsal: bool = False
+    partners: Mapping[str, bytes] = field(default_factory=dict)
 
     def key(self) -> bytes | None:
         """Return the coordinator's signing key, where it has one."""
@@ -320,4 +331,5 @@ class CoordinatorConfig:
             tuple(data.get("plugins", [])),
             folder / data["identity"] if "identity" in data else None,
             rehearsal,
+            _hex_keys(data.get("partners", {})),
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,27 +89,37 @@ class CollabTransport:
     """Calls sites through the running job."""
 
     def call(
-        self, method: str, data: bytes, names: tuple[str, ...], timeout: float
+        self,
+        method: str,
+        data: bytes | Mapping[str, bytes],
+        names: tuple[str, ...],
+        timeout: float,
     ) -> Iterator[tuple[str, bytes | memoryview | Exception]]:
-        """Call every named site at once; yield answers as they come."""
+        """Call every named site at once; yield answers as they come.
+
+        Where each site gets bytes of its own, the engine has a call for each under way.
+        """
         proxies = {proxy.name: proxy for proxy in collab.clients if proxy.name in names}
         for name in names:
             if name not in proxies:
                 yield name, SiteFailure("is not connected")
         if not proxies:
             return
-        option = CallOption(blocking=False, timeout=timeout)
-        results = group(get_call_context(), list(proxies.values()), option).call(
-            method, carry(data)
-        )
-        for name, value in results:
-            found = carried(value)
-            yield (
-                name,
-                SiteFailure("sent something that is no message") if found is None else found,
-            )
-        for name, error in results.failures.items():
-            yield name, SiteFailure(f"no answer ({type(error).__name__})")
+        context, option = get_call_context(), CallOption(blocking=False, timeout=timeout)
+        if isinstance(data, Mapping):
+            pending = [
+                group(context, [proxy], option).call(method, carry(data[name]))
+                for name, proxy in proxies.items()
+            ]
+        else:
+            pending = [group(context, list(proxies.values()), option).call(method, carry(data))]
+        for results in pending:
+            for name, value in results:
+                found = carried(value)
+                wrong = SiteFailure("sent something that is no message")
+                yield name, wrong if found is None else found
+            for name, error in results.failures.items():
+                yield name, SiteFailure(f"no answer ({type(error).__name__})")
 
 
 def write_job(folder: Path, name: str, sites: tuple[str, ...]) -> Path:

@@ -17,6 +17,7 @@ from tacit.errors import ParameterError, PolicyRefused, TacitError
 from tacit.estimators.families import estimator_of
 from tacit.federation.computation import Computation
 from tacit.federation.proposal import Proposal
+from tacit.federation.secure.threshold import default_threshold
 from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS, Privacy
 
 __all__ = ["Limits", "Objection", "Permission", "Policy"]
@@ -55,6 +56,9 @@ class Permission:
     secure
         Whether sums must be aggregated securely; then ``partners`` is also the fewest sites whose
         sum may be revealed.
+    threshold, colluding
+        The fewest sites that see a secure sum through (⌈2n/3⌉, raised until 2t > n + c, unless
+        given), and c, how many other sites on the coordinator's side it must hold against.
     seeded
         Whether predictable noise is accepted: for tests only.
 
@@ -77,6 +81,8 @@ class Permission:
     sites: tuple[str, ...] | None = None
     secure: bool = False
     seeded: bool = False
+    threshold: int | None = None
+    colluding: int = 1
 
     def __post_init__(self) -> None:
         check("computation", self.computation, Text())
@@ -93,6 +99,8 @@ class Permission:
         check("neighbours", self.neighbours, OneOf(*NEIGHBOURS))
         check("secure", self.secure, OneOf(True, False))
         check("seeded", self.seeded, OneOf(True, False))
+        check("threshold", self.threshold, AnyOf(Integer(2), None))
+        check("colluding", self.colluding, Integer(0))
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Permission:
@@ -139,6 +147,8 @@ class Permission:
             object_to("sites", f"{sorted(strangers)[0]!r} takes part, who was not agreed on")
         if self.secure and (proposal.threshold or 0) < self.partners:
             object_to("threshold", f"sums over fewer than {self.partners} sites could be seen")
+        if proposal.threshold is not None:
+            found += self._secure_objections(proposal.threshold, proposal)
         if proposal.seed is not None and not self.seeded:
             object_to("seed", "the noise would be seeded, and so predictable")
         free = estimator_of(self.computation, plugins)._inference_only
@@ -150,13 +160,43 @@ class Permission:
                 object_to("settings", f"{key} is {_short(asked)}, not {_short(agreed)}")
         return found
 
+    def _secure_objections(self, threshold: int, proposal: Proposal) -> list[Objection]:
+        """Return what is missing where sums are secure."""
+        found, asked = [], proposal.colluding
+        if asked < self.colluding:
+            text = f"{asked} colluding sites are assumed, fewer than {self.colluding}"
+            found.append(Objection("colluding", text))
+        fewest = self.threshold
+        if fewest is None:
+            fewest = default_threshold(len(proposal.sites), asked)
+        if threshold < fewest:
+            text = f"{threshold} sites see a sum through, fewer than {fewest}"
+            found.append(Objection("threshold", text))
+        return found
+
     def proposal(self) -> Proposal:
-        """Return the most that may be proposed under it."""
+        """Return the most that may be proposed under it, over as few sites as it allows."""
         names = ("epsilon", "delta", "unit", "neighbours", "trust")
         privacy = {name: getattr(self, name) for name in names}
-        sites = self.sites or tuple(f"site {k}" for k in range(self.partners))
-        threshold = max(2, self.partners) if self.trust == "aggregator" else None
-        return Proposal(self.computation, dict(self.settings), privacy, sites, "policy", threshold)
+        fewest = max(self.partners, self.colluding + 1) if self.is_secure else self.partners
+        sites = self.sites or tuple(f"site {k}" for k in range(fewest))
+        threshold = None
+        if self.is_secure:
+            threshold = self.threshold or default_threshold(len(sites), self.colluding)
+        return Proposal(
+            self.computation,
+            dict(self.settings),
+            privacy,
+            sites,
+            "policy",
+            threshold,
+            colluding=self.colluding,
+        )
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether only secure sums are allowed."""
+        return self.secure or self.trust == "aggregator"
 
     def opened(self, plugins: Sequence[str] = ()) -> str | None:
         """Return what leaves the site as it is, as the agreement that is allowed has it."""
@@ -179,6 +219,8 @@ class Permission:
             lines.append(f"  It reads {', '.join(self.tables)} and nothing else.")
         if self.secure:
             lines.append(f"  Nobody sees less than a sum over {self.partners} sites.")
+        if self.is_secure:
+            lines += self._said(plugins)
         if self.seeded:
             lines.append("  TESTS ONLY: predictable noise is accepted.")
         public = self.opened(plugins)
@@ -187,6 +229,14 @@ class Permission:
         lines.append("  Fixed beforehand:")
         lines += [f"    {key} = {_canonical(value)}" for key, value in self.settings.items()]
         return "\n".join(lines)
+
+    def _said(self, plugins: Sequence[str]) -> list[str]:
+        """Return what secure sums hold against, in words."""
+        try:
+            said = Computation(self.proposal(), plugins).said
+        except TacitError as error:
+            said = (f"UNKNOWN, as this cannot be run: {error}",)
+        return [f"  {line if line[0] == 'ε' else line[0].upper() + line[1:]}." for line in said]
 
 
 @dataclass(frozen=True)

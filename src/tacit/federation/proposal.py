@@ -11,6 +11,7 @@ from typing import Any
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Text, check
 from tacit.errors import ParameterError, TacitError
+from tacit.federation.secure.threshold import check_threshold, default_threshold
 from tacit.privacy.guarantee import Privacy
 
 __all__ = ["Proposal", "opening_text"]
@@ -35,9 +36,13 @@ class Proposal:
     run
         A name of its own; a run that is resumed keeps it.
     threshold
-        With secure aggregation: how many sites must see each sum through.
+        With secure aggregation: how many sites must see each sum through. The same number stands
+        for the exchange, the noise and the policy; with ``trust = "aggregator"`` it is
+        ⌈2n/3⌉, raised until 2t > n + c, unless given.
     seed
         For tests: predictable noise, which a site refuses unless its policy allows it.
+    colluding
+        c: how many sites on the coordinator's side secure sums and their noise hold against.
     rehearsal
         Whether sites take made-up data in place of theirs: nothing is read and nothing charged.
 
@@ -55,6 +60,7 @@ class Proposal:
     run: str
     threshold: int | None = None
     seed: int | None = None
+    colluding: int = 1
     rehearsal: bool = False
 
     def __post_init__(self) -> None:
@@ -68,12 +74,12 @@ class Proposal:
         names = self.sites
         if not names or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
             raise ParameterError(f"sites must be different names, got {list(names)}")
-        if self.threshold is not None and not len(names) < 2 * self.threshold <= 2 * len(names):
-            # noise comes in as many shares: no more than there are sites, and no two groups apart
-            raise ParameterError(
-                f"threshold must be more than half of the {len(names)} sites and at most all of "
-                f"them, got {self.threshold}"
-            )
+        check("colluding", self.colluding, Integer(0))
+        if self.threshold is None and (self.privacy or {}).get("trust") == "aggregator":
+            found = default_threshold(len(names), self.colluding)
+            object.__setattr__(self, "threshold", found)
+        if self.threshold is not None:
+            check_threshold(len(names), self.threshold, self.colluding)
 
     def guarantee(self) -> Privacy | None:
         """Return the guarantee that is asked for.

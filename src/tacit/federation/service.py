@@ -40,6 +40,7 @@ from tacit.federation.history import History
 from tacit.federation.policy import Permission
 from tacit.federation.proposal import Proposal, opening_text
 from tacit.federation.secure import keys
+from tacit.federation.secure.exchange import check_partners
 from tacit.federation.secure.site import SecureParticipant
 from tacit.rounds.checkpoint import Outbox, Remembering
 from tacit.rounds.messages import Message
@@ -149,6 +150,8 @@ class SiteService:
             raise PolicyRefused(f"{self.name!r} is not among the sites", "sites")
         plugins = self.config.plugins
         permission = self.config.policy.check(proposal, plugins)  # before anything is built of it
+        if proposal.threshold is not None:
+            check_partners(self.name, self.config.key(), self.config.partners, proposal.sites)
         computation = _computation(proposal, plugins)
         if computation.rounds > permission.rounds:
             raise PolicyRefused(
@@ -192,7 +195,7 @@ class SiteService:
         text = opening_text(request["proposal"].tobytes(), request["digest"].tobytes())
         signature = request.arrays.get("signature")
         for name, public in known.items():
-            if signature is not None and keys.signed(public, signature.tobytes(), text):
+            if signature is not None and keys.is_signed(public, signature.tobytes(), text):
                 return name
         raise PolicyRefused("no known coordinator has signed the proposal", "coordinator")
 
@@ -227,14 +230,11 @@ class SiteService:
                 self.name, tables, ledger, folder / "standing", (self._timing,)
             )
         participant = self._side.participant
-        if proposal.threshold is not None:
+        if computation.terms is not None:
             key = self.config.key()
+            assert key is not None  # a proposal without it is refused
             participant = SecureParticipant(
-                participant,
-                minimum=max(2, permission.partners if permission.secure else 2),
-                identity=key,
-                partners=self.config.partners if key else None,
-                agreed=(proposal.sites, proposal.threshold),
+                participant, computation.terms, key, self.config.partners
             )
         return Remembering(participant, Outbox(folder / "outbox"))
 
@@ -284,13 +284,11 @@ class SiteService:
     def _respond(self, request: Message) -> Message:
         if self._participant is None or self._computation is None:
             raise RequestRefused("asked to respond before the run began", "order")
-        if not 0 <= request.round < self._computation.rounds:
-            raise RequestRefused(
-                f"round {request.round} is beyond the {self._computation.rounds} that were agreed",
-                "order",
-            )
+        most = self._computation.messages
+        if not 0 <= request.round < most:
+            raise RequestRefused(f"round {request.round} is beyond the {most} agreed on", "order")
         reply = self._participant.respond(request)
-        self._tell("answered", {"round": request.round + 1, "of": self._computation.rounds})
+        self._tell("answered", {"round": request.round + 1, "of": most})
         return reply
 
     def _close(self, request: Message) -> Message:

@@ -122,11 +122,6 @@ class MomentAgreement(Agreement):
             )
         if self.rank > MOST_COMPONENTS:
             raise ParameterError(f"at most {MOST_COMPONENTS} components are supported")
-        if self.whole and not self.dense and self.shares < self.sites:
-            raise ParameterError(
-                f"all {self.sites} sites must be in every sum over more than {DENSE} words: pass "
-                f"threshold = {self.sites}"
-            )
         privacy = self.privacy
         if privacy is not None and math.isfinite(privacy.epsilon) and privacy.delta <= 0.0:
             raise ParameterError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,8 @@ class Outbox:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._known: list[int] | None = None  # the last round, as this process knows it
 
     def rounds(self) -> list[int]:
         """Return which rounds were answered, in order."""
@@ -103,6 +106,7 @@ class Outbox:
     def last(self) -> tuple[bytes, Message, dict[str, Any]] | None:
         """Return the digest of the last request, its reply and the state after it."""
         answered = self.rounds()
+        self._known = answered[-1:]
         return self.read(answered[-1]) if answered else None
 
     def read(self, round: int) -> tuple[bytes, Message, dict[str, Any]]:
@@ -113,13 +117,68 @@ class Outbox:
         return data[:32], reply, dict(Message.from_bytes(data[40 + length :]).arrays)
 
     def put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
-        """Keep a reply and the participant's state, durably and at once, before it is sent."""
+        """Keep a reply and the participant's state, durably and at once, before it is sent.
+
+        Where another process of this participant has answered since the last look, its state is
+        the later one, and nothing is kept.
+        """
+        with _locked(self.folder):
+            if self._known is not None and self.rounds()[-1:] != self._known:
+                raise RequestRefused("another process of this site has answered since")
+            self._put(request, reply, state)
+            self._known = [request.round]
+
+    def _put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
         body = reply.to_bytes()
         kept = Message(request.round, state).to_bytes()
         write_durably(
             self._path(request.round),
             request.digest + len(body).to_bytes(8, "little") + body + kept,
         )
+
+    def erase(self, round: int) -> None:
+        """Overwrite the state that stands behind a reply."""
+        _erase(self._path(round))
+
+    def erase_earlier(self) -> None:
+        """Overwrite the states before the last one, and drafts that a crash left behind."""
+        for round in self.rounds()[:-1]:
+            self.erase(round)
+        for draft in self.folder.glob("*.new"):
+            _overwrite(draft, 0)
+            draft.unlink()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock between processes, where the system has one; it ends with its process."""
+    try:
+        fcntl = importlib.import_module("fcntl")
+    except ImportError:  # Windows has none; sites of a federation run elsewhere
+        yield
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
+
+
+def _erase(path: Path) -> None:
+    with open(path, "rb") as file:
+        start = 40 + int.from_bytes(file.read(40)[32:], "little")
+    if path.stat().st_size > start:
+        _overwrite(path, start)
+        os.truncate(path, start)
+
+
+def _overwrite(path: Path, start: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(bytes(max(0, path.stat().st_size - start)))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class Remembering(Participant):
@@ -136,6 +195,8 @@ class Remembering(Participant):
         self._last = outbox.last()
         if self._last is not None:
             participant.restore(self._last[2])
+        if participant.one_time:
+            outbox.erase_earlier()
 
     def respond(self, request: Message) -> Message:
         """Answer from the outbox, or answer and keep the reply before it leaves."""
@@ -149,5 +210,7 @@ class Remembering(Participant):
                 )
         reply = self.participant.respond(request)
         self.outbox.put(request, reply, self.participant.state())
+        if self.participant.one_time and self._last is not None:
+            self.outbox.erase(self._last[1].round)
         self._last = request.digest, reply, {}
         return reply

@@ -7,7 +7,7 @@ How a request gets to the sites and back is somebody else's: `drive` is given a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError, SiteFailure
@@ -16,10 +16,12 @@ from tacit.rounds.checkpoint import Checkpoint
 from tacit.rounds.messages import Message, check_reply
 from tacit.rounds.sides import Coordinator, Failure, Participant, RunRecord
 
-__all__ = ["Ask", "drive", "run"]
+__all__ = ["Ask", "Request", "drive", "run"]
 
+# One request for all, or one for each site.
+Request = Message | Mapping[str, Message]
 # A request and the sites that are left → (site, its reply or why there is none), as they come.
-Ask = Callable[[Message, tuple[str, ...]], Iterable[tuple[str, Message | Exception]]]
+Ask = Callable[[Request, tuple[str, ...]], Iterable[tuple[str, Message | Exception]]]
 
 
 def drive(
@@ -54,7 +56,7 @@ def drive(
         checkpoint.save(Message(0, coordinator.state()), ())
     while (request := coordinator.request(record.rounds)) is not None:
         started = time.perf_counter()
-        if checkpoint is not None:
+        if checkpoint is not None and isinstance(request, Message):
             request = checkpoint.asked(record.rounds) or request
             checkpoint.keep_request(request)
         replies = _replies(coordinator, request, active, ask, record, on_failure)
@@ -63,8 +65,12 @@ def drive(
             raise SiteFailure(
                 f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
                 + "; ".join(f"{f.site}: {f.reason}" for f in record.failures)
+                + coordinator.remark
             )
         coordinator.absorb(record.rounds, aggregator.collect(replies))
+        for name, reason in coordinator.faults().items():
+            _note(record, name, SiteFailure(reason), on_failure)
+            active = [other for other in active if other != name]
         record.rounds += 1
         record.seconds.append(time.perf_counter() - started)
         if checkpoint is not None:
@@ -79,7 +85,7 @@ def drive(
 
 def _replies(
     coordinator: Coordinator,
-    request: Message,
+    request: Request,
     active: Sequence[str],
     ask: Ask,
     record: RunRecord,
@@ -87,24 +93,34 @@ def _replies(
 ) -> dict[str, Message]:
     """Ask all that are left; return the replies that hold what was asked for."""
     replies: dict[str, Message] = {}
-    for name, answer in ask(request, tuple(active)):
+    specs = coordinator.replies
+    asked = [name for name in active if isinstance(request, Message) or name in request]
+    for name in set(active) - set(asked):
+        _note(record, name, SiteFailure("was away when this exchange began"), on_failure)
+    for name, answer in ask(request, tuple(asked)):
         if name not in active:
             continue
         try:
             if isinstance(answer, Exception):
                 raise answer
-            check_reply(answer, request.round, coordinator.replies)
+            check_reply(answer, record.rounds, specs)
+            coordinator.check(name, answer)
             replies[name] = answer
             record.bytes_received += answer.size
         except Exception as error:
-            failure = Failure.of(record.rounds, name, error)
-            record.failures.append(failure)
-            if on_failure == "stop":
-                raise SiteFailure(
-                    f"site {name!r} failed in round {failure.round}: {failure.reason}"
-                ) from error
+            _note(record, name, error, on_failure)
     # in the order of the sites, not of their answers: sums of floats depend on it
     return {name: replies[name] for name in active if name in replies}
+
+
+def _note(record: RunRecord, name: str, error: Exception, on_failure: str) -> None:
+    """Record that a site failed, and stop where that was asked for."""
+    failure = Failure.of(record.rounds, name, error)
+    record.failures.append(failure)
+    if on_failure == "stop":
+        raise SiteFailure(
+            f"site {name!r} failed in round {failure.round}: {failure.reason}"
+        ) from error
 
 
 def run(
@@ -142,11 +158,12 @@ def run(
     """
     held = {participant.name: participant for participant in participants}
 
-    def ask(request: Message, names: tuple[str, ...]) -> Iterator[tuple[str, Message | Exception]]:
+    def ask(request: Request, names: tuple[str, ...]) -> Iterator[tuple[str, Message | Exception]]:
         for name in names:
             answer: Message | Exception
             try:
-                answer = held[name].respond(request)
+                own = request if isinstance(request, Message) else request[name]
+                answer = held[name].respond(own)
             except Exception as error:
                 answer = error
             yield name, answer

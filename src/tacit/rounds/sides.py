@@ -38,11 +38,13 @@ class Participant(ABC):
     """One party: answers requests from what it holds.
 
     ``open_rounds`` is how many rounds, at the beginning, carry what is public: they are answered
-    as they are, also under secure aggregation.
+    as they are, also under secure aggregation. ``one_time`` says that a state holds secrets that
+    must be gone once the next one is on disk.
     """
 
     name: str
     open_rounds: int = 0
+    one_time: bool = False
 
     @abstractmethod
     def respond(self, request: Message) -> Message:
@@ -70,12 +72,28 @@ class Coordinator(ABC):
         """What every reply must hold; checked before a reply counts."""
 
     @abstractmethod
-    def request(self, round: int) -> Message | None:
-        """Return the request of a round (numbered from 0), or None when all is done."""
+    def request(self, round: int) -> Message | Mapping[str, Message] | None:
+        """Return the request of a round (numbered from 0), or None when all is done.
+
+        Where sites are asked for different things: site → its own. Such requests follow from
+        `state`, and are made again from it where a run is resumed.
+        """
+
+    def check(self, site: str, reply: Message) -> None:
+        """Raise `SiteFailure` where a reply breaks a rule that its specs do not hold."""
 
     @abstractmethod
     def absorb(self, round: int, collected: Collected) -> None:
         """Take in the replies of a complete round."""
+
+    @property
+    def remark(self) -> str:
+        """What there is to say where too few sites are left for the round that was asked last."""
+        return ""
+
+    def faults(self) -> Mapping[str, str]:
+        """Return sites that the last round showed at fault, and what may be said about it."""
+        return {}
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """Return what has to survive a restart, as named arrays."""

@@ -1,5 +1,7 @@
 """Secure aggregation: known answers, drop-outs, what the coordinator sees, what is refused."""
 
+import dataclasses
+import hashlib
 import math
 
 import numpy as np
@@ -11,32 +13,52 @@ from scipy import stats
 from tacit.errors import ParameterError, SiteFailure
 from tacit.federation.secure import keys as masks
 from tacit.federation.secure import shamir
-from tacit.federation.secure.exchange import Gatherer, Member, Terms
+from tacit.federation.secure.exchange import (
+    BOX,
+    Member,
+    check_partners,
+    confirmation,
+    mask_context,
+)
+from tacit.federation.secure.gatherer import Gatherer
+from tacit.federation.secure.terms import Terms
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.ledger.ledger import Ledger
+from tests.federation.identities import identity, pinned
 
 NAMES = tuple(f"site {k}" for k in range(6))
 
 
-def aggregate(values, *, threshold=4, bits=64, drop=(), member=Member, view=None):
-    """Run the protocol; ``drop`` maps a site to the exchange (0–3) at which it is gone."""
+def member_of(name, terms, kind=Member):
+    return kind(name, terms, identity(name), pinned(terms.sites))
+
+
+def aggregate(values, *, threshold=4, bits=64, drop=(), member=Member, view=None, colluding=0):
+    """Run the protocol; ``drop`` maps a site to the exchange (0–4) at which it is gone."""
     drop = dict(drop)
-    terms = Terms(b"session", tuple(sorted(values)), threshold, bits)
-    members = {name: member(name, terms) for name in values}
-    gatherer = Gatherer(terms)
+    terms = Terms(b"session", tuple(sorted(values)), threshold, colluding, bits)
+    members = {name: member_of(name, terms, member) for name in values}
+    gatherer = Gatherer(terms, pinned(terms.sites))
 
     def left(exchange):
         return [name for name in values if drop.get(name, 9) > exchange]
 
     gatherer.take_adverts({name: members[name].advertise() for name in left(0)})
+    for name, advert in gatherer.adverts.items():
+        gatherer.check_advert(name, advert)
     gatherer.take_shares({name: members[name].share(gatherer.adverts) for name in left(1)})
-    gatherer.take_masked(
-        {n: members[n].mask(gatherer.boxes_for(n), np.asarray(values[n])) for n in left(2)}
-    )
-    shares = {name: members[name].unmask(list(gatherer.masked)) for name in left(3)}
+    found = {n: members[n].mask(gatherer.boxes_for(n), np.asarray(values[n])) for n in left(2)}
+    gatherer.take_masked({n: f[0] for n, f in found.items()}, {n: f[1] for n, f in found.items()})
+    signatures = {name: members[name].confirm(gatherer.masked) for name in left(3)}
+    for name, signature in signatures.items():
+        gatherer.check_signature(name, signature)
+    gatherer.take_signatures(signatures)
+    shares = {name: members[name].unmask(gatherer.signatures) for name in left(4)}
+    for name, shown in shares.items():
+        gatherer.check_shares(name, shown)
     total = gatherer.total(shares)
     if view is not None:
         view.update(gatherer=gatherer, shares=shares)
@@ -102,9 +124,9 @@ def test_coefficients_are_large_and_never_the_same():
 @pytest.mark.parametrize("threshold", [4, 5, 6])
 def test_shares_that_sites_hold_need_the_threshold(threshold):
     """t − 1 sites together know neither the seed nor the key of another one; t do."""
-    terms = Terms(b"session", NAMES, threshold, 64)
-    found = {name: Member(name, terms) for name in NAMES}
-    gatherer = Gatherer(terms)
+    terms = Terms(b"session", NAMES, threshold, 0)
+    found = {name: member_of(name, terms) for name in NAMES}
+    gatherer = Gatherer(terms, pinned(NAMES))
     gatherer.take_adverts({name: member.advertise() for name, member in found.items()})
     gatherer.take_shares({n: member.share(gatherer.adverts) for n, member in found.items()})
     for name, member in found.items():
@@ -130,6 +152,29 @@ def test_points_of_shares_must_differ():
         shamir.evaluate([1, 2], [1, 1])
 
 
+def test_what_is_signed_and_sealed_is_bound_to_all_terms():
+    """The bytes are put together by hand: each part with its length, eight bytes of it, before."""
+
+    def put_together(*parts):
+        return hashlib.sha256(b"".join(len(p).to_bytes(8, "little") + p for p in parts)).digest()
+
+    terms = Terms(b"run", ("A", "B", "C"), 3, 1, 32, 7, 2, b"asked")
+    numbers = [n.to_bytes(8, "little") for n in (3, 1, 32, 7, 2)]
+    digest = put_together(b"tacit 1 terms", b"run", b"asked", *numbers, b"A", b"B", b"C")
+    assert terms.digest == digest
+    adverts = {"A": b"x" * 128, "C": b"y" * 128}
+    seen = hashlib.sha256(b"\1\0\0\0A" + adverts["A"] + b"\1\0\0\0C" + adverts["C"]).digest()
+    found = confirmation(terms, adverts, ("A", "C"), ("C",))
+    assert found == put_together(digest, b"confirm", seen, b"\1\0\1", b"\0\0\1")
+    others = [
+        dataclasses.replace(terms, **change)
+        for change in ({"run": b"r"}, {"sites": ("A", "B", "C", "D")}, {"colluding": 0},
+                       {"threshold": 2, "colluding": 0}, {"bits": 64}, {"step": 8},
+                       {"attempt": 3}, {"asked": b""})
+    ]  # fmt: skip
+    assert len({other.digest for other in others} | {digest}) == len(others) + 1
+
+
 # --- sums and drop-outs -------------------------------------------------------------------------
 
 
@@ -146,11 +191,11 @@ def test_values_wrap_around_and_so_does_the_sum():
     assert (aggregate(values) == expected).all()
 
 
-@pytest.mark.parametrize("exchange", [0, 1, 2, 3])
+@pytest.mark.parametrize("exchange", [0, 1, 2, 3, 4])
 def test_drop_outs_at_every_exchange_are_recovered_up_to_the_threshold(exchange):
     values = {name: np.array([3**k, -k]) for k, name in enumerate(NAMES)}
     gone = dict.fromkeys(NAMES[1:3], exchange)
-    counted = [n for n in NAMES if n not in gone or exchange == 3]
+    counted = [n for n in NAMES if n not in gone or exchange >= 3]
     assert (aggregate(values, drop=gone) == sum(values[n] for n in counted)).all()
     gone[NAMES[5]] = exchange
     with pytest.raises(SiteFailure, match="nothing is revealed from fewer than 4 of 6"):
@@ -160,76 +205,229 @@ def test_drop_outs_at_every_exchange_are_recovered_up_to_the_threshold(exchange)
 def test_drop_outs_at_different_exchanges_add_up():
     values = {name: np.array([k]) for k, name in enumerate(NAMES)}
     assert aggregate(values, drop={NAMES[0]: 1, NAMES[5]: 2}) == 1 + 2 + 3 + 4
-    with pytest.raises(SiteFailure, match="only 3 sites are left when asked to unmask"):
-        aggregate(values, drop={NAMES[0]: 1, NAMES[5]: 2, NAMES[1]: 3})
+    for exchange, what in ((3, "confirm"), (4, "unmask")):
+        with pytest.raises(SiteFailure, match=f"only 3 sites are left when asked to {what}"):
+            aggregate(values, drop={NAMES[0]: 1, NAMES[5]: 2, NAMES[1]: exchange})
 
 
 # --- what is refused ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threshold", [1, 3, 7])
-def test_a_threshold_of_half_or_less_or_more_than_all_is_refused(threshold):
+@pytest.mark.parametrize(("threshold", "colluding"), [(1, 0), (3, 0), (7, 0), (4, 2), (6, 6)])
+def test_a_threshold_that_two_lists_could_reach_is_refused(threshold, colluding):
     with pytest.raises(ParameterError, match="threshold"):
-        Terms(b"", NAMES, threshold)
+        Terms(b"", NAMES, threshold, colluding)
 
 
-def members(identities=False):
-    terms = Terms(b"session", NAMES[:3], 2)
-    keys = {name: masks.fresh_identity() for name in terms.sites}
-    known = {name: masks.identity_public(key) for name, key in keys.items()}
-    found = {n: Member(n, terms, keys[n], known) if identities else Member(n, terms) for n in keys}
+def members(count=3, threshold=2, step=0):
+    terms = Terms(b"session", NAMES[:count], threshold, 0).at(step, 0, b"")
+    found = {name: member_of(name, terms) for name in terms.sites}
     return terms, found, {n: member.advertise() for n, member in found.items()}
 
 
-def test_no_site_reveals_seed_and_key_of_one_partner():
+def masked(found, adverts):
+    """Go on until all members have masked something."""
+    shared = {name: member.share(adverts) for name, member in found.items()}
+    for name, member in found.items():
+        member.mask({s: shared[s][1][name] for s in found if s != name}, np.zeros(1))
+    return shared
+
+
+def test_every_exchange_is_taken_once_and_in_order():
+    _, found, adverts = members()
+    first = found[NAMES[0]]
+    with pytest.raises(SiteFailure, match="advertise out of turn"):
+        first.advertise()
+    with pytest.raises(SiteFailure, match="mask out of turn"):
+        first.mask({}, np.zeros(1))
+    shared = masked(found, adverts)
+    boxes = {s: shared[s][1][NAMES[0]] for s in NAMES[1:3]}
+    for again in (lambda: first.share(adverts), lambda: first.mask(boxes, np.ones(1))):
+        with pytest.raises(SiteFailure, match="once"):
+            again()
+    signatures = {name: member.confirm(NAMES[:3]) for name, member in found.items()}
+    with pytest.raises(SiteFailure, match="confirm out of turn"):
+        first.confirm(NAMES[:2])
+    first.unmask(signatures)
+    with pytest.raises(SiteFailure, match="unmask out of turn"):
+        first.unmask(signatures)
+
+
+def test_no_site_shows_seed_and_key_of_one_partner():
+    _, found, adverts = members()
+    masked(found, adverts)
+    arrived = NAMES[:2]
+    signatures = {name: found[name].confirm(arrived) for name in arrived}
+    held, width = {n: bytes(h) for n, h in found[NAMES[0]].held.items()}, shamir.SHARE_BYTES
+    shown = found[NAMES[0]].unmask(signatures)
+    assert shown == {n: h[width:] if n in arrived else h[:width] for n, h in held.items()}
+
+
+def test_secrets_are_overwritten():
+    _, found, adverts = members()
+    masked(found, adverts)
+    member = found[NAMES[0]]
+    secrets = [member.sealing, member.masking, member.seed, *member.held.values()]
+    assert all(any(secret) for secret in secrets)
+    member.wipe()
+    assert not any(any(secret) for secret in secrets)
+    with pytest.raises(SiteFailure, match="out of turn"):
+        member.confirm(NAMES[:3])
+
+
+def signed_by(name, key, terms, public=None):
+    """Return an advert for a name that somebody signed."""
+    public = public or b"".join(masks.public_key(masks.fresh_key()) for _ in range(2))
+    return public + masks.sign(key, terms.about("keys", name) + public)
+
+
+def test_keys_that_their_owner_did_not_sign_for_this_very_step_are_refused():
+    terms, found, adverts = members()
+    _, _, later = members(step=1)
+    wrong = {
+        "invented": signed_by(NAMES[2], masks.fresh_identity(), terms),
+        "of another step": later[NAMES[2]],
+        "of another site": adverts[NAMES[1]],
+        "of another try": signed_by(NAMES[2], identity(NAMES[2]), terms.at(0, 1, b"")),
+        "for another request": signed_by(NAMES[2], identity(NAMES[2]), terms.at(0, 0, b"x")),
+    }
+    gatherer = Gatherer(terms, pinned(NAMES[:3]))
+    for what, advert in wrong.items():
+        reason = "one key" if what == "of another site" else "'site 2' are not signed by 'site 2'"
+        with pytest.raises(SiteFailure, match=reason):
+            found[NAMES[0]].share(adverts | {NAMES[2]: advert})
+        with pytest.raises(SiteFailure, match="'site 2' are not signed by 'site 2'"):
+            gatherer.check_advert(NAMES[2], advert)
+    found[NAMES[0]].share(adverts)  # a refusal changes nothing
+
+
+def test_keys_that_give_what_everybody_knows_or_are_used_twice_are_refused():
+    terms, found, adverts = members()
+    key, one = identity(NAMES[2]), masks.public_key(masks.fresh_key())
+    for small in (bytes(32), (1).to_bytes(32, "little")):  # RFC 7748, section 6.1
+        advert = signed_by(NAMES[2], key, terms, small + one)
+        with pytest.raises(SiteFailure, match="not usable"):
+            found[NAMES[0]].share(adverts | {NAMES[2]: advert})
+        with pytest.raises(SiteFailure, match="'site 2' are not usable"):
+            Gatherer(terms, pinned(NAMES[:3])).check_advert(NAMES[2], advert)
+    for reused in (one + one, one + adverts[NAMES[1]][32:64], adverts[NAMES[1]][:32] + one):
+        with pytest.raises(SiteFailure, match="one key"):
+            found[NAMES[0]].share(adverts | {NAMES[2]: signed_by(NAMES[2], key, terms, reused)})
+    gatherer = Gatherer(terms, pinned(NAMES[:3]))
+    gatherer.check_advert(NAMES[1], adverts[NAMES[1]])
+    copied = signed_by(NAMES[2], key, terms, one + adverts[NAMES[1]][:32])
+    with pytest.raises(SiteFailure, match="'site 2' are those of another site"):
+        gatherer.check_advert(NAMES[2], copied)
+
+
+def test_a_site_insists_on_its_own_keys():
+    terms, found, adverts = members()
+    own = signed_by(NAMES[0], identity(NAMES[0]), terms)
+    for wrong in ({NAMES[0]: own}, {}):
+        others = {name: advert for name, advert in adverts.items() if name != NAMES[0]}
+        with pytest.raises(SiteFailure, match="missing or not its own"):
+            found[NAMES[0]].share(others | wrong)
+
+
+def test_a_secure_sum_without_pinned_identities_is_refused():
+    terms, known = Terms(b"", NAMES[:3], 3), pinned(NAMES[:3])
+    Member(NAMES[0], terms, identity(NAMES[0]), known)
+    for key, partners, reason in (
+        (masks.fresh_identity(), known, "not the pinned one"),
+        (None, known, "key of this site is missing"),
+        (identity(NAMES[0]), {}, "'site 0' is not known here"),
+        (identity(NAMES[0]), {n: known[n] for n in NAMES[:2]}, "'site 2' is not known here"),
+        (identity(NAMES[0]), known | {NAMES[2]: known[NAMES[1]]}, "have the same one"),
+        (identity(NAMES[0]), known | {NAMES[2]: b"short"}, "'site 2' is not known here"),
+    ):
+        with pytest.raises(ParameterError, match=reason):
+            Member(NAMES[0], terms, key, partners)
+    with pytest.raises(ParameterError, match="'site 2' is not known here"):
+        Gatherer(terms, pinned(NAMES[:2]))
+    check_partners("", None, known, NAMES[:3])  # a coordinator signs nothing
+
+
+def test_a_changed_box_is_noticed_and_its_sender_is_named():
     _, found, adverts = members()
     shared = {name: member.share(adverts) for name, member in found.items()}
-    boxes = {s: shared[s][1][NAMES[0]] for s in NAMES[1:3]}
-    found[NAMES[0]].mask(boxes, np.zeros(1))
-    found[NAMES[0]].unmask(NAMES[:3])
-    with pytest.raises(SiteFailure, match="once"):
-        found[NAMES[0]].unmask(NAMES[:2])
+    for at in (0, 20, 40, BOX - 1):
+        boxes = {s: shared[s][1][NAMES[0]] for s in NAMES[1:3]}
+        changed = bytearray(boxes[NAMES[1]])
+        changed[at] ^= 1
+        member = Member.restored(
+            NAMES[0], found[NAMES[0]].terms, identity(NAMES[0]), pinned(NAMES[:3]),
+            found[NAMES[0]].state(),
+        )  # fmt: skip
+        _, accused = member.mask(boxes | {NAMES[1]: bytes(changed)}, np.zeros(1))
+        assert accused == (NAMES[1],) and set(member.held) == {NAMES[0], NAMES[2]}
 
 
-def test_a_vector_is_masked_once_per_session():
-    _, found, adverts = members()
-    shared = {name: member.share(adverts) for name, member in found.items()}
-    boxes = {s: shared[s][1][NAMES[0]] for s in NAMES[1:3]}
-    found[NAMES[0]].mask(boxes, np.zeros(1))
-    with pytest.raises(SiteFailure, match="once"):
-        found[NAMES[0]].mask(boxes, np.ones(1))
+class BadDealer(Member):
+    """Gives some receivers boxes that they cannot open."""
+
+    receivers: tuple = ()
+
+    def share(self, adverts):
+        commitment, boxes = super().share(adverts)
+        if self.name == NAMES[1]:
+            boxes |= dict.fromkeys(self.receivers, bytes(BOX))
+        return commitment, boxes
 
 
-def test_swapped_keys_are_noticed_where_identities_are_known():
-    terms, found, adverts = members(identities=True)
-    found[NAMES[1]].share(dict(adverts))
-    adverts[NAMES[2]] = Member(NAMES[2], terms).advertise()
-    with pytest.raises(SiteFailure, match="'site 2' are not signed by 'site 2'"):
-        found[NAMES[0]].share(adverts)
-
-
-def test_a_changed_box_is_noticed():
-    _, found, adverts = members()
-    shared = {name: member.share(adverts) for name, member in found.items()}
-    boxes = {s: shared[s][1][NAMES[0]] for s in NAMES[1:3]}
-    boxes[NAMES[1]] = bytes([boxes[NAMES[1]][0] ^ 1]) + boxes[NAMES[1]][1:]
-    with pytest.raises(SiteFailure, match="changed on its way"):
-        found[NAMES[0]].mask(boxes, np.zeros(1))
+def test_one_accuser_costs_a_share_and_several_name_the_dealer():
+    values = {name: np.array([k]) for k, name in enumerate(NAMES)}
+    view = {}
+    one = type("One", (BadDealer,), {"receivers": NAMES[2:3]})
+    assert aggregate(values, threshold=5, colluding=1, member=one, view=view) == 15
+    assert view["gatherer"].accused == {NAMES[2]: (NAMES[1],)} and not view["gatherer"].faulty
+    two = type("Two", (BadDealer,), {"receivers": NAMES[2:4]})
+    with pytest.raises(SiteFailure, match="fewer than 5 sites hold a share of 'site 1'"):
+        aggregate(values, threshold=5, colluding=1, member=two)
+    for left, accusers, named in ((6, 2, True), (6, 1, False), (4, 1, True), (5, 1, False)):
+        gatherer = Gatherer(Terms(b"", NAMES, 4), pinned(NAMES))
+        accused = {name: (NAMES[1],) for name in NAMES[2 : 2 + accusers]}
+        gatherer.take_masked(dict.fromkeys(NAMES[:left], np.zeros(1)), accused)
+        # one may lie; with as many left as are needed one share less is too few
+        assert gatherer.faulty == ((NAMES[1],) if named else ())
 
 
 class LyingHelper(Member):
-    def unmask(self, arrived):
-        shares = super().unmask(arrived)
+    def unmask(self, signatures):
+        shares = super().unmask(signatures)
         if self.name == NAMES[0]:
             shares[NAMES[1]] = bytes(shamir.SHARE_BYTES)
         return shares
 
 
 @pytest.mark.parametrize("drop", [{}, {NAMES[1]: 2}])
-def test_a_wrong_share_never_gives_a_wrong_sum(drop):
+def test_a_wrong_share_is_put_down_to_who_shows_it(drop):
     values = {name: np.array([1]) for name in NAMES}
-    with pytest.raises(SiteFailure, match="'site 1' do not fit together"):
+    with pytest.raises(SiteFailure, match="'site 0' shows another share than it was given"):
         aggregate(values, member=LyingHelper, drop=drop)
+
+
+class NoDealer(Member):
+    """Deals shares of another seed and key than its own."""
+
+    def share(self, adverts):
+        kept = self.masking, self.seed
+        if self.name == NAMES[1]:
+            self.masking, self.seed = bytearray(masks.fresh_key()), bytearray(masks.fresh_seed())
+            self.__class__ = type("Other", (NoDealer,), {"public": kept_public(kept[0], self)})
+        found = super().share(adverts)
+        self.masking, self.seed = kept
+        return masks.commitment(bytes(self.seed)), found[1]
+
+
+def kept_public(masking, member):
+    return masks.public_key(bytes(member.sealing)) + masks.public_key(bytes(masking))
+
+
+@pytest.mark.parametrize("drop", [{}, {NAMES[1]: 2}])
+def test_shares_of_nothing_are_put_down_to_who_dealt_them(drop):
+    values = {name: np.array([1]) for name in NAMES}
+    with pytest.raises(SiteFailure, match="that 'site 1' dealt do not fit together"):
+        aggregate(values, member=NoDealer, drop=drop)
 
 
 # --- what the coordinator sees ------------------------------------------------------------------
@@ -283,35 +481,37 @@ def test_the_view_of_the_coordinator_depends_on_the_sum_only():
     assert suspicion(Member) > 1e-6
 
 
+def drawn(member, other, sharers):
+    """Return the stream that a member agreed on with another one."""
+    bound = mask_context(member.terms, member.adverts, sharers)
+    about = member.terms.about("mask", *sorted((member.name, other)), bound)
+    seed = masks.agree(bytes(member.masking), member.adverts[other][32:64], about)
+    return seed
+
+
 class Unmasked(Member):
     """Forgets the masks towards its partners."""
 
-    def mask(self, sealed, values):
-        masked = super().mask(sealed, values)
-        for other in sealed:
-            seed = masks.agree(
-                self.masking, self.adverts[other][32:64],
-                self.terms.about("mask", *sorted((self.name, other)), ""),
-            )  # fmt: skip
-            drawn = masks.stream(seed, masked.size, 32)
-            masked = masked - drawn if self.name < other else masked + drawn
-        return masked
+    def mask(self, boxes, values):
+        masked, accused = super().mask(boxes, values)
+        for other in boxes:
+            stream = masks.stream(drawn(self, other, self.sharers), masked.size, 32)
+            masked = masked - stream if self.name < other else masked + stream
+        return masked, accused
 
 
 class SmallMasks(Member):
     """Masks with numbers below 2^24 instead of the whole ring."""
 
-    def mask(self, sealed, values):
-        masked = np.asarray(values).astype(np.uint32) + masks.stream(self.seed, values.size, 32)
-        for other in sealed:
-            seed = masks.agree(
-                self.masking, self.adverts[other][32:64],
-                self.terms.about("mask", *sorted((self.name, other)), ""),
-            )  # fmt: skip
-            drawn = masks.stream(seed, masked.size, 32) >> np.uint32(8)
-            masked = masked + drawn if self.name < other else masked - drawn
-        super().mask(sealed, values)
-        return masked
+    def mask(self, boxes, values):
+        _, accused = super().mask(boxes, values)
+        own = masks.stream(bytes(self.seed), values.size, 32)
+        masked = np.asarray(values).astype(np.uint32) + own
+        for other in boxes:
+            seed = drawn(self, other, self.sharers)
+            stream = masks.stream(seed, masked.size, 32) >> np.uint32(8)
+            masked = masked + stream if self.name < other else masked - stream
+        return masked, accused
 
 
 @pytest.mark.parametrize("broken", [Unmasked, SmallMasks])

@@ -244,7 +244,12 @@ class _Office:
         return next((e for e in current if e["name"].lower() == name.lower()), None)
 
     def names(self) -> list[str]:
-        return [entry["name"] for entry in self.record["members"] if entry["revoked"] is None]
+        return list(self.identities())
+
+    def identities(self) -> dict[str, str]:
+        """Return members who are not revoked → their public identities, in hexadecimal."""
+        members = self.record["members"]
+        return {e["name"]: e["identity"] for e in members if e["revoked"] is None}
 
     def check(self, request: Request) -> bool:
         """Refuse a name or a key that is somebody else's or revoked; whether it is a member's."""
@@ -366,8 +371,10 @@ class _Office:
         file = place / "coordinator.toml"
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         changed = templates.with_sites(before, self.names())
+        if changed is not None:
+            changed = templates.with_partners(changed, self.identities())
         if changed is None:
-            return [f"write sites = {names} into {file}"]
+            return [f"write sites = {names}, and their keys under [partners], into {file}"]
         if changed != before:
             replace_file(file, changed)
         return []

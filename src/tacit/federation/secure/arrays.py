@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.errors import SiteFailure
+from tacit.errors import RequestRefused, SiteFailure
+from tacit.rounds.messages import Message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SIGNED", "as_text", "by_kind", "read_names", "rows_of", "whole_numbers"]
+__all__ = [
+    "SIGNED",
+    "as_text",
+    "asked_digest",
+    "by_kind",
+    "read_names",
+    "rows_of",
+    "whole_numbers",
+]
 
 SIGNED: dict[int, Any] = {32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 
@@ -40,10 +50,19 @@ def as_text(names: Collection[str]) -> NDArray[np.uint8]:
 
 def read_names(array: NDArray[Any]) -> tuple[str, ...]:
     """Read names from an array of bytes, or refuse."""
-    found = json.loads(array.tobytes())
+    try:
+        found = json.loads(array.tobytes())
+    except (ValueError, RecursionError):
+        found = None
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise SiteFailure("a list of sites cannot be read")
+        raise RequestRefused("a list of names cannot be read")
     return tuple(found)
+
+
+def asked_digest(asked: Message, names: Collection[str], grids: NDArray[Any]) -> bytes:
+    """Return a digest of what all sites are asked for: the request, and how answers are summed."""
+    layout = as_text(names).tobytes() + np.asarray(grids, "<i8").tobytes()
+    return hashlib.sha256(asked.digest + layout).digest()
 
 
 def rows_of(parts: Collection[bytes], width: int) -> NDArray[np.uint8]:

@@ -39,14 +39,14 @@ __all__ = [
     "fresh_key",
     "fresh_seed",
     "identity_public",
+    "is_signed",
+    "is_usable",
     "load_key",
     "open_sealed",
     "public_key",
     "seal",
     "sign",
-    "signed",
     "stream",
-    "verify",
 ]
 
 RINGS: dict[int, Any] = {32: np.uint32, 64: np.uint64}
@@ -143,7 +143,7 @@ def sign(identity: bytes, text: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(identity).sign(text)
 
 
-def signed(public: bytes, signature: bytes, text: bytes) -> bool:
+def is_signed(public: bytes, signature: bytes, text: bytes) -> bool:
     """Whether a signature is that of a public key's owner."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
@@ -152,7 +152,10 @@ def signed(public: bytes, signature: bytes, text: bytes) -> bool:
     return True
 
 
-def verify(public: bytes, signature: bytes, text: bytes, whose: str) -> None:
-    """Raise `SiteFailure` unless a signature is its owner's."""
-    if not signed(public, signature, text):
-        raise SiteFailure(f"the keys of {whose!r} are not signed by {whose!r}")
+def is_usable(public: bytes) -> bool:
+    """Whether a key can be agreed with: a point of small order gives what everybody knows."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True

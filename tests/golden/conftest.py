@@ -1,3 +1,0 @@
-"""Nothing here is a test."""
-
-collect_ignore_glob = ["*.py"]
