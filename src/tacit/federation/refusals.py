@@ -39,6 +39,7 @@ SENTENCES = {
     "settings": "the site's policy does not allow these settings, or they cannot be used",
     "rounds": "the site's policy allows fewer rounds",
     "period": "the site's policy allows no more runs, or no more epsilon, for now",
+    "identities": "the site has no identity, or has not pinned those of all sites",
     "exchange": "the secure sum was not asked for as it was agreed",
 }
 _NAMES = tuple(SENTENCES)

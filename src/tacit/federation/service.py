@@ -151,7 +151,7 @@ class SiteService:
         plugins = self.config.plugins
         permission = self.config.policy.check(proposal, plugins)  # before anything is built of it
         if proposal.threshold is not None:
-            check_partners(self.name, self.config.key(), self.config.partners, proposal.sites)
+            self._check_identities(proposal)
         computation = _computation(proposal, plugins)
         if computation.rounds > permission.rounds:
             raise PolicyRefused(
@@ -198,6 +198,13 @@ class SiteService:
             if signature is not None and keys.is_signed(public, signature.tobytes(), text):
                 return name
         raise PolicyRefused("no known coordinator has signed the proposal", "coordinator")
+
+    def _check_identities(self, proposal: Proposal) -> None:
+        """Refuse a secure sum unless everybody in it is pinned here."""
+        try:
+            check_partners(self.name, self.config.key(), self.config.partners, proposal.sites)
+        except ParameterError as error:
+            raise PolicyRefused(str(error), "identities") from None
 
     def _check_limits(self, proposal: Proposal, coordinator: str) -> None:
         if proposal.rehearsal:
