@@ -1,4 +1,4 @@
-"""The commands of a federation: `tacit federation init`, `tacit site`, `tacit coordinate`."""
+"""The commands of a federation: `federation init`, `site`, `engine` and `coordinate`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from tacit.cli.output import ConfigFile, Json, show
+from tacit.errors import TacitError
 
-__all__ = ["app", "coordinate", "site"]
+__all__ = ["app", "coordinate", "engine", "site"]
 
 app = typer.Typer(no_args_is_help=True, help="Set up a federation of institutions.")
 
@@ -55,7 +56,7 @@ def site(
     from tacit.federation.files import SiteConfig
 
     settings = SiteConfig.read(config)
-    page = settings.policy.page(settings.name, settings.plugins)
+    page = settings.page()
     left = settings.open_ledger().remaining
     show(
         {
@@ -68,14 +69,38 @@ def site(
     )
     if policy:
         return
-    from tacit.federation.processes import running_site
+    from tacit.federation.engine.sites import ending_on_termination, running_site
 
-    typer.echo("Ctrl-C ends it.", err=True)
-    with running_site(config) as process:
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            typer.echo("ending", err=True)
+    try:
+        with ending_on_termination(), running_site(config) as running:
+            typer.echo(f"Isolation of the engine: {running.isolation}.", err=True)
+            if running.start is not None:
+                typer.echo(f"The engine's user now runs: {running.start}", err=True)
+            typer.echo("Ctrl-C ends it.", err=True)
+            ended = running.wait()
+    except KeyboardInterrupt:
+        typer.echo("ended", err=True)
+    else:
+        raise TacitError(f"{ended}; why is in state/site.log and in the kit's process.log")
+
+
+def engine(
+    kit: Annotated[Path, typer.Argument(help="The engine's start-up kit.")],
+    socket: Annotated[Path, typer.Option(help="Where the site's data process listens.")],
+) -> None:
+    """Run a site's engine alone, as a Unix user who cannot read the site's data.
+
+    Example: tacit engine /var/lib/tacit-engine/kit --socket /run/tacit/North/site.sock
+    """
+    from tacit.federation.engine.sites import ending_on_termination, running_engine
+
+    try:
+        with ending_on_termination(), running_engine(kit, socket) as process:
+            status = process.wait()
+    except KeyboardInterrupt:
+        typer.echo("ended", err=True)
+    else:
+        raise TacitError(f"the engine ended with status {status}: see {kit / 'process.log'}")
 
 
 def coordinate(
@@ -87,8 +112,10 @@ def coordinate(
 
     Example: tacit coordinate coordinator.toml
     """
+    from tacit.federation.engine.sites import ending_on_termination
     from tacit.report.live import run_with_view
 
-    records = run_with_view(config, wait=wait, quiet=as_json)
+    with ending_on_termination():
+        records = run_with_view(config, wait=wait, quiet=as_json)
     if as_json:
         show({"records": records}, "", as_json)

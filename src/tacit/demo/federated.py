@@ -40,7 +40,7 @@ def run_federated_demo(
     """
     from rich.console import Console
 
-    from tacit.federation.processes import running_site
+    from tacit.federation.engine.sites import running_site
     from tacit.federation.provision import init_federation
     from tacit.report.live import run_with_view
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
+from tacit.federation.engine.wall import ENTRIES, Wall
 from tacit.federation.policy import Permission, Policy
 from tacit.federation.proposal import Proposal
 from tacit.privacy.ledger.ledger import Ledger
@@ -74,6 +75,8 @@ class SiteConfig:
         The longest message that is read, in bytes.
     plugins
         Families besides tacit's own that may be run here.
+    wall
+        What stands between the data and the network.
     """
 
     name: str
@@ -87,6 +90,7 @@ class SiteConfig:
     partners: Mapping[str, bytes] = field(default_factory=dict)
     largest: int = 1 << 30
     plugins: tuple[str, ...] = ()
+    wall: Wall = field(default_factory=Wall)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SiteConfig:
@@ -104,6 +108,7 @@ class SiteConfig:
                 "partners",
                 "largest_message",
                 "plugins",
+                *ENTRIES,
             },
         )
         for needed in ("name", "ledger"):
@@ -127,7 +132,12 @@ class SiteConfig:
             _hex_keys(data.get("partners", {})),
             int(data.get("largest_message", 1 << 30)),
             _plugins(file, data),
+            Wall.from_table(data, folder),
         )
+
+    def page(self) -> str:
+        """Return what the site consents to and what stands around it, to read and sign."""
+        return f"{self.policy.page(self.name, self.plugins)}\n\n{self.wall.page()}"
 
     def open_ledger(self) -> Ledger:
         """Open the site's ledger, or create it with its ceiling."""

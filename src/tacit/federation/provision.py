@@ -18,7 +18,7 @@ from typing import Any
 
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError, TacitError
-from tacit.federation.nvflare import CLASSES
+from tacit.federation.engine.nvflare import CLASSES
 from tacit.federation.secure import keys
 
 __all__ = ["ADMIN", "init_federation"]

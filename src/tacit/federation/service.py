@@ -30,6 +30,7 @@ from tacit.errors import (
 from tacit.estimators.fit import SiteSide
 from tacit.federation import wire
 from tacit.federation.computation import Computation
+from tacit.federation.engine.frames import CALLS
 from tacit.federation.files import SiteConfig
 from tacit.federation.policy import Permission
 from tacit.federation.proposal import Proposal
@@ -40,7 +41,6 @@ from tacit.rounds.sides import Participant
 
 __all__ = ["CALLS", "SiteService"]
 
-CALLS = ("open", "begin", "respond", "close")
 _OPENING = "open"  # stands for the run before a site knows it
 
 

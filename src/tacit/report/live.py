@@ -25,8 +25,8 @@ def run_with_view(path: Path, *, wait: float = 300.0, quiet: bool = False) -> li
     """
     from rich.console import Console
 
+    from tacit.federation.engine.processes import run_coordinator
     from tacit.federation.files import CoordinatorConfig
-    from tacit.federation.processes import run_coordinator
 
     console = Console(stderr=quiet, quiet=quiet)
     config = CoordinatorConfig.read(path)
