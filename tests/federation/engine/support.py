@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -34,12 +35,15 @@ def processes_of(folder: Path) -> set[int]:
     return found
 
 
+pause = threading.Event()
+
+
 def until(condition, seconds: float = 60.0):
     """Return what a condition gives once it holds; fail where it does not in time."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        os.sched_yield()
+        pause.wait(0.02)
     return found
 
 
