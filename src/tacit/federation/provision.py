@@ -18,6 +18,7 @@ from typing import Any
 
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError, TacitError
+from tacit.federation.engine.deploy import write_forms
 from tacit.federation.engine.nvflare import CLASSES
 from tacit.federation.secure import keys
 
@@ -88,6 +89,7 @@ def _write_federation(folder: Path, names: tuple[str, ...], host: str, port: int
         _harden(place / "kit", server=False)
         (place / "identity.key").write_text(identities[name].hex() + "\n")
         (place / "site.toml").write_text(_site_file(name, public), encoding="utf-8")
+        write_forms(place, name)
     (coordinator / "coordinator.toml").write_text(_coordinator_file(names), encoding="utf-8")
     # the root key could sign further members: keep it offline
     shutil.move(folder / "provision", coordinator / "root")
@@ -181,6 +183,10 @@ identity = "identity.key"  # signs keys of secure aggregation; secret
 file = "ledger.db"
 epsilon = 4.0
 delta = 1e-5
+
+# engine = "isolated"      # or "user:NAME" with socket = "PATH", see deploy/README.txt
+# [network]                # what the process with the data may reach: nothing, unless named here
+# allow = ["db.example.org:5432"]
 
 # Where the data is: a file (.csv, .parquet), or a url and a query (SQLite, PostgreSQL).
 # [data.patients]
