@@ -3,18 +3,12 @@
 import json
 import os
 import socket
-import stat
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from pathlib import Path
 
 import pytest
-
-from tacit.errors import TacitError
-from tacit.federation.engine import data
-from tacit.federation.engine.wall import Wall
 
 from ..support import site_file
 from .support import NOBODY, ROOT, SOURCE, python_of_nobody
@@ -189,32 +183,3 @@ def test_the_engine_never_loads_what_reads_the_sites_files():
         *(f"tacit.federation.engine.{n}" for n in ("client", "frames", "kit", "linux", "relay",
                                                    "tree")),
     }  # fmt: skip
-
-
-@pytest.fixture
-def door():
-    with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
-        os.chmod(folder, 0o750)
-        yield Wall("user", 54321, Path(folder, "site.sock"))
-
-
-def test_the_socket_is_for_two_users(door):
-    with data.listener_for(door):
-        info = door.socket.stat()
-        assert stat.S_IMODE(info.st_mode) == 0o660 and stat.S_ISSOCK(info.st_mode)
-        assert info.st_gid == door.socket.parent.stat().st_gid
-    with data.listener_for(door):  # an old socket is no hindrance
-        pass
-
-
-@pytest.mark.parametrize("mode", [0o770, 0o755, 0o777])
-def test_a_folder_that_others_may_enter_or_write_is_no_place_for_it(door, mode):
-    door.socket.parent.chmod(mode)
-    with pytest.raises(TacitError, match="0750"):
-        data.listener_for(door)
-
-
-def test_a_group_with_a_third_member_is_no_group_for_it(door, monkeypatch):
-    monkeypatch.setattr(data, "_members", lambda group: {os.geteuid(), door.user, 777})
-    with pytest.raises(TacitError, match=r"\[777\] too"):
-        data.listener_for(door)

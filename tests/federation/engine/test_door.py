@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tacit.federation.engine import frames, linux
 from tacit.federation.engine.door import Door
+from tacit.federation.engine.greet import greet
 
 from .support import NOBODY, python_of_nobody
 
@@ -127,16 +128,22 @@ def listening(tmp_path_factory):
         listener.bind(str(folder / "s"))
         os.chmod(folder / "s", 0o666)
         listener.listen()
-        thread = threading.Thread(target=door.listen, args=(listener, user))
-        thread.start()
-        opened.append((listener, thread))
+        inside, doorman = socket.socketpair()
+        greeting = threading.Thread(target=greet, args=(listener, user, doorman))
+        welcoming = threading.Thread(target=door.welcome, args=(inside,))
+        greeting.start()
+        welcoming.start()
+        opened.append((listener, doorman, greeting, welcoming))
         return str(folder / "s")
 
     yield listen
-    for listener, thread in opened:
+    for listener, doorman, greeting, welcoming in opened:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(60)
+        greeting.join(60)
+        doorman.close()
+        welcoming.join(60)
+        assert not greeting.is_alive() and not welcoming.is_alive()
 
 
 def connected(path):
@@ -163,7 +170,7 @@ def test_without_the_check_of_the_user_the_same_connection_is_answered(
     listening, short_folder, monkeypatch
 ):
     stranger = os.getuid() + 1
-    monkeypatch.setattr("tacit.federation.engine.door.peer_user", lambda connection: stranger)
+    monkeypatch.setattr("tacit.federation.engine.greet.peer_user", lambda connection: stranger)
     path = listening(Door(lambda call, body: b"secret"), stranger, short_folder)
     with connected(path) as connection:
         assert bytes(frames.ask(connection, 0, b"")) == b"secret"

@@ -1,4 +1,4 @@
-"""The door of a site's data process: answers frames, from whoever may knock, and nothing else."""
+"""The door of a site's data process: answers frames, one at a time, and does nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 
 from tacit.federation.engine import frames
-from tacit.federation.engine.linux import peer_user
 
 __all__ = ["Door"]
 
@@ -60,17 +59,19 @@ class Door:
                         return
                     frames.send(connection, call, reply)
 
-    def listen(self, listener: socket.socket, user: int) -> None:
-        """Answer connections of one Unix user for as long as the listener is open."""
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return  # it was closed
-            if peer_user(connection) != user or not self._places.acquire(blocking=False):
-                connection.close()
-                continue
-            threading.Thread(target=self._visit, args=(connection,), daemon=True).start()
+    def welcome(self, doorman: socket.socket) -> None:
+        """Answer every connection that the doorman hands in, until the doorman is gone."""
+        with doorman:
+            while True:
+                told, handed, _, _ = socket.recv_fds(doorman, 1, 1)
+                if not told:
+                    return
+                for number in handed:
+                    connection = socket.socket(fileno=number)
+                    if not self._places.acquire(blocking=False):
+                        connection.close()
+                        continue
+                    threading.Thread(target=self._visit, args=(connection,), daemon=True).start()
 
     def _visit(self, connection: socket.socket) -> None:
         try:

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from tacit.errors import TacitError
 from tacit.federation.engine.access import may_read
+from tacit.federation.engine.greet import greet, listener_for
 from tacit.federation.engine.isolation import KIT, find_isolation, make_plan, outer_environment
 from tacit.federation.engine.kit import pack
 from tacit.federation.engine.processes import end
@@ -143,8 +144,16 @@ def _as_another_user(
     for private in private_paths(config, path):
         if may_read(wall.user, private):
             raise TacitError(f"the engine's user can read {private}: chmod -R go= {config.folder}")
-    data = _start_data(config, path, None, stack)
+    listener = stack.enter_context(listener_for(wall))
+    inside, doorman = socket.socketpair()
+    stack.enter_context(doorman)
+    with inside:
+        data = _start_data(config, path, inside, stack)
     data.wait_until_ready()
+    greeting = threading.Thread(target=greet, args=(listener, wall.user, doorman), daemon=True)
+    greeting.start()
+    stack.callback(greeting.join)
+    stack.callback(listener.shutdown, socket.SHUT_RDWR)
     name = f"another user ({wall.user})"
     if os.geteuid() != 0:
         start = shlex.join(["tacit", "engine", str(config.kit), "--socket", str(wall.socket)])
@@ -181,17 +190,20 @@ class _DataProcess:
 
 
 def _start_data(
-    config: SiteConfig, path: Path, door: socket.socket | None, stack: contextlib.ExitStack
+    config: SiteConfig, path: Path, door: socket.socket, stack: contextlib.ExitStack
 ) -> _DataProcess:
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = config.state / "site.log"
     told, telling = os.pipe()
     stack.callback(os.close, told)
-    number = -1 if door is None else door.fileno()
     module = "tacit.federation.engine.data"
-    words = [sys.executable, "-m", module, path.resolve(), telling, number, os.getpid()]
+    words = [sys.executable, "-m", module, path.resolve(), telling, door.fileno(), os.getpid()]
     # where tacit is, and the holder's own plugins
     found = [outer_environment()["PYTHONPATH"], os.environ.get("PYTHONPATH", "")]
+    added = {"PYTHONPATH": os.pathsep.join(filter(None, found))}
+    places = (Path(__file__).parent, os.path.expanduser("~"))  # of compiled kernels
+    if not any(os.access(place, os.W_OK) for place in places):
+        added["NUMBA_CACHE_DIR"] = str(config.state / "compiled")
     try:
         with _open_log(log) as file:
             process = subprocess.Popen(
@@ -199,8 +211,8 @@ def _start_data(
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))},
-                pass_fds=[telling] if door is None else [telling, number],
+                env={**os.environ, **added},
+                pass_fds=[telling, door.fileno()],
                 start_new_session=True,
             )
     finally:
