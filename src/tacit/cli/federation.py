@@ -81,7 +81,7 @@ def site(
     except KeyboardInterrupt:
         typer.echo("ended", err=True)
     else:
-        raise TacitError(f"{ended}; why is in state/site.log and in the kit's process.log")
+        raise TacitError(f"{ended}: see site.log and engine.log in {settings.state}")
 
 
 def engine(

@@ -24,6 +24,7 @@ __all__ = [
     "forgo_privileges",
     "leave_network",
     "mount",
+    "network_is_empty",
     "peer_user",
     "pivot_root",
     "protect_mount",
@@ -121,9 +122,16 @@ def enter_user_namespace(more: int, *, user: int | None = None, group: int | Non
     Path("/proc/self/gid_map").write_text(f"{inside} {outside_group} 1")
 
 
-def _network_is_empty() -> bool:
-    """Whether nothing leads out of this network namespace, and nothing in it listens."""
-    tables = Path("/proc/self/net")
+def network_is_empty(tables: Path = Path("/proc/self/net")) -> bool:
+    """Return whether nothing leads out of a network namespace, and nothing in it listens.
+
+    Parameters
+    ----------
+    tables
+        Where the kernel tells; where it tells nothing a network is not taken to be empty.
+    """
+    if not (tables / "route").exists() or not (tables / "tcp").exists():
+        return False
     for name, interface in (("route", 0), ("ipv6_route", -1)):
         table = tables / name
         lines = table.read_text().splitlines() if table.exists() else []
@@ -147,9 +155,9 @@ def leave_network() -> None:
         except OSError:
             enter_user_namespace(NEW_NETWORK)
     except OSError:
-        if not _network_is_empty():
+        if not network_is_empty():
             raise
-    if not _network_is_empty():
+    if not network_is_empty():
         raise OSError(errno.EPERM, "the network namespace is not empty")
 
 

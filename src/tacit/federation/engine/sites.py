@@ -69,6 +69,8 @@ class RunningSite:
 def running_site(path: Path, within: Sequence[str] = ()) -> Iterator[RunningSite]:
     """Run a site's processes for as long as the context lasts.
 
+    They end with the thread that entered it, however that ends.
+
     Parameters
     ----------
     path

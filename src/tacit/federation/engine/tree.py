@@ -95,6 +95,10 @@ class Tree:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
             _end_all()
+            if self.inherited is not None and self.socket is not None:
+                with contextlib.suppress(OSError):  # whoever made its folder may be gone
+                    os.unlink(self.socket)
+                    os.rmdir(os.path.dirname(self.socket))
 
     def _relay(self) -> Relay | None:
         if self.inherited is None or self.socket is None:
