@@ -87,6 +87,7 @@ def site(
 def engine(
     kit: Annotated[Path, typer.Argument(help="The engine's start-up kit.")],
     socket: Annotated[Path, typer.Option(help="Where the site's data process listens.")],
+    as_json: Json = False,
 ) -> None:
     """Run a site's engine alone, as a Unix user who cannot read the site's data.
 
@@ -96,6 +97,8 @@ def engine(
 
     try:
         with ending_on_termination(), running_engine(kit, socket) as process:
+            known = {"kit": str(kit), "socket": str(socket)}
+            show(known, f"The engine of {kit} runs. Ctrl-C ends it.", as_json)
             status = process.wait()
     except KeyboardInterrupt:
         typer.echo("ended", err=True)

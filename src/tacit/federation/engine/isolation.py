@@ -26,8 +26,15 @@ __all__ = ["KIT", "Isolation", "Plan", "find_isolation", "make_plan", "outer_env
 KIT, PACKAGE = "/kit", "/app"  # where the kit and tacit itself are inside
 _OURS = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store")
-_SYSTEM = ("ld.so.cache", "resolv.conf", "hosts", "host.conf", "nsswitch.conf", "gai.conf",
-           "localtime")  # fmt: skip
+_SYSTEM = (
+    "ld.so.cache",
+    "resolv.conf",
+    "hosts",
+    "host.conf",
+    "nsswitch.conf",
+    "gai.conf",
+    "localtime",
+)
 # bubblewrap leaves files of /proc/sys writable that root's uid may write, whatever it dropped
 _SEALED = ("--remount-ro", "/proc", "--remount-ro", "/")
 _PASSED_ON = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -44,10 +51,13 @@ class Plan:
         """Return all that the client finds in its environment: nothing of ours."""
         kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         return kept | {
-            "PATH": "/usr/bin:/bin", "HOME": KIT, "USER": "engine",
+            "PATH": "/usr/bin:/bin",
+            "HOME": KIT,
+            "USER": "engine",
             "PYTHONPATH": os.pathsep.join([PACKAGE, *_libraries()]),
-            "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1",
-        }  # fmt: skip
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONNOUSERSITE": "1",
+        }
 
     def check(self, private: Iterable[Path]) -> None:
         """Refuse a plan that shows what must stay hidden."""
@@ -123,12 +133,32 @@ class Isolation:
 def _bubblewrap(*more: str) -> Callable[[Plan, Sequence[int]], list[str]]:
     def wrap(plan: Plan, keep: Sequence[int]) -> list[str]:
         words = [
-            shutil.which("bwrap") or "bwrap", "--clearenv",
-            "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
-            "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--as-pid-1",
-            "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", *more,
-            "--tmpfs", "/tmp", "--tmpfs", KIT, "--dev", "/dev", "--proc", "/proc",
-        ]  # fmt: skip
+            shutil.which("bwrap") or "bwrap",
+            "--clearenv",
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+            "--die-with-parent",
+            "--new-session",
+            "--as-pid-1",
+            "--cap-drop",
+            "ALL",
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+            *more,
+            "--tmpfs",
+            "/tmp",
+            "--tmpfs",
+            KIT,
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+        ]
         for outside, inside in plan.read:
             words += ["--ro-bind", outside, inside]
         for target, inside in plan.links:
@@ -142,9 +172,12 @@ def _bubblewrap(*more: str) -> Callable[[Plan, Sequence[int]], list[str]]:
 
 def _namespaces(plan: Plan, keep: Sequence[int]) -> list[str]:
     content = {
-        "read": plan.read, "links": plan.links, "memory": [KIT], "keep": list(keep),
+        "read": plan.read,
+        "links": plan.links,
+        "memory": [KIT],
+        "keep": list(keep),
         "environment": plan.environment(),
-    }  # fmt: skip
+    }
     module = "tacit.federation.engine.enclose"
     return [sys.executable, "-m", module, json.dumps(content), str(os.getpid())]
 

@@ -10,16 +10,21 @@ from pathlib import Path
 
 from tacit.errors import TacitError
 
-__all__ = ["client_command", "pack", "prepare", "server_command", "unpack"]
+__all__ = ["check_kit", "client_command", "pack", "prepare", "server_command", "unpack"]
 
 _SERVER = "nvflare.private.fed.app.server.server_train"
 _CLIENT = "nvflare.private.fed.app.client.client_train"
 
 
-def pack(kit: Path) -> bytes:
-    """Return what a client needs of its kit, as an archive."""
+def check_kit(kit: Path) -> None:
+    """Refuse a folder that is no kit."""
     if not (kit / "startup").is_dir():
         raise TacitError(f"{kit} is no start-up kit: `tacit federation init` writes them")
+
+
+def pack(kit: Path) -> bytes:
+    """Return what a client needs of its kit, as an archive."""
+    check_kit(kit)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name in ("startup", "local"):
@@ -39,8 +44,7 @@ def prepare(kit: Path) -> None:
     It runs where the engine runs and with no other rights: whoever took over an engine can leave
     links in its kit that lead elsewhere.
     """
-    if not (kit / "startup").is_dir():
-        raise TacitError(f"{kit} is no start-up kit: `tacit federation init` writes them")
+    check_kit(kit)
     draft = kit / "local" / "resources.json.tacit"
     if draft.exists():
         text = draft.read_text().replace("{store}", json.dumps(str(kit / "store"))[1:-1])

@@ -23,7 +23,7 @@ from tacit.errors import TacitError
 from tacit.federation.engine.access import may_read
 from tacit.federation.engine.greet import greet, listener_for
 from tacit.federation.engine.isolation import KIT, find_isolation, make_plan, outer_environment
-from tacit.federation.engine.kit import pack
+from tacit.federation.engine.kit import check_kit, pack
 from tacit.federation.engine.processes import end
 from tacit.federation.engine.tree import Tree
 from tacit.federation.engine.wall import Wall
@@ -278,6 +278,7 @@ def running_engine(kit: Path, socket_path: Path) -> Iterator[subprocess.Popen[by
     socket_path
         Where the data process listens.
     """
+    check_kit(kit)
     place = str(kit.resolve())
     tree = Tree(place, "client", socket=str(socket_path.absolute()), parent=os.getpid())
     with contextlib.ExitStack() as stack:
