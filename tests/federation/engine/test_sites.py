@@ -114,12 +114,18 @@ def test_no_process_of_a_site_outlives_the_others(place, engine, target, number)
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=SLOW)], ids=["killed", "ended"]
+    ("target", "number"),
+    [
+        pytest.param("tacit", signal.SIGKILL, id="killed"),
+        pytest.param("tacit", signal.SIGTERM, id="ended", marks=SLOW),
+        pytest.param("tree", signal.SIGKILL, id="its tree killed", marks=SLOW),
+    ],
 )
-def test_no_process_of_a_coordinator_outlives_its_command(place, number):
+def test_no_process_of_a_coordinator_outlives_its_command(place, target, number):
     with started("coordinate", place / "coordinator" / "coordinator.toml") as process:
         members = family(process, "server_train")
-        process.send_signal(number)
+        modules = {word.rpartition("engine.")[2]: one for one in members for word in one.cmdline()}
+        (members[0] if target == "tacit" else modules["tree"]).send_signal(number)
         _, left = psutil.wait_procs(members, timeout=60)
         assert left == []
     assert not processes_of(place)
