@@ -12,8 +12,9 @@ from nvflare.collab import collab
 
 from tacit.federation import wire
 from tacit.federation.coordinate import Caller, run_proposal
+from tacit.federation.engine.client import carried, carry
+from tacit.federation.engine.nvflare import CollabTransport
 from tacit.federation.files import SiteConfig
-from tacit.federation.nvflare import CollabTransport, carried, carry
 from tacit.federation.proposal import Proposal
 from tacit.federation.service import SiteService
 from tacit.rounds.messages import ArraySpec, Message

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.federation.processes import run_coordinator, running_site
+from tacit.federation.engine.processes import run_coordinator
+from tacit.federation.engine.sites import running_site
 from tacit.federation.provision import init_federation
 from tacit.rounds.messages import Message
 

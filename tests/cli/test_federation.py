@@ -80,6 +80,11 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(
     assert len(err.strip().splitlines()) <= 2
 
 
+def test_an_engine_without_a_kit_is_refused(capsys, elsewhere):
+    status, out, err = call(capsys, "engine", elsewhere, "--socket", elsewhere / "none.sock")
+    assert (status, out) == (1, "") and "is no start-up kit" in err
+
+
 def test_nothing_is_overwritten_and_names_and_ports_are_checked(capsys, elsewhere):
     taken = elsewhere / "taken"
     taken.mkdir()

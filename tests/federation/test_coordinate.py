@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tacit.errors import LedgerError, ParameterError, SiteFailure
 from tacit.federation import wire
+from tacit.federation.activity import line_about
 from tacit.federation.computation import Computation
 from tacit.federation.coordinate import coordinate, run_proposal
 from tacit.federation.files import CoordinatorConfig, SiteConfig
@@ -19,7 +20,7 @@ from tacit.federation.refusals import SENTENCES
 from tacit.federation.secure import keys
 from tacit.federation.service import SiteService
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.report.live import SiteView, show_record
+from tacit.report.live import show_record
 from tacit.rounds.messages import Message
 
 from .support import (
@@ -486,18 +487,18 @@ def test_what_a_clock_tells_is_on_the_certificate(tmp_path):
 
 
 def test_a_holder_sees_who_asks_for_what_and_what_it_costs(tmp_path):
-    console = Console(file=io.StringIO(), width=200)
+    shown = []
     config = SiteConfig.read(site_file(tmp_path / "North", "North"))
     config.create_ledger()
-    found = {"North": SiteService(config, SiteView(console))}
+    service = SiteService(config, lambda what, told: shown.append(line_about(what, told)))
+    found = {"North": service}
     found |= {s: ready(site_file(tmp_path / s, s)) for s in ("South", "West")}
     run_proposal(FACTORIZATION_RUN, Direct(found))
     with pytest.raises(SiteFailure):
         opened(found["North"], dataclasses.replace(REGRESSION_RUN, privacy=ROW | {"epsilon": 3.0}))
-    shown = console.file.getvalue().splitlines()
     assert shown[0].startswith("a coordinator opened factorization with South, West, ε = 1")
     assert shown[1] == "data read, run reserved: ε = 1 left"
-    assert shown[2:6] == [f"round {k} of at most 4 answered" for k in (1, 2, 3, 4)]
+    assert shown[2:6] == [f"request {k} of at most 4 answered" for k in (1, 2, 3, 4)]
     assert "certificate has gone out" in shown[6]
     assert shown[7] == "refused to open: ε = 3 is more than 1"
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.errors import ParameterError
+from tacit.federation.engine.nvflare import CLASSES, write_job
 from tacit.federation.files import CoordinatorConfig, SiteConfig
-from tacit.federation.nvflare import CLASSES, write_job
 from tacit.federation.provision import init_federation
 
 

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import msgpack
 import pytest
 
+from tacit.federation.engine.processes import running_server
+from tacit.federation.engine.sites import running_site
 from tacit.federation.members.authority import revoke
-from tacit.federation.processes import running_server, running_site
 from tacit.federation.provision import init_federation
 
 from .strangers import certified, credentials, knock

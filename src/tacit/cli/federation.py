@@ -1,15 +1,17 @@
-"""The commands that run a federation: `tacit site`, `tacit coordinate`."""
+"""The commands that run a federation: `tacit site`, `tacit engine`, `tacit coordinate`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit.cli.membership import app
 from tacit.cli.output import ConfigFile, Json, show
+from tacit.errors import TacitError
 
-__all__ = ["app", "coordinate", "site"]
+__all__ = ["app", "coordinate", "engine", "site"]
 
 
 def site(
@@ -28,7 +30,7 @@ def site(
     from tacit.federation.members.standing import identities_page
 
     settings = SiteConfig.read(config)
-    page = settings.policy.page(settings.name, settings.plugins)
+    page = settings.page()
     page += "\n\n" + identities_page(settings)
     try:
         left = settings.open_ledger().remaining
@@ -43,14 +45,41 @@ def site(
     )
     if policy:
         return
-    from tacit.federation.processes import running_site
+    from tacit.federation.engine.sites import ending_on_termination, running_site
 
-    typer.echo("Ctrl-C ends it.", err=True)
-    with running_site(config) as process:
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            typer.echo("ending", err=True)
+    try:
+        with ending_on_termination(), running_site(config) as running:
+            typer.echo(f"Isolation of the engine: {running.isolation}.", err=True)
+            if running.start is not None:
+                typer.echo(f"The engine's user now runs: {running.start}", err=True)
+            typer.echo("Ctrl-C ends it.", err=True)
+            ended = running.wait()
+    except KeyboardInterrupt:
+        typer.echo("ended", err=True)
+    else:
+        raise TacitError(f"{ended}: see site.log and engine.log in {settings.state}")
+
+
+def engine(
+    kit: Annotated[Path, typer.Argument(help="The engine's start-up kit.")],
+    socket: Annotated[Path, typer.Option(help="Where the site's data process listens.")],
+    as_json: Json = False,
+) -> None:
+    """Run a site's engine alone, as a Unix user who cannot read the site's data.
+
+    Example: tacit engine /var/lib/tacit-engine/kit --socket /run/tacit/North/site.sock
+    """
+    from tacit.federation.engine.sites import ending_on_termination, running_engine
+
+    try:
+        with ending_on_termination(), running_engine(kit, socket) as process:
+            known = {"kit": str(kit), "socket": str(socket)}
+            show(known, f"The engine of {kit} runs. Ctrl-C ends it.", as_json)
+            status = process.wait()
+    except KeyboardInterrupt:
+        typer.echo("ended", err=True)
+    else:
+        raise TacitError(f"the engine ended with status {status}: see {kit / 'process.log'}")
 
 
 def coordinate(
@@ -62,8 +91,10 @@ def coordinate(
 
     Example: tacit coordinate coordinator.toml
     """
+    from tacit.federation.engine.sites import ending_on_termination
     from tacit.report.live import run_with_view
 
-    records = run_with_view(config, wait=wait, quiet=as_json)
+    with ending_on_termination():
+        records = run_with_view(config, wait=wait, quiet=as_json)
     if as_json:
         show({"records": records}, "", as_json)

@@ -30,6 +30,7 @@ for command in (
     audit.audit,
     plan.plan,
     federation.site,
+    federation.engine,
     federation.coordinate,
     check.check,
     noise.certify,

@@ -33,7 +33,8 @@ def run_federated_demo(
     """
     from rich.console import Console
 
-    from tacit.federation.processes import running_site
+    from tacit.federation.engine.isolation import find_isolation
+    from tacit.federation.engine.sites import running_site
     from tacit.federation.provision import init_federation
     from tacit.report.live import run_with_view
 
@@ -52,9 +53,12 @@ def run_federated_demo(
         port = one.getsockname()[1]
     console.print("[bold]Certificates, keys and start-up kits for three hospitals[/bold]")
     place = init_federation(folder / "federation", list(_SIZES), port=port)
+    way, _ = find_isolation(place)
+    if way is None:
+        console.print("THIS MACHINE CANNOT KEEP THE ENGINE APART: NOT FOR REAL DATA")
     tables = hospital_tables(_SIZES)
     for name, table in tables.items():
-        _write_site(place / "sites" / name, name, table, settings)
+        _write_site(place / "sites" / name, name, table, settings, walled=way is not None)
     _write_coordinator(place / "coordinator", settings)
     console.print("Starting a server and three sites: mutual TLS, no code in jobs.")
     with ExitStack() as stack:
@@ -82,7 +86,9 @@ def run_federated_demo(
     return {"same": same, "record": record}
 
 
-def _write_site(folder: Path, name: str, table: dict[str, Any], settings: dict[str, Any]) -> None:
+def _write_site(
+    folder: Path, name: str, table: dict[str, Any], settings: dict[str, Any], *, walled: bool
+) -> None:
     from tacit.federation.files import SiteConfig
 
     columns = np.column_stack([table[column] for column in table])
@@ -91,7 +97,8 @@ def _write_site(folder: Path, name: str, table: dict[str, Any], settings: dict[s
     agreed = {key: value for key, value in settings.items() if key != "method"}
     (folder / "site.toml").write_text(
         f'name = "{name}"\n'
-        'ledger = {file = "ledger.db", epsilon = 4.0, delta = 1e-5}\n'
+        + ("" if walled else 'engine = "trusted"\n')
+        + 'ledger = {file = "ledger.db", epsilon = 4.0, delta = 1e-5}\n'
         'data = {patients = {file = "patients.csv"}}\n'
         '[[allow]]\ncomputation = "regression"\nepsilon = 1.0\ndelta = 1e-6\nunit = "row"\n'
         "partners = 3\nseeded = true  # the demonstration compares with a run in one process\n"

@@ -11,6 +11,7 @@ from typing import Any
 
 from tacit._core.check import InstanceOf, Integer, OneOf, Real, Text, check
 from tacit.errors import LedgerError, ParameterError
+from tacit.federation.engine.wall import ENTRIES, Wall
 from tacit.federation.history import History
 from tacit.federation.policy import Limits, Permission, Policy
 from tacit.federation.proposal import Proposal
@@ -35,6 +36,7 @@ _SITE: dict[str, Any] = {
     "plugins": _LIST,
     "largest_message": Integer(1),
     "answer_after": Real(0),
+    **dict.fromkeys(ENTRIES, InstanceOf(object)),  # the wall reads them itself
 }
 _COORDINATOR: dict[str, Any] = {
     "kit": _TEXT,
@@ -134,6 +136,8 @@ class SiteConfig:
         Name → public key of those whose proposals are read; anybody's, where there are none.
     answer_after
         Seconds before which no answer leaves: hides how long it took, and so how much there is.
+    wall
+        What stands between the data and the network.
     """
 
     name: str
@@ -149,6 +153,7 @@ class SiteConfig:
     plugins: tuple[str, ...] = ()
     coordinators: Mapping[str, bytes] = field(default_factory=dict)
     answer_after: float = 0.0
+    wall: Wall = field(default_factory=Wall)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SiteConfig:
@@ -180,7 +185,12 @@ class SiteConfig:
             tuple(data.get("plugins", [])),
             _hex_keys(data.get("coordinators", {})),
             float(data.get("answer_after", 0.0)),
+            Wall.from_table(data, folder),
         )
+
+    def page(self) -> str:
+        """Return what the site consents to and what stands around it, to read and sign."""
+        return f"{self.policy.page(self.name, self.plugins)}\n\n{self.wall.page()}"
 
     @property
     def _ledger_file(self) -> Path:

@@ -12,8 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from tacit.federation.engine.nvflare import CLASSES
 from tacit.federation.folders import make_folder, replace_file
-from tacit.federation.nvflare import CLASSES
 from tacit.federation.tls import REVOKED
 
 __all__ = [

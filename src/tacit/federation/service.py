@@ -35,6 +35,7 @@ from tacit.errors import (
 from tacit.estimators.fit import SiteSide
 from tacit.federation import wire
 from tacit.federation.computation import Computation
+from tacit.federation.engine.frames import CALLS
 from tacit.federation.files import SiteConfig
 from tacit.federation.history import History
 from tacit.federation.policy import Permission
@@ -48,7 +49,6 @@ from tacit.rounds.sides import Participant
 
 __all__ = ["CALLS", "SiteService"]
 
-CALLS = ("open", "begin", "respond", "close")
 _OPENING = "open"  # stands for the run before a site knows it
 _ROOM = 1 << 16  # bytes of a message beside its arrays
 _LOG = 1 << 20  # bytes of a log before the older half goes

@@ -47,6 +47,10 @@ days = 30
 [coordinators]             # only what they have signed is read
 {hub}
 
+# engine = "isolated"      # or "user:NAME" with socket = "PATH", see deploy/README.txt
+# [network]                # what the process with the data may reach: nothing, unless named here
+# allow = ["db.example.org:5432"]
+
 # Where the data is: a file (.csv, .parquet), or a url and a query (SQLite, PostgreSQL).
 # [data.patients]
 # file = "patients.csv"

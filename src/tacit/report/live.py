@@ -1,68 +1,14 @@
-"""Live views: what `tacit coordinate` and `tacit site` show of a run while it lasts."""
+"""The live view of `tacit coordinate`: rounds, sites, seconds and bytes a round, ε per site."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tacit.report.run_record import headline, read_record, site_rows
 
-__all__ = ["SiteView", "run_with_view", "show_record"]
-
-
-class SiteView:
-    """What a site's holder sees: who asks for what, what it cost, what was refused.
-
-    Rounds are one line that is written over on a terminal; between runs it is quiet.
-
-    Parameters
-    ----------
-    console
-        Where to.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rich.console import Console
-    >>> console = Console(file=io.StringIO(), width=200)
-    >>> SiteView(console)("refused", {"call": "open", "why": "ε = 2 is more than 1"})
-    >>> console.file.getvalue().strip()
-    'refused to open: ε = 2 is more than 1'
-    """
-
-    def __init__(self, console: Any) -> None:
-        self._console = console
-        self._midway = False
-
-    def __call__(self, what: str, details: Mapping[str, Any]) -> None:
-        """Show what happened."""
-        line = self._line(what, details)
-        over = what == "answered" and self._console.is_terminal
-        if self._midway and not over:
-            self._console.print()
-        self._midway = over
-        self._console.print(
-            line, highlight=False, markup=False, soft_wrap=True, end="\r" if over else "\n"
-        )
-
-    @staticmethod
-    def _line(what: str, told: Mapping[str, Any]) -> str:
-        if what == "opened":
-            kind = "a rehearsal of " if told["rehearsal"] else ""
-            others = ", ".join(told["with"]) or "nobody else"
-            return (
-                f"{told['for']} opened {kind}{told['computation']} with {others}, "
-                f"ε = {told['epsilon']:g} (run {told['run'][:8]})"
-            )
-        if what == "began":
-            return f"data read, run reserved: ε = {told['epsilon left']:.4g} left"
-        if what == "answered":
-            return f"round {told['round']} of at most {told['of']} answered"
-        if what == "closed":
-            return f"run {told['run'][:8]} is over; its certificate has gone out"
-        return f"refused to {told['call']}: {told['why']}"
+__all__ = ["run_with_view", "show_record"]
 
 
 def run_with_view(path: Path, *, wait: float = 300.0, quiet: bool = False) -> list[dict[str, Any]]:
@@ -72,8 +18,8 @@ def run_with_view(path: Path, *, wait: float = 300.0, quiet: bool = False) -> li
     """
     from rich.console import Console
 
+    from tacit.federation.engine.processes import run_coordinator
     from tacit.federation.files import CoordinatorConfig
-    from tacit.federation.processes import run_coordinator
 
     console = Console(stderr=quiet, quiet=quiet)
     config = CoordinatorConfig.read(path)

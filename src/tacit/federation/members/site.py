@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from tacit.errors import ParameterError, VerificationFailed
 from tacit.federation import kits, templates
+from tacit.federation.engine.deploy import write_forms
 from tacit.federation.files import SiteConfig
 from tacit.federation.folders import make_folder, read_small, replace_file, write_new
 from tacit.federation.members import certificates
@@ -90,6 +91,7 @@ def join(invitation: Path, name: str, folder: Path | None = None) -> Joined:
     public = new_identity(home / "identity.key")
     file = templates.site_file(name, {name: public.hex()}, found.coordinator.hex())
     write_new(home / "site.toml", file)
+    write_forms(home, name)
     return _ask(home, found, name, home / "identity.key")
 
 

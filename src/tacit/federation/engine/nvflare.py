@@ -1,8 +1,8 @@
 """The transport: NVFLARE's Collab API carries bytes between the coordinator and its sites.
 
-The two objects below are installed with tacit at both ends and named in each site's class allow
-list; a job names them and holds no code. They find their files through the environment, which
-`tacit coordinate` and `tacit site` set: nothing about data or policy is in a job.
+`CollabCoordinator` here and `CollabSite` are installed with tacit at both ends and named in each
+site's class allow list; a job names them and holds no code. They find what they need through the
+environment, which `tacit coordinate` and `tacit site` set: nothing of data or policy is in a job.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import os
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from nvflare.collab import collab
 from nvflare.collab.api.call_opt import CallOption
 from nvflare.collab.api.context import get_call_context
@@ -22,48 +20,18 @@ from nvflare.collab.api.group import group
 
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation.coordinate import coordinate
-from tacit.federation.files import CoordinatorConfig, SiteConfig
-from tacit.federation.service import SiteService
+from tacit.federation.engine.client import carried, carry
+from tacit.federation.files import CoordinatorConfig
 
-__all__ = ["CLASSES", "COORDINATOR", "SITE", "CollabCoordinator", "CollabSite", "write_job"]
+__all__ = ["CLASSES", "COORDINATOR", "CollabCoordinator", "CollabTransport", "write_job"]
 
-SITE, COORDINATOR = "TACIT_SITE", "TACIT_COORDINATOR"  # where the files are
+COORDINATOR = "TACIT_COORDINATOR"  # in the environment: where the coordinator's file is
 CLASSES = (
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
-    "tacit.federation.nvflare.CollabCoordinator",
-    "tacit.federation.nvflare.CollabSite",
+    "tacit.federation.engine.nvflare.CollabCoordinator",
+    "tacit.federation.engine.client.CollabSite",
 )
-
-
-# Longer messages travel as an array of bytes, which the engine moves faster, in pieces.
-_LONG = 1 << 18
-
-
-def carry(data: bytes) -> Any:
-    """Return bytes in the form that the engine moves fastest."""
-    return data if len(data) < _LONG else np.frombuffer(data, np.uint8)
-
-
-def carried(value: Any) -> bytes | memoryview | None:
-    """Return the bytes that were carried, or None for anything else."""
-    if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 1:
-        return value.data
-    return value if isinstance(value, bytes) else None
-
-
-class CollabSite:
-    """The object that a site publishes: hands bytes to its `SiteService`."""
-
-    def __init__(self) -> None:
-        self._service: SiteService | None = None
-
-    @collab.publish  # type: ignore[untyped-decorator]
-    def call(self, method: str, data: Any) -> Any:
-        """Answer one call."""
-        if self._service is None:
-            self._service = SiteService(SiteConfig.read(os.environ[SITE]))
-        return carry(self._service.call(str(method), carried(data) or b""))
 
 
 class CollabCoordinator:

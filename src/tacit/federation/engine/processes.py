@@ -1,4 +1,4 @@
-"""Starting and ending the processes of a federation: the server, its clients, and jobs on them."""
+"""Running the coordinator: its server, and jobs on it."""
 
 from __future__ import annotations
 
@@ -7,131 +7,75 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
 from tacit.errors import SiteFailure, TacitError
-from tacit.federation.files import CoordinatorConfig, SiteConfig
-from tacit.federation.nvflare import COORDINATOR, SITE, write_job
+from tacit.federation.engine.nvflare import COORDINATOR, write_job
+from tacit.federation.engine.tree import Tree
+from tacit.federation.files import CoordinatorConfig
 from tacit.federation.provision import ADMIN
 
-__all__ = ["run_coordinator", "running_server", "running_site"]
-
-_SERVER = "nvflare.private.fed.app.server.server_train"
-_CLIENT = "nvflare.private.fed.app.client.client_train"
+__all__ = ["end", "run_coordinator", "running_server"]
 
 
-def _prepare(kit: Path) -> None:
-    """Make the kit's configuration point into the kit, wherever it lies now."""
-    draft = kit / "local" / "resources.json.tacit"
-    if draft.exists():
-        text = draft.read_text().replace("{store}", json.dumps(str(kit / "store"))[1:-1])
-        (kit / "local" / "resources.json").write_text(text)
-    (kit / "transfer").mkdir(exist_ok=True)
-
-
-def _start(
-    kit: Path,
-    module: str,
-    config: str,
-    settings: list[str],
-    env: dict[str, str],
-    within: Sequence[str] = (),
-) -> subprocess.Popen[bytes]:
-    if not (kit / "startup").is_dir():
-        raise TacitError(f"{kit} is no start-up kit: `tacit federation init` writes them")
-    _prepare(kit)
-    log: IO[bytes]
-    with open(kit / "process.log", "ab") as log:
-        return subprocess.Popen(
-            [
-                *within,
-                sys.executable,
-                "-u",
-                "-m",
-                module,
-                "-m",
-                str(kit),
-                "-s",
-                config,
-                "--set",
-                "secure_train=true",
-                *settings,
-                "org=tacit",
-                "config_folder=config",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=kit,
-            env={**os.environ, "TMPDIR": _own(kit / "tmp"), **env},
-            start_new_session=True,
-        )
-
-
-def _own(folder: Path) -> str:
-    folder.mkdir(exist_ok=True)
-    return str(folder)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the jobs that it started, which have sessions of their own."""
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a tree by its root, which ends the rest; where it does not, end all of it."""
+    if process.stdin is not None:
+        process.stdin.close()
     with contextlib.suppress(psutil.NoSuchProcess):
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(True)]
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=15.0)
         for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
-                member.terminate()
-        _, left = psutil.wait_procs(family, timeout=3.0)
-        for member in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                left += [child for child in member.children(True) if child not in left]
                 member.kill()
-        psutil.wait_procs(left, timeout=10.0)
+        psutil.wait_procs(family, timeout=10.0)
     process.wait()
 
 
 @contextlib.contextmanager
-def running_site(path: Path, within: Sequence[str] = ()) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a site's process for as long as the context lasts.
-
-    Parameters
-    ----------
-    path
-        The site's file.
-    within
-        A command to run it within, such as ``("ip", "netns", "exec", "ward")``.
-    """
-    config = SiteConfig.read(path)
-    process = _start(
-        config.kit,
-        _CLIENT,
-        "fed_client.json",
-        [f"uid={config.name}"],
-        {SITE: str(path.resolve())},
-        within,
-    )
-    try:
-        yield process
-    finally:
-        _end(process)
-
-
-@contextlib.contextmanager
 def running_server(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the coordinator's server for as long as the context lasts."""
+    """Run the coordinator's server for as long as the context lasts.
+
+    A port that somebody else has is refused: what answers there would not be this server.
+    """
     config = CoordinatorConfig.read(path)
-    process = _start(
-        config.kit, _SERVER, "fed_server.json", [], {COORDINATOR: str(path.resolve())}
+    _check_port(_address(config)[1])
+    tree = Tree(
+        str(config.kit),
+        "server",
+        parent=os.getpid(),
+        environment={COORDINATOR: str(path.resolve())},
+    )
+    process = subprocess.Popen(
+        tree.command(),
+        stdin=subprocess.PIPE,  # its end tells the tree that we are gone
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         yield process
     finally:
-        _end(process)
+        end(process)
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an old connection is no server
+        try:
+            one.bind(("", port))
+        except OSError as error:
+            raise TacitError(
+                f"port {port} cannot be had ({error.strerror}): another server runs there. End "
+                "it, or choose another port"
+            ) from None
 
 
 def run_coordinator(
