@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -53,11 +55,26 @@ def site(
             if running.start is not None:
                 typer.echo(f"The engine's user now runs: {running.start}", err=True)
             typer.echo("Ctrl-C ends it.", err=True)
+            threading.Thread(
+                target=_follow, args=(settings.state / "site.log",), daemon=True
+            ).start()
             ended = running.wait()
     except KeyboardInterrupt:
         typer.echo("ended", err=True)
     else:
         raise TacitError(f"{ended}: see site.log and engine.log in {settings.state}")
+
+
+def _follow(log: Path) -> None:
+    """Show what the data process writes about runs, from now on."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        file.seek(0, 2)
+        while True:
+            line = file.readline()
+            if line:
+                typer.echo(line.rstrip(), err=True)
+            else:
+                time.sleep(0.3)
 
 
 def engine(

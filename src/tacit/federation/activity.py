@@ -1,4 +1,4 @@
-"""What a site's holder sees while it takes part: who asks for what, what it cost, what was refused.
+"""What a site's holder sees while it takes part: who asks, what it cost, what was refused.
 
 Between runs it is quiet.
 """

@@ -69,7 +69,7 @@ def main(file: Path, status: int, door: int, parent: int) -> None:
             told.write(json.dumps({"refused": str(error)}) + "\n")
             raise SystemExit(1) from None
         told.write(json.dumps({"ready": True}) + "\n")
-    answering = Door(service.call, largest=config.largest)
+    answering = Door(service.call, largest=config.largest, limit=service.limit)
     connection = socket.socket(fileno=door)
     if wall.engine == "user":
         answering.welcome(connection)

@@ -24,6 +24,9 @@ class Door:
         From a call's name and its bytes to the reply's bytes: `SiteService.call`.
     largest
         The longest body in either direction, in bytes.
+    limit
+        The longest body of a call at this point (`SiteService.limit`). A longer one is read past,
+        not kept, and answered as an empty one is.
     connections
         How many may be open at once; further ones are closed at once.
     patience
@@ -35,10 +38,12 @@ class Door:
         answer: Callable[[str, memoryview], bytes],
         *,
         largest: int = frames.LARGEST,
+        limit: Callable[[str], int] | None = None,
         connections: int = 8,
         patience: float = 60.0,
     ) -> None:
         self._answer, self._largest, self._patience = answer, largest, patience
+        self._limit = limit or (lambda call: largest)
         self._one_body = threading.Lock()
         self._places = threading.BoundedSemaphore(connections)
 
@@ -53,8 +58,13 @@ class Door:
                 call, length = header
                 connection.settimeout(self._patience)
                 with self._one_body:
-                    body = frames.read_body(connection, length)
-                    reply = self._answer(frames.CALLS[call], body)
+                    name = frames.CALLS[call]
+                    if length > self._limit(name):  # longer than any honest one: not kept
+                        frames.skip_body(connection, length)
+                        body = b""
+                    else:
+                        body = frames.read_body(connection, length)
+                    reply = self._answer(name, body)
                     if len(reply) > self._largest:
                         return
                     frames.send(connection, call, reply)

@@ -12,7 +12,16 @@ import struct
 
 from tacit.errors import SiteFailure
 
-__all__ = ["CALLS", "LARGEST", "FrameRefused", "ask", "read_body", "read_header", "send"]
+__all__ = [
+    "CALLS",
+    "LARGEST",
+    "FrameRefused",
+    "ask",
+    "read_body",
+    "read_header",
+    "send",
+    "skip_body",
+]
 
 CALLS = ("open", "begin", "respond", "close")  # what a site can be asked, in this order
 LARGEST = 1 << 30  # bytes of one message, where a site's file does not say less
@@ -48,6 +57,15 @@ def read_header(
     if call >= calls or length > largest:
         raise FrameRefused("a frame names no call, or is too long")
     return call, length
+
+
+def skip_body(connection: socket.socket, length: int) -> None:
+    """Read past a body without keeping it."""
+    while length:
+        part = connection.recv(min(length, 1 << 16))
+        if not part:
+            raise FrameRefused("the connection ended within a frame")
+        length -= len(part)
 
 
 def read_body(connection: socket.socket, length: int) -> memoryview:
