@@ -81,6 +81,8 @@ def test_every_package_and_operator_has_its_turn():
     assert {m.file.split("/")[0] for m in found} == {f.split("/")[0] for f in targets()}
     assert {m.name.split(":")[2] for m in found} == set(OPERATORS)
     assert found == spread(generated(), 150)
+    left = {m.name for m in spread([m for m in generated() if m != found[3]], 150)}
+    assert len({m.name for m in found} - left) == 1, "the others stay"
 
 
 def test_tests_are_found_by_place():
