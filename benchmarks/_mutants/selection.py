@@ -1,15 +1,18 @@
 """Which tests are run for a mistake.
 
 **By coverage** (the full form): the quick tests run once under `pytest --cov-context=test`; a test
-covers a mistake if it ran its line. What runs at import, or is compiled, is not seen that way, and
-falls back to the map below. The result is kept under ``build/`` as long as source and tests are
-the same. **By place** (``--quick``, and as a fall-back): tests of the module's own name in the
-mirrored folder, the rest of that folder, then the contracts, and for secure sums the federation's.
+covers a mistake if it ran its line or the first line of its statement. What runs at import, or is
+compiled, is not seen that way, and falls back to the map below. The result is kept under
+``build/`` as long as source and tests are the same. **By place** (``--quick``, and as a
+fall-back): tests of the module's own name in the mirrored folder, the rest of that folder, then
+the contracts, and for secure sums the federation's.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -101,15 +104,35 @@ class Coverage:
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Return the tests that ran a mistake's line, the shortest first, or tests by place."""
-        numbers = self._lines.get(mutant.file, {}).get(str(mutant.line), [])
+        covered = self._lines.get(mutant.file, {})
+        lines = statement_lines((SOURCE / mutant.file).read_text(encoding="utf-8"), mutant.line)
+        numbers = {k for line in lines for k in covered.get(str(line), [])}
         known = sorted((self._tests[k] for k in numbers), key=lambda test: test[1])
-        found, total = [], 0.0
-        for name, seconds in known:
-            if found and total + seconds > MOST:
-                break
-            found.append(name)
-            total += seconds
-        return found or by_place(mutant)
+        return _within(known) or _within([[f, self._seconds(f)] for f in by_place(mutant)])
+
+    def _seconds(self, file: str) -> float:
+        """Return how long a file of tests takes."""
+        return float(sum(t for name, t in self._tests if name.startswith(f"{file}::")))
+
+
+def _within(tests: list[list]) -> list[str]:
+    """Return the first tests that fit into the time for one mistake, one at least."""
+    ends = list(itertools.accumulate(seconds for _, seconds in tests))
+    return [name for k, (name, _) in enumerate(tests) if not k or ends[k] <= MOST]
+
+
+def statement_lines(source: str, line: int) -> list[int]:
+    """Return the lines that are run where a line is: its own, and its statement's first.
+
+    None where it is run at import: which test imports a module first says nothing about it.
+    """
+    inside, first = False, line
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            first = node.lineno  # inner ones come later
+            if isinstance(node, ast.FunctionDef):
+                inside = inside or node.body[0].lineno <= line
+    return [line, first] if inside else []
 
 
 def _measure() -> dict:

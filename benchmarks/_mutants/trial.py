@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks._mutants.mutant import ROOT, SOURCE, Mutant
+from benchmarks._mutants.worker import TIMEOUT, WARM
 
 WORKERS = 2
 CANNOT_START = "tests that cannot start"  # with the mistake; they can without
@@ -24,12 +25,16 @@ CANNOT_START = "tests that cannot start"  # with the mistake; they can without
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a mistake: the test (or what else) that caught it, or nothing."""
+    """What became of a mistake: the test (or what else) that caught it, or nothing.
+
+    ``said`` is what pytest says where it cannot run the tests, with the mistake or without.
+    """
 
     mutant: Mutant
     caught_by: str
     seconds: float
     tests: int
+    said: str = ""
 
 
 class Worker:
@@ -41,13 +46,15 @@ class Worker:
         Where the copy is made.
     home
         Where the tests are: their names begin there.
+    warm
+        What is imported once, before the first test.
     """
 
-    def __init__(self, folder: Path, home: Path = ROOT) -> None:
+    def __init__(self, folder: Path, home: Path = ROOT, warm: Sequence[str] = WARM) -> None:
         self.source = folder / "src"
         shutil.copytree(SOURCE, self.source / "tacit")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks._mutants.worker", str(self.source)],
+            [sys.executable, "-m", "benchmarks._mutants.worker", str(self.source), *warm],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=home,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
@@ -73,16 +80,27 @@ class Worker:
         """Plant a mistake, run tests, and take it out again."""
         path = self.source / "tacit" / mutant.file
         text, before = path.read_text(encoding="utf-8"), path.stat()
-        path.write_text(mutant.applied(text), encoding="utf-8")
-        try:
-            found = self.run(tests, seconds)
-        finally:
-            path.write_text(text, encoding="utf-8")
-            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as it was compiled
-        caught_by = next(iter(found["failed"]), "")
-        if found["unusable"] and not self.run(tests, seconds)["unusable"]:
-            caught_by = CANNOT_START
-        return Trial(mutant, caught_by, found["seconds"], len(tests))
+
+        def planted(seconds: float) -> dict[str, Any]:
+            path.write_text(mutant.applied(text), encoding="utf-8")
+            try:
+                return self.run(tests, seconds)
+            finally:
+                path.write_text(text, encoding="utf-8")
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as it was compiled
+
+        found = planted(seconds)
+        caught_by, said = next(iter(found["failed"]), ""), ""
+        if found["unusable"] or caught_by == TIMEOUT:
+            sound = self.run(tests, 4.0 * seconds)
+            if sound["unusable"] or sound["failed"]:
+                caught_by, said = "", sound["said"] or TIMEOUT
+            elif found["unusable"]:
+                caught_by = CANNOT_START
+            elif seconds < 3.0 * sound["seconds"]:  # is it the mistake that takes so long?
+                found = planted(3.0 * sound["seconds"])
+                caught_by = next(iter(found["failed"]), "")
+        return Trial(mutant, caught_by, found["seconds"], len(tests), said)
 
     def close(self) -> None:
         """End the process."""
@@ -112,8 +130,8 @@ def try_all(
 ) -> tuple[list[Trial], list[str]]:
     """Try mistakes, two at a time.
 
-    Returns the trials, and those tests that caught something but fail without any mistake too:
-    they catch nothing.
+    Returns the trials, and those tests that caught something but fail without any mistake too, or
+    cannot be run at all: they catch nothing.
     """
     trials: list[Trial] = []
     with workers() as found, ThreadPoolExecutor(len(found)) as pool:
@@ -132,7 +150,7 @@ def try_all(
             note(trial)
             trials.append(trial)
         broken = _broken(found[0], sorted({t.caught_by for t in trials if ".py" in t.caught_by}))
-    return trials, broken
+    return trials, broken + [f"tests of {t.mutant.name} cannot run" for t in trials if t.said]
 
 
 def _broken(worker: Worker, tests: list[str]) -> list[str]:

@@ -23,6 +23,8 @@ WARM = ("pytest", "numpy", "scipy.stats", "scipy.optimize", "scipy.special",
         "scipy.linalg", "numba", "sklearn.base", "dp_accounting", "dp_accounting.pld",
         "opendp.prelude", "cryptography.hazmat.primitives.ciphers.aead", "mpmath",
         "hypothesis.strategies", "hypothesis.extra.numpy")  # fmt: skip
+TIMEOUT = "timeout"
+QUIET = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")  # hypothesis
 NOT_SELECTED, NO_TESTS, NOT_THE_COPY, BROKEN = 4, 5, 98, 99  # exit statuses
 
 
@@ -42,8 +44,8 @@ class Watch:
 
 def main() -> None:
     """Serve until there are no more jobs."""
-    source = sys.argv[1]
-    for name in WARM:
+    source, *warm = sys.argv[1:]
+    for name in warm:
         with suppress(ImportError):
             importlib.import_module(name)
     if "tacit" in sys.modules:
@@ -66,7 +68,7 @@ def _run(tests: list[str], seconds: float, every: bool, source: str) -> dict[str
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         code, failed, said = _forked(files, started + seconds, every, source)
     if code is None:
-        failed = [*failed, "timeout"] if every else failed or ["timeout"]
+        failed = [*failed, TIMEOUT] if every else failed or [TIMEOUT]
     elif code < 0:
         failed = failed or [f"signal {-code}"]
     elif code in (NOT_SELECTED, NOT_THE_COPY, BROKEN):
@@ -104,7 +106,7 @@ def _pytest(tests: list[str], every: bool, watch: Watch, source: str) -> int:
     try:
         until = "--continue-on-collection-errors" if every else "-x"
         code = pytest.main(
-            [until, "-q", "-m", "not slow", "-p", "no:cacheprovider", "--tb=line", *tests],
+            [until, "-q", "-m", "not slow", "-p", "no:cacheprovider", "--tb=line", *QUIET, *tests],
             plugins=[watch],
         )
         found = getattr(sys.modules.get("tacit"), "__file__", source)

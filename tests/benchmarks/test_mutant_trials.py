@@ -7,6 +7,12 @@ import pytest
 from benchmarks._mutants.mutant import Mutant
 from benchmarks._mutants.trial import CANNOT_START, Worker, _broken
 
+INI = """
+[pytest]
+addopts = --doctest-modules -p no:hypothesispytest -p no:xdist -p no:pytest_cov
+filterwarnings = error
+markers = slow
+"""
 ODD = '''
 import pytest
 
@@ -26,12 +32,20 @@ class TestOf:
     def test_a_class(self):
         assert half(4) == 3
 '''
+WAITING = """
+import threading
+from tacit import errors
+
+def test_waiting():
+    if hasattr(errors, "WAIT"):
+        threading.Event().wait()
+"""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("trials")
-    (found / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules\nmarkers = slow\n")
+    (found / "pytest.ini").write_text(INI, encoding="utf-8")
     (found / "test_odd.py").write_text(ODD, encoding="utf-8")
     (found / "test_unreadable.py").write_text("import nothing_of_this_name\n", encoding="utf-8")
     return found
@@ -39,7 +53,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory, folder):
-    found = Worker(tmp_path_factory.mktemp("copy"), folder)
+    found = Worker(tmp_path_factory.mktemp("copy"), folder, ["pytest", "doctest", "pdb"])
     yield found
     found.close()
 
@@ -70,11 +84,21 @@ def test_what_cannot_be_run_at_all_is_said_and_counts_as_broken(worker):
 def test_a_mistake_is_planted_and_taken_out_again(worker, folder):
     inner = folder / "inner"
     inner.mkdir()
-    (inner / "test_import.py").write_text("import tacit\n\ndef test(): pass\n", encoding="utf-8")
-    mutant = Mutant("name", "__init__.py", 0, 0, "1 / 0\n", 1, "why", True)
+    (inner / "test_import.py").write_text(
+        "import tacit.errors\n\ndef test(): pass\n", encoding="utf-8"
+    )
+    mutant = Mutant("name", "errors.py", 0, 0, "1 / 0\n", 1, "why", True)
     tests = ["inner/test_import.py"]
     assert worker.try_out(mutant, tests, 60).caught_by == "inner/test_import.py"
     assert worker.run(tests, 60)["failed"] == []
-    (inner / "conftest.py").write_text("import tacit\n", encoding="utf-8")
+    (inner / "conftest.py").write_text("import tacit.errors\n", encoding="utf-8")
     assert worker.try_out(mutant, tests, 60).caught_by == CANNOT_START
-    assert worker.try_out(mutant, ["test_gone.py"], 60).caught_by == ""
+    lost = worker.try_out(mutant, ["test_gone.py"], 60)
+    assert lost.caught_by == "" and "test_gone.py" in lost.said
+
+
+def test_a_timeout_counts_only_where_the_tests_are_fast_without_the_mistake(worker, folder):
+    (folder / "test_waiting.py").write_text(WAITING, encoding="utf-8")
+    mutant = Mutant("name", "errors.py", 0, 0, "WAIT = True\n", 1, "why", True)
+    assert worker.try_out(mutant, ["test_waiting.py"], 2.0).caught_by == "timeout"
+    assert worker.try_out(mutant, ["test_waiting.py"], 0.01).caught_by == ""

@@ -201,6 +201,16 @@ def test_bias_and_variance_are_what_they_say(example):
     check_moments(example, min(example.draws, 300_000), example.noise(seed=12))
 
 
+@pytest.mark.parametrize(
+    "example", [e for e in EXAMPLES if e.name != "exponential"], ids=lambda example: example.name
+)
+def test_the_distance_of_neighbours_has_no_direction_and_fills_the_sensitivity(example):
+    mechanism, value, other = example.mechanism, example.value, example.neighbour
+    assert mechanism.distance(value, value) == 0.0
+    assert mechanism.distance(value, other) == mechanism.distance(other, value)
+    assert 0.999 < mechanism.distance(value, other) <= 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example", [e for e in EXAMPLES if e.draws < 10**6], ids=lambda example: example.name

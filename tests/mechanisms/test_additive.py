@@ -75,6 +75,24 @@ def test_the_event_counts_what_rounding_adds(multiplier, sensitivity, size):
     assert mechanism.event.noise_multiplier <= mechanism.scale / (sensitivity + half_a_step_each)
 
 
+@pytest.mark.parametrize("kind", [Gaussian, Laplace])
+def test_rounding_never_takes_neighbours_beyond_the_sensitivity(kind):
+    """On a grid of a quarter of the sensitivity rounding moves values by a lot."""
+    mechanism, rng = kind(2.0**18, 1.0, (3,)), np.random.default_rng(0)
+    values, steps = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
+    steps /= np.linalg.norm(steps, ord=kind.norm, axis=1, keepdims=True)
+    far = [mechanism.distance(x, x + step) for x, step in zip(values, steps, strict=True)]
+    unrounded = 1.0 / (1.0 + mechanism.grid.growth(3, kind.norm, REPLACE))
+    assert unrounded < max(far) <= 1.0
+
+
+@pytest.mark.parametrize("kind", [Gaussian, Laplace, KNorm])
+def test_the_variance_is_in_squares_of_the_unit(kind):
+    for unit in (2.0**-30, 2.0**30):
+        there = kind(3.0 * unit, unit, (2,)).variance()
+        assert there == kind(3.0, 1.0, (2,)).variance() * unit**2
+
+
 def test_noise_too_fine_for_the_grid_is_refused():
     with pytest.raises(ParameterError, match="too fine for the grid"):
         Gaussian.calibrated(1e5, 1.0, (10_000,))
