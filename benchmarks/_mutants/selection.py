@@ -145,7 +145,7 @@ def _measure() -> dict:
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--dist", "worksteal",
          f"--cov={SOURCE}", "--cov-context=test", "--cov-report=", f"--junitxml={report}",
-         "-p", "no:cacheprovider", "tests"],
+         "-p", "no:cacheprovider", "--ignore=tests/benchmarks", "tests"],
         cwd=ROOT, check=False, env={**os.environ, "PYTHONPATH": path, "COVERAGE_FILE": str(data)},
     )  # fmt: skip
     times = {}

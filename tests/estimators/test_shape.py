@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,15 @@ from tacit.errors import BudgetExceeded, ParameterError, RequestRefused
 from tacit.estimators.agreement import Agreement, Ask, Kind, Step
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.fit import Place, fit
+from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder, Order, merged
 from tacit.estimators.site import Site
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import Grid, GridSum
-from tacit.privacy.events import ApproximateDpEvent, GaussianDpEvent, compose, repeat
+from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.symmetric_operator import OperatorGaussian
+from tacit.privacy.events import ADD_REMOVE, ApproximateDpEvent, GaussianDpEvent, compose, repeat
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
@@ -49,6 +54,34 @@ def test_a_kind_may_not_cost_more_than_the_step() -> None:
         Step("part", fine, cost=cost, kinds={"dear": dear})
     with pytest.raises(ParameterError, match="costs more"):
         Step("part", fine, kinds={"dear": dear})
+
+
+def test_a_price_does_not_pay_for_a_draw_without_noise() -> None:
+    fine = Gaussian.for_privacy(1.0, 1e-6, 1.0)
+    part = Step("part", fine, cost=ApproximateDpEvent(1.0, 1e-6))
+    assert part.affords(fine)
+    assert not part.affords(Gaussian(0.0, 1.0))
+    with pytest.raises(ParameterError, match="costs more"):
+        Step("part", fine, cost=part.cost, kinds={"free": Kind({}, mechanism=Gaussian(0.0, 1.0))})
+
+
+def test_a_sample_has_the_rate_that_was_paid_for() -> None:
+    rate, units, gate = 0.25, 40_000, Gate(None, Noise(seed=0))
+    sampled = Step("part", PoissonSampled(Gaussian(8.0, 1.0), rate, ADD_REMOVE))
+    taken = gate.sample(sampled, units)
+    assert abs(len(taken) - rate * units) < 5.0 * (units * rate * (1.0 - rate)) ** 0.5
+    assert gate.sample(step("all"), 3).tolist() == [0, 1, 2]
+
+
+def test_keys_of_standing_releases_do_not_outlive_the_run(tmp_path: Path) -> None:
+    mechanism = OperatorGaussian(8.0, 1.0, (2, 2))
+    gate = Gate(None, Noise(seed=0), tmp_path)
+    ledger = Ledger.memory(epsilon=100.0, delta=1e-6)
+    gate.reservation = ledger.reserve(mechanism.event, purpose="run", delta=1e-6)
+    gate.release(Step("second", mechanism), np.eye(2))
+    assert gate.holds("second") and len(list(tmp_path.iterdir())) == 1
+    gate.close()
+    assert not gate.holds("second") and not list(tmp_path.iterdir())
 
 
 def test_steps_are_taken_in_order_and_optional_ones_may_be_skipped() -> None:

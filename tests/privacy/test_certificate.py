@@ -1,9 +1,13 @@
-"""What a certificate says in words: the unit, and how a neighbour changes it."""
+"""What a certificate says in words, and that it cannot state less than its events give."""
+
+import math
+from dataclasses import replace
 
 import pytest
 
+from tacit.errors import VerificationFailed
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import ADD_REMOVE, REPLACE, LaplaceDpEvent
+from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent, LaplaceDpEvent
 from tacit.privacy.guarantee import UNITS, Privacy
 
 WORDS = {"entry": "cell", "row": "row", "user": "user", "document": "document"}
@@ -19,3 +23,14 @@ def test_the_sentence_says_what_one_neighbour_changes_and_how(unit, neighbours, 
     other = {"replaced", "added or removed"} - {change}
     assert WORDS[unit] in text and change in text and neighbours in text
     assert not any(word in text for word in other)
+
+
+@pytest.mark.parametrize("event", [LaplaceDpEvent(1.0), GaussianDpEvent(2.0)])
+def test_a_certificate_states_the_epsilon_of_its_events_to_six_digits(event):
+    stated = Certificate.issue(Privacy(1.0, 1e-6), event, groups={"some": event}).verify()
+    for factor in (1.0 - 1e-5, 1.0 + 1e-5, 0.5, math.inf):
+        wrong = stated.epsilon * factor
+        with pytest.raises(VerificationFailed, match="the certificate states"):
+            replace(stated, epsilon=wrong).verify()
+        with pytest.raises(VerificationFailed, match="group 'some' states"):
+            replace(stated, groups={"some": (event, wrong)}).verify()

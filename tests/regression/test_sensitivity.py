@@ -15,6 +15,7 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.published.alparslan2023 import ReadDesign
 from tacit.published.alparslan2023_averaged import AveragedDesign
+from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
 from tacit.regression.rows import summarise
 
@@ -228,3 +229,28 @@ class ClipsFeaturesOnly(Design):
 def test_the_search_catches_a_broken_design(kind, neighbours):
     attack = Attack(design_of(3, "moments", neighbours, kind=kind))
     assert attack.search(tries=20, steps=100) > attack.declared * 1.01
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "intercept", "features", "clip", "why"),
+    [
+        (ADD_REMOVE, True, 2, None, None),
+        (ADD_REMOVE, True, 1, None, None),
+        (REPLACE, True, 2, None, None),
+        (REPLACE, False, 3, 2.0, None),  # ‖(x, y)‖² = 4 is just reached
+        (REPLACE, False, 3, 2.1, "as long as the norm"),
+        (ADD_REMOVE, True, 2, 1.9, "as long as the norm"),  # ‖(½, x, y)‖² = 3.25
+        (REPLACE, True, 1, None, "few directions"),
+        (ADD_REMOVE, False, 2, None, "only its square is released"),
+        (REPLACE, False, 2, None, None),  # no constant: the number of rows is public
+    ],
+)
+def test_the_worst_case_reaches_the_bound_or_it_says_why_not(
+    neighbours, intercept, features, clip, why
+):
+    zeros, ones = (0.0,) * (features + 1), (1.0,) * (features + 1)
+    design = Design(zeros, ones, intercept, neighbours, clip=clip)
+    names = tuple(f"x{k}" for k in range(features + 1))
+    privacy = Privacy(1.0, 1e-6, neighbours=neighbours)
+    reach = RegressionAgreement(design, names, privacy).steps[0].reach
+    assert reach == 1.0 if why is None else why in reach
