@@ -1,6 +1,7 @@
 """`PrivateRecommender`: use, exactness, certificates, devices and bad input."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
 from tacit.mechanisms.noise import Noise
-from tacit.recommender.agreement import METHODS, HeterogeneousOffsets
+from tacit.recommender import sides
+from tacit.recommender.agreement import METHODS, HeterogeneousOffsets, WeightedOffsetsAgreement
+from tacit.recommender.sides import _Items
 from tests.contracts.hostile import play
 
 BOUNDS = (1.0, 5.0)
+OPENED = ("sum", "weights", "squares", "reach", "spread")  # what is public about who rated what
 
 
 def privacy(epsilon=1.0, **more):
@@ -171,6 +175,44 @@ def test_the_noise_in_the_sums_is_what_the_certificate_says(ratings):
         errors.append(sums[-1] - exact.value())
     spread = np.std(np.array(errors), axis=0, ddof=1).mean()
     assert spread == pytest.approx(agreement.mechanisms["offsets"].scale, rel=0.05)
+
+
+def test_two_sums_of_offsets_count_by_their_precision():
+    public = next(WeightedOffsetsAgreement.examples())
+    ones = np.ones(public.items)
+    known = _Items(public, dict.fromkeys(OPENED, ones), 1)
+    known.take("offsets", 3.0 * ones, 4.0)
+    known.take("offsets", ones, 1.0)
+    np.testing.assert_allclose(known._sums, (3.0 / 4.0 + 1.0) / 1.25)
+    assert known._precision == 1.25
+
+
+def test_whether_factors_stand_out_is_told_by_the_standard_deviation(monkeypatch):
+    public = replace(next(WeightedOffsetsAgreement.examples()), factors="auto")
+    ones, told = np.ones(public.items), []
+    known = _Items(
+        public, dict.fromkeys(("sum", "weights", "squares", "reach", "spread"), ones), 3
+    )
+    monkeypatch.setattr(sides, "factors_stand_out", lambda *given: told.append(given[2]))
+    monkeypatch.setattr(_Items, "noise", lambda self, step: 9.0)
+    assert known.kind("later") == "offsets"
+    assert told == [3.0]
+
+
+def test_ratings_in_other_units_give_the_same_in_those():
+    """Ten times the ratings in ten times the bounds: ten times the base, 100 times the spread."""
+    ratings = simulated_ratings(60, 15, per_user=6, seed=1)
+    tenfold = tc.Relation.from_cells(
+        ratings.entities, ratings.indices, 10.0 * ratings.values, shape=ratings.shape
+    )
+    ours, theirs = (
+        tc.PrivateRecommender(tuple(unit * b for b in BOUNDS), rank=3, privacy=None,
+                              random_state=0).fit(data).shared_
+        for unit, data in ((1.0, ratings), (10.0, tenfold))
+    )  # fmt: skip
+    np.testing.assert_allclose(theirs["base"], 10.0 * ours["base"])
+    np.testing.assert_allclose(theirs["features"], ours["features"])
+    np.testing.assert_allclose(theirs["spread"], 100.0 * ours["spread"])
 
 
 def test_shrinking_towards_covariates_finds_them():
