@@ -21,7 +21,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from benchmarks._mutants.mutant import ROOT, SOURCE, Mutant
+from benchmarks._mutants.mutant import ONE_THREAD, ROOT, SOURCE, Mutant
 
 BUILD = ROOT / "build" / "mutants"
 MOST = 60.0  # seconds of tests for one mistake, as measured under coverage; the shortest first
@@ -146,7 +146,8 @@ def _measure() -> dict:
         [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--dist", "worksteal",
          f"--cov={SOURCE}", "--cov-context=test", "--cov-report=", f"--junitxml={report}",
          "-p", "no:cacheprovider", "--ignore=tests/benchmarks", "tests"],
-        cwd=ROOT, check=False, env={**os.environ, "PYTHONPATH": path, "COVERAGE_FILE": str(data)},
+        cwd=ROOT, check=False,
+        env={**os.environ, **ONE_THREAD, "PYTHONPATH": path, "COVERAGE_FILE": str(data)},
     )  # fmt: skip
     times = {}
     for case in ElementTree.parse(report).iter("testcase"):

@@ -16,7 +16,7 @@ from queue import Queue
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks._mutants.mutant import ROOT, SOURCE, Mutant
+from benchmarks._mutants.mutant import ONE_THREAD, ROOT, SOURCE, Mutant
 from benchmarks._mutants.worker import TIMEOUT, WARM
 
 WORKERS = 2
@@ -56,7 +56,8 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks._mutants.worker", str(self.source), *warm],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=home,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT),
+                 "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
         self._read()
 
