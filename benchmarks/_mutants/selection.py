@@ -19,11 +19,13 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection
 from pathlib import Path
 
 from benchmarks._mutants.mutant import ONE_THREAD, ROOT, SOURCE, Mutant
 
 BUILD = ROOT / "build" / "mutants"
+OWN = "tests/benchmarks"  # these plant mistakes themselves
 MOST = 60.0  # seconds of tests for one mistake, as measured under coverage; the shortest first
 CONTRACTS = {
     "privacy": [
@@ -78,12 +80,16 @@ def _imports(path: Path, parts: tuple[str, ...]) -> bool:
     return bool(re.search(rf"from {re.escape(home)} import [^\n]*\b{parts[-1]}\b", text))
 
 
-def digest() -> str:
-    """Return a digest of source and tests."""
-    found = hashlib.sha256()
+def digests() -> tuple[str, dict[str, str]]:
+    """Return a digest of the source and of what tests share, and one of every file of tests."""
+    shared, files = hashlib.sha256(), {}
     for path in sorted([*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
-        found.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
-    return found.hexdigest()[:16]
+        name, content = str(path.relative_to(ROOT)), path.read_bytes()
+        if path.name.startswith("test_"):
+            files[name] = hashlib.sha256(content).hexdigest()[:16]
+        else:
+            shared.update(name.encode() + content)
+    return shared.hexdigest()[:16], files
 
 
 class Coverage:
@@ -94,12 +100,21 @@ class Coverage:
 
     @classmethod
     def load(cls) -> Coverage:
-        """Read the map, or make it: the whole quick suite runs once under coverage."""
-        path = BUILD / f"coverage-{digest()}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(_measure()), encoding="utf-8")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        """Read the map, or make it: the whole quick suite runs once under coverage.
+
+        Where only files of tests have changed since, those alone run again.
+        """
+        shared, files = digests()
+        files = {f: sha for f, sha in files.items() if not f.startswith(OWN)}
+        path = BUILD / f"coverage-{shared}.json"
+        data: dict = {"lines": {}, "tests": [], "files": {}}
+        if path.exists():
+            data = json.loads(path.read_text(encoding="utf-8"))
+        fresh = [file for file in files if data["files"].get(file) != files[file]]
+        if fresh:
+            found = _measure(fresh if data["files"] else ["tests"])
+            data = {**joined(data, found, files.keys() - set(fresh)), "files": files}
+            path.write_text(json.dumps(data), encoding="utf-8")
         return cls(data["lines"], data["tests"])
 
     def tests(self, mutant: Mutant) -> list[str]:
@@ -113,6 +128,25 @@ class Coverage:
     def _seconds(self, file: str) -> float:
         """Return how long a file of tests takes."""
         return float(sum(t for name, t in self._tests if name.startswith(f"{file}::")))
+
+
+def joined(old: dict, new: dict, unchanged: Collection[str]) -> dict:
+    """Return one map of two: of the old one what the tests of unchanged files ran."""
+    tests: dict[str, float] = {}
+    lines: dict[str, dict[str, list[int]]] = {}
+    numbers: dict[str, int] = {}
+    for data, kept in ((old, unchanged), (new, None)):
+        names = [name for name, _ in data["tests"]]
+        for name, seconds in data["tests"]:
+            if kept is None or name.partition("::")[0] in kept:
+                tests[name] = seconds
+                numbers.setdefault(name, len(numbers))
+        for file, own in data["lines"].items():
+            there = lines.setdefault(file, {})
+            for line, ran in own.items():
+                known = [numbers[names[k]] for k in ran if names[k] in numbers]
+                there[line] = sorted({*there.get(line, []), *known})
+    return {"lines": lines, "tests": [[name, tests[name]] for name in numbers]}
 
 
 def _within(tests: list[list]) -> list[str]:
@@ -135,20 +169,25 @@ def statement_lines(source: str, line: int) -> list[int]:
     return [line, first] if inside else []
 
 
-def _measure() -> dict:
-    """Run the quick tests under coverage and return what each line was run by."""
-    from coverage import CoverageData
-
+def _measure(files: list[str]) -> dict:
+    """Run quick tests under coverage and return what each line was run by."""
     data, report = BUILD / "coverage.db", BUILD / "times.xml"
     BUILD.mkdir(parents=True, exist_ok=True)
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--dist", "worksteal",
          f"--cov={SOURCE}", "--cov-context=test", "--cov-report=", f"--junitxml={report}",
-         "-p", "no:cacheprovider", "--ignore=tests/benchmarks", "tests"],
+         "-p", "no:cacheprovider", f"--ignore={OWN}", *files],
         cwd=ROOT, check=False,
         env={**os.environ, **ONE_THREAD, "PYTHONPATH": path, "COVERAGE_FILE": str(data)},
     )  # fmt: skip
+    return _parsed(data, report)
+
+
+def _parsed(data: Path, report: Path) -> dict:
+    """Return what was measured: lines that tests or their fixtures ran, and how long they took."""
+    from coverage import CoverageData
+
     times = {}
     for case in ElementTree.parse(report).iter("testcase"):
         place = case.get("classname", "").replace(".", "/")
@@ -160,6 +199,6 @@ def _measure() -> dict:
     for file in found.measured_files():
         own = lines.setdefault(str(Path(file).relative_to(SOURCE)), {})
         for line, contexts in found.contexts_by_lineno(file).items():
-            tests = {c.rpartition("|")[0] for c in contexts if c.endswith("|run")}
+            tests = {c.rpartition("|")[0] for c in contexts if c.endswith(("|run", "|setup"))}
             own[str(line)] = [numbers.setdefault(test, len(numbers)) for test in sorted(tests)]
     return {"lines": lines, "tests": [[test, times.get(test, 1.0)] for test in numbers]}

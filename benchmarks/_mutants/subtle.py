@@ -86,12 +86,6 @@ SUBTLE: tuple[tuple[str, str, str, str], ...] = (
         "return self.noise.sample(units, min(1.0, 2 * step.mechanism.rate))",
         "twice the sample that was paid for",
     ),
-    (
-        "estimators/steps.py",
-        "if self.cost is None or isinstance(event, NonPrivateDpEvent):",
-        "if self.cost is None:",
-        "a step that has a price is drawn without noise",
-    ),
     # -- binding --------------------------------------------------------------------------------
     (
         "privacy/ledger/store.py",

@@ -12,7 +12,7 @@ from benchmarks._mutants.equivalent import EQUIVALENT
 from benchmarks._mutants.mutant import ROOT, SOURCE
 from benchmarks._mutants.operators import OPERATORS, mutants_of
 from benchmarks._mutants.sample import chosen, generated, spread, targets
-from benchmarks._mutants.selection import MOST, Coverage, by_place, statement_lines
+from benchmarks._mutants.selection import MOST, Coverage, by_place, joined, statement_lines
 from benchmarks.known_misses import KNOWN_MISSES
 
 
@@ -121,6 +121,18 @@ def test_the_shortest_tests_that_ran_a_line_are_taken_as_long_as_there_is_time()
     assert Coverage({}, times).tests(mutant) == by_place(mutant)
     far = [[f"{by_place(mutant)[1]}::one", MOST + 1.0]]
     assert Coverage({}, far).tests(mutant) == by_place(mutant)[:1]
+
+
+def test_of_an_old_map_what_unchanged_tests_ran_is_kept():
+    old = {
+        "tests": [["a.py::one", 1.0], ["b.py::two", 2.0]],
+        "lines": {"x.py": {"1": [0], "2": [0, 1]}, "y.py": {"5": [1]}},
+    }
+    new = {"tests": [["b.py::three", 3.0]], "lines": {"x.py": {"2": [0], "3": [0]}}}
+    assert joined(old, new, {"a.py"}) == {
+        "tests": [["a.py::one", 1.0], ["b.py::three", 3.0]],
+        "lines": {"x.py": {"1": [0], "2": [0, 1], "3": [1]}, "y.py": {"5": []}},
+    }
 
 
 def test_ten_of_the_worst_mistakes_are_caught(capsys):

@@ -11,7 +11,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent, event_to_json, repeat
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.store import Row, genesis
+from tacit.privacy.ledger.store import Meta, Row, genesis
 
 TRIGGERS = ("entries_update", "entries_delete", "meta_update", "meta_delete")
 
@@ -316,6 +316,23 @@ def test_a_damaged_ledger_is_both_a_ledger_error_and_a_failed_verification():
     assert issubclass(LedgerCorrupt, LedgerError)
     assert issubclass(LedgerCorrupt, VerificationFailed)
     assert not issubclass(BudgetExceeded, VerificationFailed)
+
+
+@pytest.mark.parametrize("column", [column for column in Row._fields if column != "digest"])
+def test_the_hash_binds_every_column(path, column):
+    """The hash of the row before among them: that is what makes a chain of rows."""
+    row = list(Ledger.open(path).rows())[1]
+    assert row.computed_digest() == row.digest
+    value = getattr(row, column)
+    other = f"{value} " if isinstance(value, str) else value + 1
+    assert row._replace(**{column: other}).computed_digest() != row.digest
+
+
+@pytest.mark.parametrize("column", Meta._fields)
+def test_the_first_hash_binds_the_ceiling_and_the_id(path, column):
+    meta = Ledger.open(path)._store.meta
+    other = meta._replace(**{column: f"{getattr(meta, column)}0"})
+    assert genesis(other).digest != genesis(meta).digest
 
 
 def test_text_cannot_move_between_columns_unseen(tmp_path):
