@@ -1,7 +1,9 @@
 """When a coordinator has seen enough products to settle on eigenvectors."""
 
 import numpy as np
+import pytest
 
+from tacit.errors import SiteFailure
 from tacit.moments import sides
 from tacit.moments.agreement import TopicAgreement
 from tacit.moments.sides import Spectrum
@@ -42,6 +44,16 @@ def test_a_site_that_is_lost_changes_the_values_and_one_goes_on():
     assert found.basis is None
     ask(found, north=matrix)
     np.testing.assert_allclose(found.values, [9.0, 4.0])
+
+
+def test_a_site_cannot_be_taken_out_of_a_sum_that_nobody_sees_through():
+    found, matrix = spectrum(), with_eigenvalues(9.0, 4.0)
+    product = {"product": matrix @ found.sent}
+    found.take_products(Collected(("north", "south"), product, None))
+    with pytest.raises(SiteFailure, match="begin a new run"):
+        found.take_products(Collected(("north",), product, None))
+    with pytest.raises(SiteFailure, match="begin a new run"):
+        found.take_third(Collected(("north",), {}, None))
 
 
 def test_what_does_not_settle_is_over_after_the_last_round(monkeypatch):

@@ -9,7 +9,14 @@ import pytest
 import tacit as tc
 from tacit.data.split import hold_out_per_member
 from tacit.data.synthetic import simulated_ratings
-from tacit.errors import BudgetExceeded, NotCertified, ParameterError, UnboundedData
+from tacit.errors import (
+    BudgetExceeded,
+    NotCertified,
+    ParameterError,
+    SiteFailure,
+    UnboundedData,
+)
+from tacit.estimators.agreement import Start
 from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
@@ -17,6 +24,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.recommender import sides
 from tacit.recommender.agreement import METHODS, HeterogeneousOffsets, WeightedOffsetsAgreement
 from tacit.recommender.sides import _Items
+from tacit.rounds.sides import Collected
 from tests.contracts.hostile import play
 
 BOUNDS = (1.0, 5.0)
@@ -197,6 +205,20 @@ def test_whether_factors_stand_out_is_told_by_the_standard_deviation(monkeypatch
     monkeypatch.setattr(_Items, "noise", lambda self, step: 9.0)
     assert known.kind("later") == "offsets"
     assert told == [3.0]
+
+
+def test_a_site_that_is_lost_after_its_counts_stops_the_run():
+    """What was summed before holds its part, and cannot be taken out again."""
+    public = next(
+        a for a in WeightedOffsetsAgreement.examples() if a.sites == 3 and not a.products
+    )
+    ones, running = np.ones(public.items), sides.coordinate(public, Start(0))
+    next(running)
+    everybody = Collected(("A", "B", "C"), dict.fromkeys(OPENED, ones), None)
+    assert running.send(everybody).step == "mean"
+    assert running.send(Collected(("A", "B", "C"), {"sum": ones}, None)).step == "offsets"
+    with pytest.raises(SiteFailure, match="a site was lost"):
+        running.send(Collected(("A", "C"), {"sum": ones}, None))
 
 
 def test_ratings_in_other_units_give_the_same_in_those():
