@@ -20,6 +20,16 @@ EQUIVALENT: dict[str, str] = {
     "privacy/accounting/gaussian.py:solve_decreasing:comparisons:6": (
         "an end whose excess is exactly zero is the root, and toms748 returns it at once"
     ),
+    "privacy/accounting/gaussian.py:gdp_deltas:clips:1": (
+        "0 ≤ φ(a)·(R(a) − R(b)) ≤ Φ(−a) ≤ 1 for b ≥ a, and the other branch is the same number "
+        "where it is nearly 1: the clip is there for rounding that does not happen"
+    ),
+    "moments/agreement.py:MomentAgreement._steps:roundings:1": (
+        "1.25·2^16 is whole, and a 2 among whole numbers is refused for the length of its column"
+    ),
+    "regression/agreement.py:_farthest:powers:4": (
+        "a length is cut at d, and d + c − c² is no less than d for c = 0 and c = ½"
+    ),
     "privacy/certificate.py:_agrees:connectives:1": (
         "where one of two numbers is infinite, math.isclose is false as == is"
     ),

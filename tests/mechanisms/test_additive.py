@@ -86,6 +86,13 @@ def test_rounding_never_takes_neighbours_beyond_the_sensitivity(kind):
     assert unrounded < max(far) <= 1.0
 
 
+@pytest.mark.parametrize("size", [1, 1000, 1_000_000])
+def test_noise_within_a_clip_costs_what_was_asked_for_whatever_the_size(size):
+    mechanism = Gaussian.within(2.0, 1.0, (size,))
+    assert 2.0 <= mechanism.noise_multiplier <= 2.0 * (1.0 + 1e-12)
+    assert mechanism.sensitivity < 1.0
+
+
 @pytest.mark.parametrize("kind", [Gaussian, Laplace, KNorm])
 def test_the_variance_is_in_squares_of_the_unit(kind):
     for unit in (2.0**-30, 2.0**30):
@@ -96,6 +103,12 @@ def test_the_variance_is_in_squares_of_the_unit(kind):
 def test_noise_too_fine_for_the_grid_is_refused():
     with pytest.raises(ParameterError, match="too fine for the grid"):
         Gaussian.calibrated(1e5, 1.0, (10_000,))
+
+
+def test_rounding_may_take_up_to_half_of_the_room():
+    assert Gaussian.calibrated(2.0**19, 1.0).noise_multiplier >= 2.0**19  # exactly half of it
+    with pytest.raises(ParameterError, match="too fine for the grid"):
+        Gaussian.calibrated(2.0**19 + 1.0, 1.0)
 
 
 def test_an_infinite_multiplier_is_refused():

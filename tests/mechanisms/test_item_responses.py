@@ -1,5 +1,8 @@
 """The price of a person's answers about all items, rounding included."""
 
+import math
+
+import numpy as np
 import pytest
 
 from tacit.mechanisms.item_responses import ItemResponses
@@ -14,3 +17,18 @@ def test_rounding_both_of_two_replaced_rows_is_paid_for():
     (laplace,) = (leaf for leaf in leaves(mechanism.event) if isinstance(leaf, LaplaceDpEvent))
     assert laplace.noise_multiplier == pytest.approx(2.0 / (1.0 + numbers * step), rel=1e-15)
     assert laplace.noise_multiplier < 2.0 / (1.0 + 0.6 * numbers * step)
+
+
+@pytest.mark.parametrize(
+    "numbers", [[3.0, -3.0], [-7.0, 0.0], [0.2, -0.2], [math.nan, 9.0], [1e308, 1e308], [0.0, 0.0]]
+)
+def test_numbers_are_shortened_to_half_the_reach_whatever_their_signs(numbers):
+    mechanism = ItemResponses(1.0, 1, 2.0, 1.0, 1, 2)
+    (short,) = mechanism._shortened(np.array([[1.0, *numbers]]))
+    clean = np.nan_to_num(numbers)
+    length = math.fsum(np.abs(clean) / 4.0) * 4.0
+    assert np.abs(short).sum() <= 0.5
+    if length < 0.499:
+        assert short.tolist() == clean.tolist()
+    elif math.isfinite(length):
+        np.testing.assert_allclose(short, 0.5 * clean / length, rtol=1e-8)

@@ -306,4 +306,12 @@ def test_a_sensitivity_that_is_not_smooth_is_far_apart(monkeypatch):
         return max(x[rank] - x[rank - 1], 1.0)
 
     monkeypatch.setattr("tacit.mechanisms.smooth_quantile.smooth_sensitivity", at_the_data)
-    assert mechanism.distance(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 0.0])) > 100.0
+    ours, theirs = np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 0.0])
+    assert mechanism.distance(ours, theirs) == mechanism.distance(theirs, ours) > 100.0
+
+
+def test_a_sensitivity_that_is_too_small_is_far_apart_in_either_direction(monkeypatch):
+    mechanism = SmoothQuantile(1.0, 1e-3, (0.0, 1.0), 3)
+    monkeypatch.setattr("tacit.mechanisms.smooth_quantile.smooth_sensitivity", lambda *given: 1.0)
+    ours, theirs = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
+    assert mechanism.distance(ours, theirs) == mechanism.distance(theirs, ours) > 100.0

@@ -117,3 +117,9 @@ def test_events_rebuild_in_dp_accounting():
     assert rebuilt.event.event.noise_multiplier == 2.0
     with pytest.raises(NotCertified):
         to_dp_accounting(ApproximateDpEvent(1.0, 0.1))
+
+
+@pytest.mark.parametrize("bad", [("gaussian",), (GaussianDpEvent(1.0), 2.0), (None,)])
+def test_only_events_are_composed(bad):
+    with pytest.raises(ParameterError, match="events must be"):
+        ComposedDpEvent(bad)

@@ -6,6 +6,8 @@ import pytest
 from tacit.errors import ParameterError, SiteFailure
 from tacit.federation.secure import keys as masks
 from tacit.federation.secure.coordinator import SecureCoordinator
+from tacit.federation.secure.exchange import Member, Terms
+from tacit.federation.secure.shamir import SHARE_BYTES
 from tacit.federation.secure.site import SecureParticipant
 from tacit.rounds.aggregate import SumAggregator
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
@@ -197,3 +199,23 @@ def test_the_aggregator_in_one_process_reveals_the_sum_and_nothing_else():
     plain = SumAggregator(2).collect(replies)
     assert found.by_site is None and found.sites == plain.sites
     assert all(np.array_equal(found.total[name], plain.total[name]) for name in ("x", "n"))
+
+
+@pytest.mark.parametrize("done", range(5))
+def test_a_restarted_site_takes_no_step_of_an_exchange_again(done):
+    """What was shown about one list is never shown about another."""
+    names = ("A", "B", "C")
+    ours = SecureParticipant(Holder("A", 1.0))
+    ours._member = Member("A", Terms(b"session", names, 3))
+    ours._member.held = dict.fromkeys(names, bytes(2 * SHARE_BYTES))
+    ours._member.done = done
+    again = SecureParticipant(Holder("A", 1.0))
+    again.restore(ours.state())
+    member = again._member
+    assert member.done == done
+    assert (member.sealing, member.masking, member.seed, member.held) == (
+        ours._member.sealing, ours._member.masking, ours._member.seed, ours._member.held
+    )  # fmt: skip
+    if done != 3:
+        with pytest.raises(SiteFailure, match="out of turn"):
+            member.unmask(names)

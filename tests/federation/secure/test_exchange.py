@@ -1,5 +1,6 @@
 """Secure aggregation: known answers, drop-outs, what the coordinator sees, what is refused."""
 
+import hashlib
 import math
 
 import numpy as np
@@ -44,6 +45,28 @@ def aggregate(values, *, threshold=4, bits=64, drop=(), member=Member, view=None
 
 
 # --- known answers ------------------------------------------------------------------------------
+
+
+def test_a_commitment_is_the_digest_of_its_seed():
+    seeds = bytes(32), bytes(range(32))
+    for seed in seeds:
+        expected = hashlib.sha256(b"tacit 1 self mask" + seed).digest()
+        assert masks.commitment(seed) == expected
+
+
+def test_whatever_is_agreed_on_is_part_of_what_keys_and_signatures_are_for():
+    """A signature of one session, list, threshold, ring, use or pair is good for no other."""
+    names = NAMES[:4]
+    terms = (
+        Terms(b"session", names, 3),
+        Terms(b"another", names, 3),
+        Terms(b"session", NAMES[:5], 3),
+        Terms(b"session", names, 4),
+        Terms(b"session", names, 3, 32),
+    )
+    uses = (("keys", "A"), ("keys", "B"), ("share", "A"), ("share", "A", "B"), ("share", "B", "A"),
+            ("share", "AB"), ("shareA", "B"))  # fmt: skip
+    assert len({one.about(*use) for one in terms for use in uses}) == len(terms) * len(uses)
 
 
 def test_key_agreement_gives_the_answer_of_rfc_7748():  # section 6.1

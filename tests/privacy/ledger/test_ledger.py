@@ -625,3 +625,11 @@ def test_what_is_left_of_delta_is_rounded_down(monkeypatch):
     ledger, spent = Ledger.memory(epsilon=1.0, delta=1e-6, filter="zcdp"), Fraction(103, 3 * 10**9)
     monkeypatch.setattr(ledgers, "rule_ceiling", lambda rule, epsilon, left: as_exact(left))
     assert ledger._amount_ceiling(spent) <= as_exact(1e-6) - spent
+
+
+def test_rows_are_counted_from_one(make):
+    ledger = make(epsilon=5.0)
+    ledger.charge(STEP, purpose="first")
+    ledger.charge(OTHER, purpose="second")
+    found = [ledger._store.row(counter) for counter in (-1, 0, 1, 2, 3)]
+    assert [row and row.purpose for row in found] == [None, None, "first", "second", None]

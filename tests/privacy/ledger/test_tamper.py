@@ -335,10 +335,12 @@ def test_the_first_hash_binds_the_ceiling_and_the_id(path, column):
     assert genesis(other).digest != genesis(meta).digest
 
 
-def test_text_cannot_move_between_columns_unseen(tmp_path):
+@pytest.mark.parametrize("between", ["", "\x1f", ":", "1:"])
+def test_text_cannot_move_between_columns_unseen(tmp_path, between):
     """The hash must bind where one column ends and the next begins."""
     path = tmp_path / "a.db"
     ledger = Ledger.open(path, epsilon=10.0)
-    ledger.reserve(LaplaceDpEvent(2.0), purpose="p", run="a\x1fb")
-    edit(path, ("UPDATE entries SET run = ?, purpose = ?", ("a", "b\x1fp")), triggers=False)
+    ledger.reserve(LaplaceDpEvent(2.0), purpose="p", run=f"a{between}b")
+    moved = ("a", f"b{between}p")
+    edit(path, ("UPDATE entries SET run = ?, purpose = ?", moved), triggers=False)
     found(path, "row 1")
