@@ -84,6 +84,12 @@ def test_several_sites_are_said_to_hold_different_units_and_one_is_not(
     assert len(said) == (agreement.sites > 1)
 
 
+def test_noise_is_for_the_relation_that_was_asked_for(agreement: Agreement) -> None:
+    if agreement.privacy is not None:
+        used = {getattr(m, "neighbours", None) for s in agreement.steps for m in s._mechanisms}
+        assert used <= {None, agreement.privacy.neighbours}
+
+
 def test_without_a_request_rows_users_and_documents_are_added_or_removed(
     agreement: Agreement,
 ) -> None:

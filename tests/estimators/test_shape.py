@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tacit as tc
 from tacit.errors import BudgetExceeded, ParameterError, RequestRefused
 from tacit.estimators.agreement import Agreement, Ask, Kind, Step
 from tacit.estimators.coordinator import Asking
@@ -19,13 +21,16 @@ from tacit.estimators.site import Site
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import ADD_REMOVE, ApproximateDpEvent, GaussianDpEvent, compose, repeat
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
-from tacit.rounds.messages import ArraySpec, Size, check_arrays
+from tacit.rounds.messages import ArraySpec, Message, Size, check_arrays
 from tacit.rounds.run import run
 
 PRIVACY = Privacy(1.0, 1e-6, unit="row", trust="site")
@@ -43,6 +48,11 @@ def test_a_step_has_a_mechanism_or_is_open_or_a_view() -> None:
         Step("nothing")
     with pytest.raises(ParameterError, match="must have a mechanism"):
         step("both", open="the count")
+
+
+def test_a_name_cannot_be_taken_for_the_position_of_a_claim() -> None:
+    with pytest.raises(ParameterError, match="must not hold"):
+        step("a[0:1]")
 
 
 def test_a_kind_may_not_cost_more_than_the_step() -> None:
@@ -63,6 +73,38 @@ def test_a_price_does_not_pay_for_a_draw_without_noise() -> None:
     assert not part.affords(Gaussian(0.0, 1.0))
     with pytest.raises(ParameterError, match="costs more"):
         Step("part", fine, cost=part.cost, kinds={"free": Kind({}, mechanism=Gaussian(0.0, 1.0))})
+
+
+def test_a_mechanism_at_exactly_the_price_is_afforded() -> None:
+    price, room = ApproximateDpEvent(1.0, 1e-6), 1.0 + 1e-9
+    part = Step("part", Gaussian.for_privacy(1.0, 1e-6, 1.0), cost=price)
+    assert epsilon_of(Piecewise(room).event, 1e-6) == room
+    assert part.affords(Piecewise(room))
+    assert not part.affords(Piecewise(1.0 + 2e-9))
+
+
+@pytest.mark.parametrize("kind", [-1, 2])
+def test_a_kind_that_there_is_not_is_refused(kind: int) -> None:
+    two = step("a", kinds={"first": Kind({}, 1.0), "second": Kind({}, 1.0)})
+    for known in (0, 1):
+        asked = two.read(Message(0, {"kind": np.array([known])}, "a"))
+        assert asked.kind == ("first", "second")[known]
+    with pytest.raises(RequestRefused):
+        two.read(Message(0, {"kind": np.array([kind])}, "a"))
+
+
+def test_the_headline_is_the_certificate_of_the_largest_epsilon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tc.PrivateSummary.__new__(tc.PrivateSummary)
+    sites = {
+        name: Certificate.issue(PRIVACY, GaussianDpEvent(noise), holder=name)
+        for name, noise in (("A", 8.0), ("B", 2.0), ("C", 4.0))
+    }
+    record, agreement = SimpleNamespace(failures=()), SimpleNamespace(cites=())
+    monkeypatch.setattr(type(model), "_conclude", lambda self, outcome: None)
+    model._keep(SimpleNamespace(record=record, certificates=sites, agreement=agreement))
+    assert model.certificate_ is sites["B"]
 
 
 def test_a_sample_has_the_rate_that_was_paid_for() -> None:

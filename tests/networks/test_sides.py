@@ -130,6 +130,16 @@ def test_gradients_of_a_batch_fill_128_megabytes_at_most():
     assert batch(NETWORKS["by hooks"], examples_in_memory=3) == 3
 
 
+def test_without_a_network_there_is_nothing_to_build_and_no_worst_case():
+    agreement = agreement_of(None, CrossEntropy())
+    with pytest.raises(ParameterError, match="there is no network yet"):
+        agreement.build()
+    with pytest.raises(ParameterError, match="there is no worst case"):
+        agreement.worst_case()
+    with pytest.raises(ParameterError, match="there is no worst case"):
+        agreement_of(Perceptron(3, 2), lambda outputs, targets: outputs).worst_case()
+
+
 def test_a_sample_of_exactly_as_many_rows_as_fit_is_taken(monkeypatch):
     agreement = agreement_of(Perceptron(3, 2), CrossEntropy())  # half of the rows
     monkeypatch.setattr(agreements, "_MOST_ROWS", 4)

@@ -207,6 +207,21 @@ def test_whether_factors_stand_out_is_told_by_the_standard_deviation(monkeypatch
     assert told == [3.0]
 
 
+def test_an_infinite_epsilon_adds_no_noise_and_needs_no_delta():
+    free = tc.Privacy(math.inf, unit="entry", trust="aggregator")
+    for public in WeightedOffsetsAgreement.examples():
+        without = replace(public, privacy=free, task=replace(public.task, privacy=free))
+        assert {mechanism.scale for mechanism in without.mechanisms.values()} == {0.0}
+
+
+def test_a_clip_lies_within_the_range_of_ratings():
+    for clip in (1e-3, 2.0, 3.5, 4.0):  # ratings lie in a range of 4
+        assert HeterogeneousOffsets(clip=clip).clip == clip
+    for clip in (0.0, -1.0, 4.001):
+        with pytest.raises(ParameterError, match="clip"):
+            HeterogeneousOffsets(clip=clip)
+
+
 def test_a_site_that_is_lost_after_its_counts_stops_the_run():
     """What was summed before holds its part, and cannot be taken out again."""
     public = next(

@@ -282,7 +282,7 @@ def test_bad_input_is_refused_before_anybody_pays():
         ({"bounds": "abc"}, [holder], ParameterError, "low < high"),
         ({"privacy": privacy("row")}, [holder], ParameterError, "'entry' or 'user'"),
         ({"privacy": tc.Privacy(1.0, unit="user", trust="site")}, [holder], ParameterError,
-         "delta"),
+         "adds Gaussian noise"),
         ({"privacy": privacy("entry", neighbours="add-remove-one")}, [holder], ParameterError,
          "replaced"),
         ({"shared": ("user",)}, [holder], ParameterError, "shared names 'user'"),

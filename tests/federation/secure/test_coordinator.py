@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import ParameterError, RequestRefused, SiteFailure
 from tacit.federation.secure import keys as masks
+from tacit.federation.secure.arrays import as_text
 from tacit.federation.secure.coordinator import SecureCoordinator
 from tacit.federation.secure.exchange import Member, Terms
 from tacit.federation.secure.shamir import SHARE_BYTES
@@ -14,6 +15,8 @@ from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
 from tacit.rounds.messages import ArraySpec, Message
 from tacit.rounds.run import run
 from tacit.rounds.sides import Coordinator, Participant
+from tacit.summary.agreement import SummaryAgreement
+from tests.contracts.hostile import Witness
 from tests.federation.in_process import SecureAggregator
 
 
@@ -219,3 +222,22 @@ def test_a_restarted_site_takes_no_step_of_an_exchange_again(done):
     if done != 3:
         with pytest.raises(SiteFailure, match="out of turn"):
             member.unmask(names)
+
+
+def test_a_site_sums_what_was_agreed_on_and_on_that_grid_only():
+    agreement = next(SummaryAgreement.examples())
+    inner = agreement.holder("A", agreement.worst_case().data, Witness(agreement), None)
+    site, (step,) = SecureParticipant(inner), agreement.steps
+    specs = inner.leaving(Message(0, {}, step.name))
+    grid = [spec.exponent or 0 for spec in specs.values()]
+    for names, grids in (
+        (["other"], grid),
+        ([*specs, "more"], [*grid, 0]),
+        (list(specs), [grid[0] + 1]),
+        (list(specs), []),
+    ):
+        asked = {"names": as_text(names), "grids": np.array(grids, np.int64)}
+        with pytest.raises(RequestRefused, match="not what was agreed on"):
+            site._values(0, Message(0, asked, step.name))
+    asked = {"names": as_text(list(specs)), "grids": np.array(grid)}
+    assert site._values(0, Message(0, asked, step.name)).shape == (agreement.size,)
