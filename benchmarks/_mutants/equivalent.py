@@ -30,6 +30,9 @@ EQUIVALENT: dict[str, str] = {
     "regression/agreement.py:_farthest:powers:4": (
         "a length is cut at d, and d + c − c² is no less than d for c = 0 and c = ½"
     ),
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:7": (
+        "W1 and W2 are the constants 1 and 2, for which 2·W1² ≤ W2 holds as 2·W1² ≤ W2² does"
+    ),
     "privacy/certificate.py:_agrees:connectives:1": (
         "where one of two numbers is infinite, math.isclose is false as == is"
     ),

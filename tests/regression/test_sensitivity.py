@@ -16,7 +16,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.published.alparslan2023 import ReadDesign
 from tacit.published.alparslan2023_averaged import AveragedDesign
 from tacit.regression.agreement import RegressionAgreement
-from tacit.regression.design import Design
+from tacit.regression.design import STATISTICS, Design
 from tacit.regression.rows import summarise
 
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -7.0, 0.0, 1.0, -1.0]
@@ -254,3 +254,18 @@ def test_the_worst_case_reaches_the_bound_or_it_says_why_not(
     privacy = Privacy(1.0, 1e-6, neighbours=neighbours)
     reach = RegressionAgreement(design, names, privacy).steps[0].reach
     assert reach == 1.0 if why is None else why in reach
+
+
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize("features", [1, 2, 3])
+def test_the_worst_rows_lie_within_the_stated_bounds(neighbours, features):
+    middle, half = np.arange(features + 1.0), np.arange(features + 1.0) + 0.5
+    names = tuple(f"x{k}" for k in range(features + 1))
+    for statistics in STATISTICS:
+        for clip in (None, 0.5, 3.0):
+            design = Design(tuple(middle), tuple(half), True, neighbours, statistics, clip)
+            agreement = RegressionAgreement(
+                design, names, Privacy(1.0, 1e-6, neighbours=neighbours)
+            )
+            for table in agreement.worst_rows():
+                assert (np.abs(table - middle) <= half * (1.0 + 1e-12)).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,6 +177,15 @@ def test_a_users_budget_is_split_over_a_bound_on_their_cells():
     text = str(fitted.certificate_)
     assert "at most 3 cells" in text
     assert "which cells a member of 'user' has is public" in text
+
+
+def test_noise_is_for_the_widest_of_all_bounds():
+    """A changed value moves its cell by the width of its own relation: the widest counts."""
+    asked, method = privacy(2.0, "entry"), LocalCounts()
+    problem, _ = stated([np.zeros((4, 10))], asked, (0, 4))
+    for bounds in ({"a": (0, 3), "b": (2, 12)}, {"a": (2, 12), "b": (0, 3)}):
+        public = replace(method.agree(problem), problem=replace(problem, bounds=bounds))
+        assert public.mechanism(5).sensitivity == 10
 
 
 def test_which_cells_are_sent_does_not_depend_on_values():
