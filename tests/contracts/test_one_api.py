@@ -87,6 +87,7 @@ def test_several_sites_are_said_to_hold_different_units_and_one_is_not(
 def test_noise_is_for_the_relation_that_was_asked_for(agreement: Agreement) -> None:
     if agreement.privacy is not None:
         used = {getattr(m, "neighbours", None) for s in agreement.steps for m in s._mechanisms}
+        used.add(getattr(agreement, "neighbours", None))
         assert used <= {None, agreement.privacy.neighbours}
 
 

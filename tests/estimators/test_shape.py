@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit.errors import BudgetExceeded, ParameterError, RequestRefused
+from tacit.errors import BudgetExceeded, NothingReleased, ParameterError, RequestRefused
 from tacit.estimators.agreement import Agreement, Ask, Kind, Step
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.fit import Place, fit
@@ -32,6 +32,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
 from tacit.rounds.messages import ArraySpec, Message, Size, check_arrays
 from tacit.rounds.run import run
+from tacit.summary.agreement import SummaryAgreement
 
 PRIVACY = Privacy(1.0, 1e-6, unit="row", trust="site")
 
@@ -105,6 +106,24 @@ def test_the_headline_is_the_certificate_of_the_largest_epsilon(
     monkeypatch.setattr(type(model), "_conclude", lambda self, outcome: None)
     model._keep(SimpleNamespace(record=record, certificates=sites, agreement=agreement))
     assert model.certificate_ is sites["B"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sum": np.zeros(2)}, {}, {"sum": np.full(99, np.nan)}, {"more": np.zeros(1)}]
+)
+def test_an_answer_that_was_not_agreed_on_does_not_leave(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreement = next(SummaryAgreement.examples())
+    if "sum" in wrong and np.isnan(wrong["sum"]).any():
+        wrong = {"sum": np.full(agreement.size, np.nan)}
+    gate = Gate(None, Noise(agreement.noise, seed=0))
+    ledger = Ledger.memory(epsilon=10.0)
+    gate.reservation = ledger.reserve(agreement.event, purpose="run", delta=1e-6)
+    holder = agreement.holder("A", agreement.worst_case().data, gate, 0)
+    monkeypatch.setattr(type(holder), "sends", lambda self, step, asked, released: wrong)
+    with pytest.raises(NothingReleased, match="not what was agreed on"):
+        holder.respond(Message(0, {}, "rows"))
 
 
 def test_a_sample_has_the_rate_that_was_paid_for() -> None:

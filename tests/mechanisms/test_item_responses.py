@@ -32,3 +32,9 @@ def test_numbers_are_shortened_to_half_the_reach_whatever_their_signs(numbers):
         assert short.tolist() == clean.tolist()
     elif math.isfinite(length):
         np.testing.assert_allclose(short, 0.5 * clean / length, rtol=1e-8)
+
+
+def test_numbers_that_move_against_each_other_are_apart():
+    mechanism = ItemResponses(1.0, 1, 2.0, 1.0, 1, 2)
+    ours, theirs = np.array([[1.0, 0.2, -0.2]]), np.array([[1.0, 0.0, 0.0]])
+    assert mechanism.distance(ours, theirs) == mechanism.distance(theirs, ours) == 0.4

@@ -47,6 +47,11 @@ def aggregate(values, *, threshold=4, bits=64, drop=(), member=Member, view=None
 # --- known answers ------------------------------------------------------------------------------
 
 
+def test_who_was_not_asked_takes_no_part():
+    with pytest.raises(SiteFailure, match="takes no part"):
+        Member("a stranger", Terms(b"session", NAMES[:3], 3))
+
+
 def test_a_commitment_is_the_digest_of_its_seed():
     seeds = bytes(32), bytes(range(32))
     for seed in seeds:
