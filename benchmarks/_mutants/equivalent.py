@@ -9,6 +9,7 @@ _GUESS = (
     "a first guess of `solve_decreasing`, which widens it until it holds the root and returns "
     "only what meets the target"
 )
+_ONE = "the weights W0, W1 and W3 are one (or nought): squared they are the same"
 
 EQUIVALENT: dict[str, str] = {
     "privacy/accounting/gaussian.py:gdp_to_dp:factors:3": _GUESS,
@@ -30,6 +31,15 @@ EQUIVALENT: dict[str, str] = {
     "regression/agreement.py:_farthest:powers:4": (
         "a length is cut at d, and d + c − c² is no less than d for c = 0 and c = ½"
     ),
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:1": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:2": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:4": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:5": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:6": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:8": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:10": _ONE,
+    "summary/agreement.py:SummaryAgreement.sensitivity:powers:13": _ONE,
+    "summary/agreement.py:SummaryAgreement.worst_case:powers:1": _ONE,
     "summary/agreement.py:SummaryAgreement.sensitivity:powers:7": (
         "W1 and W2 are the constants 1 and 2, for which 2·W1² ≤ W2 holds as 2·W1² ≤ W2² does"
     ),
@@ -39,6 +49,9 @@ EQUIVALENT: dict[str, str] = {
     ),
     "privacy/ledger/reservation.py:Reservation._top_up:skipped-calls:1": (
         "what is left is read only after every row since `seen` was noted, this one among them"
+    ),
+    "privacy/accounting/shuffled.py:_even_tails:extremes:2": (
+        "beyond `count` there is no mass: 1/Γ of a whole number below one is nought"
     ),
     "privacy/certificate.py:_agrees:connectives:1": (
         "where one of two numbers is infinite, math.isclose is false as == is"

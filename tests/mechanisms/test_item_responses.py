@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tacit.mechanisms.item_responses import ItemResponses
+from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import LaplaceDpEvent, leaves
 
 
@@ -38,3 +40,19 @@ def test_numbers_that_move_against_each_other_are_apart():
     mechanism = ItemResponses(1.0, 1, 2.0, 1.0, 1, 2)
     ours, theirs = np.array([[1.0, 0.2, -0.2]]), np.array([[1.0, 0.0, 0.0]])
     assert mechanism.distance(ours, theirs) == mechanism.distance(theirs, ours) == 0.4
+
+
+def test_numbers_get_laplace_noise_of_the_stated_scale():
+    mechanism = ItemResponses(1.0, 1, 2.0, 1.0, 1, 5)
+    nothing = np.zeros((8000, 6))
+    noise = mechanism.draw(nothing, Noise("grid", seed=3))[:, 1:].ravel()
+    assert stats.kstest(noise, stats.laplace(scale=2.0).cdf).pvalue > 1e-3
+    assert stats.kstest(noise, stats.laplace(scale=1.9).cdf).pvalue < 1e-3
+
+
+def test_estimates_of_bits_are_unbiased():
+    mechanism = ItemResponses(1.0, 1, 2.0, 1.0, 2, 1)
+    bits = np.zeros((20_000, 3))
+    bits[:, 1] = 1.0
+    found = mechanism.rated(mechanism.draw(bits, Noise("grid", seed=4)))
+    np.testing.assert_allclose(found.mean(axis=0), [0.0, 1.0], atol=0.05)

@@ -152,3 +152,10 @@ def test_enough_units_stand_out_of_the_noise_where_the_worst_case_needs_a_basis(
     for agreement in TopicAgreement.examples():
         enough = 100.0 * agreement.edge(agreement.shares) if agreement.rank < agreement.size else 0
         assert enough <= agreement._outweighing < enough + 1.0
+
+
+def test_noise_of_sites_adds_up_by_its_variance():
+    for agreement in TopicAgreement.examples():
+        variance = agreement.mechanisms[0].scale ** 2 / agreement.shares  # of one site's part
+        for sites in (1, 3, 8):
+            assert agreement.noise_sd(sites) ** 2 == pytest.approx(sites * variance)

@@ -239,7 +239,7 @@ def test_the_search_catches_a_broken_design(kind, neighbours):
         (REPLACE, True, 2, None, None),
         (REPLACE, False, 3, 2.0, None),  # ‖(x, y)‖² = 4 is just reached
         (REPLACE, False, 3, 2.1, "as long as the norm"),
-        (ADD_REMOVE, True, 2, 1.9, "as long as the norm"),  # ‖(½, x, y)‖² = 3.25
+        (ADD_REMOVE, True, 2, 1.85, "as long as the norm"),  # ‖(½, x, y)‖² = 3.25
         (REPLACE, True, 1, None, "few directions"),
         (ADD_REMOVE, False, 2, None, "only its square is released"),
         (REPLACE, False, 2, None, None),  # no constant: the number of rows is public

@@ -236,6 +236,17 @@ def test_an_event_that_cannot_be_read_is_found(path, text):
     found(path, "row 1")
 
 
+def test_a_step_that_was_claimed_twice_is_found(tmp_path):
+    path, event = tmp_path / "a.db", LaplaceDpEvent(8.0)
+    reservation = Ledger.open(path, epsilon=10.0).reserve(repeat(event, 3), purpose="p", run="r")
+    for position in range(3):
+        reservation.at("step", position, 3, event).claim()
+    assert Ledger.open(path).verify() == 4
+    forge(path, lambda rows: [*rows[:-1], rows[-1]._replace(purpose="step[1:2]")])
+    with pytest.raises(LedgerCorrupt, match="claimed before"):
+        Ledger.open(path).verify()
+
+
 # -- what only a certificate can find ---------------------------------------------------------
 
 
