@@ -86,6 +86,15 @@ def test_rounding_never_takes_neighbours_beyond_the_sensitivity(kind):
     assert unrounded < max(far) <= 1.0
 
 
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize(("kind", "reach"), [(Gaussian, 100.0), (Laplace, 10_000.0)])
+def test_a_whole_step_for_each_number_is_paid_for_under_either_relation(kind, reach, neighbours):
+    """A float value may be a statistic, which is rounded on both sides."""
+    mechanism = kind(8.0, 1.0, (10_000,), neighbours)
+    expected = 8.0 / (1.0 + mechanism.grid.step * reach)
+    assert mechanism.noise_multiplier == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("size", [1, 1000, 1_000_000])
 def test_noise_within_a_clip_costs_what_was_asked_for_whatever_the_size(size):
     mechanism = Gaussian.within(2.0, 1.0, (size,))

@@ -374,3 +374,19 @@ def test_a_share_alone_gives_what_its_own_noise_gives():
     twice = GaussianShare.for_privacy(alone, 1e-6, 1.0, ())
     assert twice.scale == pytest.approx(mechanism.scale / 2, rel=1e-3)
     assert alone > 2.0
+
+
+def test_a_seed_or_a_key_that_was_not_committed_to_is_refused():
+    view = {}
+    aggregate(
+        {name: np.arange(3) for name in NAMES[:4]}, threshold=3, drop={NAMES[3]: 2}, view=view
+    )
+    gatherer, shares = view["gatherer"], view["shares"]
+    here, gone = NAMES[0], NAMES[3]
+    for table, name in ((gatherer.commitments, here), (gatherer.adverts, gone)):
+        kept = table[name]
+        table[name] = bytes(len(kept))
+        with pytest.raises(SiteFailure, match="do not fit together"):
+            gatherer.total(shares)
+        table[name] = kept
+    assert gatherer.total(shares).tolist() == [0, 3, 6]
