@@ -140,6 +140,12 @@ def test_without_a_network_there_is_nothing_to_build_and_no_worst_case():
         agreement_of(Perceptron(3, 2), lambda outputs, targets: outputs).worst_case()
 
 
+def test_every_row_needs_a_target():
+    agreement = agreement_of(Perceptron(3, 2), CrossEntropy())
+    with pytest.raises(ParameterError, match="targets must have 3 rows, got 2"):
+        agreement.check_examples(Examples(torch.zeros(3, 3), torch.zeros(2, dtype=torch.int64)))
+
+
 def test_a_sample_of_exactly_as_many_rows_as_fit_is_taken(monkeypatch):
     agreement = agreement_of(Perceptron(3, 2), CrossEntropy())  # half of the rows
     monkeypatch.setattr(agreements, "_MOST_ROWS", 4)

@@ -214,6 +214,12 @@ def test_an_infinite_epsilon_adds_no_noise_and_needs_no_delta():
         assert {mechanism.scale for mechanism in without.mechanisms.values()} == {0.0}
 
 
+def test_gaussian_noise_needs_a_delta(ratings):
+    pure = tc.Privacy(1.0, 0.0, unit="entry", trust="aggregator")
+    with pytest.raises(ParameterError, match="adds Gaussian noise"):
+        recommender(privacy=pure).fit(ratings)
+
+
 def test_a_clip_lies_within_the_range_of_ratings():
     for clip in (1e-3, 2.0, 3.5, 4.0):  # ratings lie in a range of 4
         assert HeterogeneousOffsets(clip=clip).clip == clip

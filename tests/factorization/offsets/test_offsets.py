@@ -280,6 +280,17 @@ def test_noise_has_the_promised_size():
     assert mechanism.scale >= mechanism.sensitivity * mechanism.event.noise_multiplier * 0.999
 
 
+def test_what_offsets_leave_is_clipped():
+    agreement, rng = agreed(ratings(), "user"), np.random.default_rng(1)
+    side = holder(
+        agreement, np.where(np.isnan(ratings()), np.nan, rng.choice([1.0, 5.0], (60, 12)))
+    )
+    for kind, step, request in requests(agreement, rng):
+        if kind in ("covariance", "factors"):
+            left = side._residuals(step.read(request), side.shards[0].cells)
+            assert np.abs(left).max() == agreement.clip
+
+
 def test_members_send_directions_of_length_one(monkeypatch):
     agreement, table, told = agreed(ratings(), "user"), ratings(), []
     scales = sides.message_scales
