@@ -220,6 +220,13 @@ def test_gaussian_noise_needs_a_delta(ratings):
         recommender(privacy=pure).fit(ratings)
 
 
+def test_factors_start_from_the_pattern():
+    with pytest.raises(ParameterError, match="factors need pattern=True"):
+        HeterogeneousOffsets(factors=True, pattern=False)
+    for factors in ("auto", False):
+        assert not HeterogeneousOffsets(factors=factors, pattern=False).pattern
+
+
 def test_a_clip_lies_within_the_range_of_ratings():
     for clip in (1e-3, 2.0, 3.5, 4.0):  # ratings lie in a range of 4
         assert HeterogeneousOffsets(clip=clip).clip == clip
