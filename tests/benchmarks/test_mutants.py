@@ -119,8 +119,9 @@ def test_the_shortest_tests_that_ran_a_line_are_taken_as_long_as_there_is_time()
     covered = {mutant.file: {str(mutant.line): [0, 1, 2]}}
     assert Coverage(covered, times).tests(mutant) == ["a.py::short", "a.py::long"]
     assert Coverage({}, times).tests(mutant) == by_place(mutant)
-    far = [[f"{by_place(mutant)[1]}::one", MOST + 1.0]]
-    assert Coverage({}, far).tests(mutant) == by_place(mutant)[:1]
+    first, second = by_place(mutant)[:2]
+    near = [[f"{first}::slow", MOST], [f"{second}::short", 1.0], ["far.py::short", 0.1]]
+    assert Coverage({}, near).tests(mutant) == [f"{second}::short"]
 
 
 def test_of_an_old_map_what_unchanged_tests_ran_is_kept():
