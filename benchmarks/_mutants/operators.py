@@ -207,11 +207,17 @@ def connectives(node: ast.AST, text: Text) -> Iterator[Edit]:
             yield Edit(edit, new, f"{old} became {new}", False)
 
 
+def magnitudes(node: ast.AST, text: Text) -> Iterator[Edit]:
+    """Signs are kept where only the size counts."""
+    if _called(node) == "abs" and isinstance(node, ast.Call):
+        yield Edit(node, f"({text.of(node.args[0])})", "no absolute value", True)
+
+
 OPERATORS: dict[str, Callable[[ast.AST, Text], Iterator[Edit]]] = {
     function.__name__.replace("_", "-"): function
     for function in (
         comparisons, removed_checks, extremes, roots, roundings, clips, noise_scales, relations,
-        factors, powers, off_by_one, growths, skipped_calls, connectives,
+        factors, powers, off_by_one, growths, skipped_calls, connectives, magnitudes,
     )
 }  # fmt: skip
 

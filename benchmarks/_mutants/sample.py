@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-import random
+import hashlib
+import itertools
 from collections import defaultdict
 
 from benchmarks._mutants.dangerous import dangerous
@@ -33,21 +34,20 @@ def generated() -> list[Mutant]:
 
 
 def spread(mutants: list[Mutant], count: int, seed: int = SEED) -> list[Mutant]:
-    """Return some mutants, in turns from every (package, operator)."""
-    rng = random.Random(seed)
-    groups: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
-    for mutant in mutants:
-        groups[mutant.file.split("/")[0], mutant.name.split(":")[2]].append(mutant)
-    queues = [groups[key] for key in sorted(groups)]
-    rng.shuffle(queues)
-    for queue in queues:
-        rng.shuffle(queue)
-    found: list[Mutant] = []
-    while len(found) < count and any(queues):
-        for queue in queues:
-            if queue and len(found) < count:
-                found.append(queue.pop())
-    return found
+    """Return some mutants, in turns from every (package, operator).
+
+    The order is a function of each name alone: where one mutant comes or goes, the others stay.
+    """
+
+    def place(name: str) -> bytes:
+        return hashlib.sha256(f"{seed} {name}".encode()).digest()
+
+    groups: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in sorted(mutants, key=lambda mutant: place(mutant.name)):
+        groups[f"{mutant.file.split('/')[0]} {mutant.name.split(':')[2]}"].append(mutant)
+    queues = [groups[key] for key in sorted(groups, key=place)]
+    turns = itertools.zip_longest(*queues)
+    return [mutant for turn in turns for mutant in turn if mutant is not None][:count]
 
 
 def chosen(only: str | None, sample: int) -> list[Mutant]:

@@ -17,11 +17,13 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.privacy.guarantee import TRUSTS
 from tests.contracts.hostile import (
+    Wild,
     attack_neighbours,
     attack_requests,
     attack_restart,
     check_reach,
     examples,
+    play,
 )
 
 EXAMPLES = dict(examples())
@@ -70,6 +72,26 @@ def test_a_step_is_not_drawn_twice(agreement: Agreement) -> None:
 
 def test_no_accepted_request_moves_a_release_too_far(agreement: Agreement) -> None:
     check_reach(agreement, attack_neighbours(agreement, searches=20))
+
+
+RANGED = {
+    name: agreement
+    for name, agreement in EXAMPLES.items()
+    if all(step.merge == "sum" for step in agreement.steps)
+    and any(
+        math.isfinite(spec.high)
+        for step in agreement.steps
+        for asks in (step.asks, *(kind.asks for kind in step.kinds.values()))
+        for spec in asks.values()
+    )
+}
+
+
+@pytest.mark.parametrize("name", RANGED)
+def test_an_honest_coordinator_asks_within_the_ranges_whatever_was_released(name: str) -> None:
+    """A request that noise has carried out of its range would be refused, and the run lost."""
+    agreement = EXAMPLES[name]
+    play(agreement, agreement.worst_case().data, Wild(agreement))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from tacit.errors import BudgetExceeded, ParameterError
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import DpEvent, event_from_json, event_to_json
+from tacit.privacy.events import ADD_REMOVE, DpEvent, event_from_json, event_to_json
 
 from .examples import EXAMPLES, in_one_shape
 from .support import (
@@ -50,6 +51,14 @@ def test_every_mechanism_has_an_example(kind):
 
 def test_discovery_finds_mechanisms():
     assert len(concrete_mechanisms()) >= 10
+
+
+@pytest.mark.parametrize("kind", concrete_mechanisms(), ids=lambda kind: kind.__name__)
+def test_a_relation_that_is_not_stated_is_to_add_or_remove_one(kind):
+    makers = [kind, *(getattr(kind, name, None) for name in ("for_privacy", "calibrated"))]
+    for make in filter(None, makers):
+        stated = inspect.signature(make).parameters.get("neighbours")
+        assert stated is None or stated.default in (ADD_REMOVE, inspect.Parameter.empty)
 
 
 # --- before any data ------------------------------------------------------------------------
@@ -199,6 +208,16 @@ def test_releases_follow_the_exact_law(example):
 @every_example
 def test_bias_and_variance_are_what_they_say(example):
     check_moments(example, min(example.draws, 300_000), example.noise(seed=12))
+
+
+@pytest.mark.parametrize(
+    "example", [e for e in EXAMPLES if e.name != "exponential"], ids=lambda example: example.name
+)
+def test_the_distance_of_neighbours_has_no_direction_and_fills_the_sensitivity(example):
+    mechanism, value, other = example.mechanism, example.value, example.neighbour
+    assert mechanism.distance(value, value) == 0.0
+    assert mechanism.distance(value, other) == mechanism.distance(other, value)
+    assert 0.999 < mechanism.distance(value, other) <= 1.0
 
 
 @pytest.mark.slow

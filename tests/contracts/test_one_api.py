@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from itertools import islice
 from typing import Any
@@ -14,6 +15,7 @@ from tacit.errors import TacitError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.families import estimator_names, estimator_of
 from tacit.privacy import calibration
+from tacit.privacy.events import ADD_REMOVE
 from tests.contracts.hostile import examples, play
 
 NAMES = sorted(estimator_names())
@@ -73,6 +75,30 @@ def test_steps_are_made_once_and_noise_is_calibrated_once(
     play(fresh, fresh.worst_case().data)
     assert made["steps"] <= 1
     assert all(times == 1 for times in asked.values()), asked
+
+
+def test_several_sites_are_said_to_hold_different_units_and_one_is_not(
+    agreement: Agreement,
+) -> None:
+    said = [note for note in agreement.assumptions if "the sites hold different" in note]
+    assert len(said) == (agreement.sites > 1)
+
+
+def test_noise_is_for_the_relation_that_was_asked_for(agreement: Agreement) -> None:
+    if agreement.privacy is not None:
+        used = {getattr(m, "neighbours", None) for s in agreement.steps for m in s._mechanisms}
+        used.add(getattr(agreement, "neighbours", None))
+        assert used <= {None, agreement.privacy.neighbours}
+
+
+def test_without_a_request_rows_users_and_documents_are_added_or_removed(
+    agreement: Agreement,
+) -> None:
+    """So that the number of units stays secret, as it is by default."""
+    privacy = agreement.privacy
+    if privacy is not None and privacy.unit != "entry" and hasattr(agreement, "neighbours"):
+        bare: Any = dataclasses.replace(agreement, privacy=None)  # type: ignore[type-var]
+        assert bare.neighbours == ADD_REMOVE
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.errors import BudgetExceeded, ParameterError, RequestRefused
+import tacit as tc
+from tacit.errors import BudgetExceeded, NothingReleased, ParameterError, RequestRefused
 from tacit.estimators.agreement import Agreement, Ask, Kind, Step
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.fit import Place, fit
+from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder, Order, merged
 from tacit.estimators.site import Site
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import Grid, GridSum
-from tacit.privacy.events import ApproximateDpEvent, GaussianDpEvent, compose, repeat
+from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.symmetric_operator import OperatorGaussian
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import ADD_REMOVE, ApproximateDpEvent, GaussianDpEvent, compose, repeat
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering
-from tacit.rounds.messages import ArraySpec, Size, check_arrays
+from tacit.rounds.messages import ArraySpec, Message, Size, check_arrays
 from tacit.rounds.run import run
+from tacit.summary.agreement import SummaryAgreement
 
 PRIVACY = Privacy(1.0, 1e-6, unit="row", trust="site")
 
@@ -40,6 +51,11 @@ def test_a_step_has_a_mechanism_or_is_open_or_a_view() -> None:
         step("both", open="the count")
 
 
+def test_a_name_cannot_be_taken_for_the_position_of_a_claim() -> None:
+    with pytest.raises(ParameterError, match="must not hold"):
+        step("a[0:1]")
+
+
 def test_a_kind_may_not_cost_more_than_the_step() -> None:
     cost = ApproximateDpEvent(1.0, 1e-6)
     fine = Gaussian.for_privacy(1.0, 1e-6, 1.0)
@@ -49,6 +65,84 @@ def test_a_kind_may_not_cost_more_than_the_step() -> None:
         Step("part", fine, cost=cost, kinds={"dear": dear})
     with pytest.raises(ParameterError, match="costs more"):
         Step("part", fine, kinds={"dear": dear})
+
+
+def test_a_price_does_not_pay_for_a_draw_without_noise() -> None:
+    fine = Gaussian.for_privacy(1.0, 1e-6, 1.0)
+    part = Step("part", fine, cost=ApproximateDpEvent(1.0, 1e-6))
+    assert part.affords(fine)
+    assert not part.affords(Gaussian(0.0, 1.0))
+    with pytest.raises(ParameterError, match="costs more"):
+        Step("part", fine, cost=part.cost, kinds={"free": Kind({}, mechanism=Gaussian(0.0, 1.0))})
+
+
+def test_a_mechanism_at_exactly_the_price_is_afforded() -> None:
+    price, room = ApproximateDpEvent(1.0, 1e-6), 1.0 + 1e-9
+    part = Step("part", Gaussian.for_privacy(1.0, 1e-6, 1.0), cost=price)
+    assert epsilon_of(Piecewise(room).event, 1e-6) == room
+    assert part.affords(Piecewise(room))
+    assert not part.affords(Piecewise(1.0 + 2e-9))
+
+
+@pytest.mark.parametrize("kind", [-1, 2])
+def test_a_kind_that_there_is_not_is_refused(kind: int) -> None:
+    two = step("a", kinds={"first": Kind({}, 1.0), "second": Kind({}, 1.0)})
+    for known in (0, 1):
+        asked = two.read(Message(0, {"kind": np.array([known])}, "a"))
+        assert asked.kind == ("first", "second")[known]
+    with pytest.raises(RequestRefused):
+        two.read(Message(0, {"kind": np.array([kind])}, "a"))
+
+
+def test_the_headline_is_the_certificate_of_the_largest_epsilon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tc.PrivateSummary.__new__(tc.PrivateSummary)
+    sites = {
+        name: Certificate.issue(PRIVACY, GaussianDpEvent(noise), holder=name)
+        for name, noise in (("A", 8.0), ("B", 2.0), ("C", 4.0))
+    }
+    record, agreement = SimpleNamespace(failures=()), SimpleNamespace(cites=())
+    monkeypatch.setattr(type(model), "_conclude", lambda self, outcome: None)
+    model._keep(SimpleNamespace(record=record, certificates=sites, agreement=agreement))
+    assert model.certificate_ is sites["B"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sum": np.zeros(2)}, {}, {"sum": np.full(99, np.nan)}, {"more": np.zeros(1)}]
+)
+def test_an_answer_that_was_not_agreed_on_does_not_leave(
+    wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreement = next(SummaryAgreement.examples())
+    if "sum" in wrong and np.isnan(wrong["sum"]).any():
+        wrong = {"sum": np.full(agreement.size, np.nan)}
+    gate = Gate(None, Noise(agreement.noise, seed=0))
+    ledger = Ledger.memory(epsilon=10.0)
+    gate.reservation = ledger.reserve(agreement.event, purpose="run", delta=1e-6)
+    holder = agreement.holder("A", agreement.worst_case().data, gate, 0)
+    monkeypatch.setattr(type(holder), "sends", lambda self, step, asked, released: wrong)
+    with pytest.raises(NothingReleased, match="not what was agreed on"):
+        holder.respond(Message(0, {}, "rows"))
+
+
+def test_a_sample_has_the_rate_that_was_paid_for() -> None:
+    rate, units, gate = 0.25, 40_000, Gate(None, Noise(seed=0))
+    sampled = Step("part", PoissonSampled(Gaussian(8.0, 1.0), rate, ADD_REMOVE))
+    taken = gate.sample(sampled, units)
+    assert abs(len(taken) - rate * units) < 5.0 * (units * rate * (1.0 - rate)) ** 0.5
+    assert gate.sample(step("all"), 3).tolist() == [0, 1, 2]
+
+
+def test_keys_of_standing_releases_do_not_outlive_the_run(tmp_path: Path) -> None:
+    mechanism = OperatorGaussian(8.0, 1.0, (2, 2))
+    gate = Gate(None, Noise(seed=0), tmp_path)
+    ledger = Ledger.memory(epsilon=100.0, delta=1e-6)
+    gate.reservation = ledger.reserve(mechanism.event, purpose="run", delta=1e-6)
+    gate.release(Step("second", mechanism), np.eye(2))
+    assert gate.holds("second") and len(list(tmp_path.iterdir())) == 1
+    gate.close()
+    assert not gate.holds("second") and not list(tmp_path.iterdir())
 
 
 def test_steps_are_taken_in_order_and_optional_ones_may_be_skipped() -> None:

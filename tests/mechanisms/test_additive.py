@@ -75,9 +75,49 @@ def test_the_event_counts_what_rounding_adds(multiplier, sensitivity, size):
     assert mechanism.event.noise_multiplier <= mechanism.scale / (sensitivity + half_a_step_each)
 
 
+@pytest.mark.parametrize("kind", [Gaussian, Laplace])
+def test_rounding_never_takes_neighbours_beyond_the_sensitivity(kind):
+    """On a grid of a quarter of the sensitivity rounding moves values by a lot."""
+    mechanism, rng = kind(2.0**18, 1.0, (3,)), np.random.default_rng(0)
+    values, steps = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
+    steps /= np.linalg.norm(steps, ord=kind.norm, axis=1, keepdims=True)
+    far = [mechanism.distance(x, x + step) for x, step in zip(values, steps, strict=True)]
+    unrounded = 1.0 / (1.0 + mechanism.grid.growth(3, kind.norm, REPLACE))
+    assert unrounded < max(far) <= 1.0
+
+
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize(("kind", "reach"), [(Gaussian, 100.0), (Laplace, 10_000.0)])
+def test_a_whole_step_for_each_number_is_paid_for_under_either_relation(kind, reach, neighbours):
+    """A float value may be a statistic, which is rounded on both sides."""
+    mechanism = kind(8.0, 1.0, (10_000,), neighbours)
+    expected = 8.0 / (1.0 + mechanism.grid.step * reach)
+    assert mechanism.noise_multiplier == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1_000_000])
+def test_noise_within_a_clip_costs_what_was_asked_for_whatever_the_size(size):
+    mechanism = Gaussian.within(2.0, 1.0, (size,))
+    assert 2.0 <= mechanism.noise_multiplier <= 2.0 * (1.0 + 1e-12)
+    assert mechanism.sensitivity < 1.0
+
+
+@pytest.mark.parametrize("kind", [Gaussian, Laplace, KNorm])
+def test_the_variance_is_in_squares_of_the_unit(kind):
+    for unit in (2.0**-30, 2.0**30):
+        there = kind(3.0 * unit, unit, (2,)).variance()
+        assert there == kind(3.0, 1.0, (2,)).variance() * unit**2
+
+
 def test_noise_too_fine_for_the_grid_is_refused():
     with pytest.raises(ParameterError, match="too fine for the grid"):
         Gaussian.calibrated(1e5, 1.0, (10_000,))
+
+
+def test_rounding_may_take_up_to_half_of_the_room():
+    assert Gaussian.calibrated(2.0**19, 1.0).noise_multiplier >= 2.0**19  # exactly half of it
+    with pytest.raises(ParameterError, match="too fine for the grid"):
+        Gaussian.calibrated(2.0**19 + 1.0, 1.0)
 
 
 def test_an_infinite_multiplier_is_refused():

@@ -124,3 +124,10 @@ def test_many_candidates_take_several_batches():
 def test_bad_parameters_are_refused(bad):
     with pytest.raises(ParameterError, match=next(iter(bad))):
         Exponential(**{"epsilon": 1.0, "sensitivity": 1.0, "candidates": 2, **bad})
+
+
+def test_losses_are_rounded_up_to_the_grid():
+    mechanism = Exponential(1.0, 1.0, 3)
+    rate = (1.0 - 4.0 * 2.0**-20) / 2.0
+    utility = -np.array([0.0, 10.5, 10.0]) * 2.0**-20 / rate
+    assert mechanism._losses(utility)[:2].tolist() == [0, 11]

@@ -225,3 +225,8 @@ def test_float_values_at_the_sensitivity_stay_within_what_the_event_states(kind,
         return  # a mechanism that takes grid sums only has nothing to state about floats
     moved = grid.round(neighbour) - grid.round(value)
     assert np.linalg.norm(moved * grid.step, order) <= stated * (1 + 1e-12)
+
+
+def test_sums_have_room_for_many_large_numbers():
+    total = Grid(-20).sum(np.full((5000, 2), 1000.0)).integers
+    assert total.tolist() == [5000 * 1000 * 2**20] * 2  # far beyond 32 bits

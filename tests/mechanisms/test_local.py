@@ -196,6 +196,30 @@ def test_piecewise_is_unbiased_with_the_published_variance(epsilon, x):
     assert mechanism.variance([x])[0] == pytest.approx(variance, rel=1e-5)  # cells are discrete
 
 
+class FewCells(Piecewise):
+    """So few cells that every one of them can be looked at."""
+
+    cells = 16
+
+
+@pytest.mark.parametrize("x", [-1.0, -0.37, 0.0, 0.93, 1.0])
+def test_piecewise_draws_every_cell_as_often_as_its_law_says(x):
+    mechanism, count = FewCells(1.0), 200_000
+    cells, window, inside = np.arange(16), mechanism._window, mechanism._inside
+    rest, (constant, slope) = 16 - window, mechanism._affine()
+    place = (x + 1.0) / 2.0 * rest
+    first, law = math.floor(place), np.zeros(16)
+    for start, weight in ((first, 1.0 - place + first), (min(first + 1, rest), place - first)):
+        law += weight * np.where((cells >= start) & (cells < start + window),
+                                 inside / window, (1.0 - inside) / rest)  # fmt: skip
+    numbers = 2.0 / rest * (cells - constant) / slope - 1.0
+    assert law @ numbers == pytest.approx(x, abs=1e-12)
+    assert mechanism.variance([x])[0] == pytest.approx(law @ numbers**2 - x**2, rel=1e-12)
+    released = mechanism.draw(np.full(count, x), Noise("grid", seed=10))
+    drawn = np.rint((released + 1.0) / 2.0 * rest * slope + constant).astype(int)
+    assert stats.chisquare(np.bincount(drawn, minlength=16), law * count).pvalue > 1e-3
+
+
 def test_piecewise_releases_lie_within_the_published_range():
     for epsilon in (0.5, 2.0):
         released = Piecewise(epsilon).draw(np.linspace(-1, 1, 50_000), Noise("grid", seed=6))
@@ -251,6 +275,12 @@ def test_persons_are_randomised_independently(mechanism):
 def test_a_crowd_of_nobody_is_fine(mechanism):
     empty = np.zeros(0, int if isinstance(mechanism, RandomizedResponse) else float)
     assert mechanism.draw(empty, Noise("grid", seed=9)).shape == (0,)
+
+
+@pytest.mark.parametrize("mechanism", [OneBitMean(1.0), Piecewise(1.0)])
+def test_answers_beyond_the_bounds_are_those_at_the_bounds(mechanism):
+    assert mechanism.distance([7.0, -0.5, -9.0], [1.0, -0.5, -1.0]) == 0.0
+    assert mechanism.distance([7.0, -0.5], [1.0, 0.5]) == 1.0
 
 
 def test_answers_are_as_far_apart_as_people_answer_differently():

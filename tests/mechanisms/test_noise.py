@@ -31,6 +31,12 @@ def test_seeded_noise_is_reproducible_and_the_same_for_both_kinds(law):
     np.testing.assert_array_equal(grid, exact)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2**70])
+def test_noise_of_any_seed_says_that_it_is_not_for_release(seed):
+    assert Noise(seed=seed).seeded
+    assert Noise(seed=seed).assumptions == ("seeded noise: not for release",)
+
+
 def test_unseeded_noise_is_not_reproducible():
     first, second = (Noise().gaussian(4, 2.0**20) for _ in range(2))
     assert not set(first.tolist()) & set(second.tolist())

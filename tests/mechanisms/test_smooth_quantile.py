@@ -306,4 +306,20 @@ def test_a_sensitivity_that_is_not_smooth_is_far_apart(monkeypatch):
         return max(x[rank] - x[rank - 1], 1.0)
 
     monkeypatch.setattr("tacit.mechanisms.smooth_quantile.smooth_sensitivity", at_the_data)
-    assert mechanism.distance(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 0.0])) > 100.0
+    ours, theirs = np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 0.0])
+    assert mechanism.distance(ours, theirs) == mechanism.distance(theirs, ours) > 100.0
+
+
+def test_a_sensitivity_that_is_too_small_is_far_apart_in_either_direction(monkeypatch):
+    mechanism = SmoothQuantile(1.0, 1e-3, (0.0, 1.0), 3)
+    monkeypatch.setattr("tacit.mechanisms.smooth_quantile.smooth_sensitivity", lambda *given: 1.0)
+    ours, theirs = np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])
+    assert mechanism.distance(ours, theirs) == mechanism.distance(theirs, ours) > 100.0
+
+
+@pytest.mark.parametrize("bounds", [(0.1, 0.7), (-0.3, 5.0), (1e6 + 0.1, 1e6 + 1.0), (-7.7, -7.1)])
+def test_values_are_counted_from_the_grid_point_at_or_below_the_lower_bound(bounds):
+    mechanism = SmoothQuantile(1.0, 1e-3, bounds, 3)
+    step = mechanism.grid.step
+    assert mechanism._origin * step <= bounds[0] < (mechanism._origin + 1) * step
+    assert mechanism._steps(np.array([bounds[0]])).min() >= 0.0

@@ -120,3 +120,12 @@ def test_bad_mechanisms_are_refused(options, message):
 def test_bad_vectors_are_refused(noisy):
     with pytest.raises(ParameterError, match="rows"):
         noisy.apply(np.ones((3, 1)))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 5, 64])
+def test_the_distance_is_the_norm_of_the_difference_whatever_the_blocks(block, monkeypatch):
+    monkeypatch.setattr("tacit.mechanisms.symmetric_operator.BLOCK", block)
+    mechanism, rng = OperatorGaussian(8.0, 2.0, (5, 5)), np.random.default_rng(0)
+    ours, theirs = (a + a.T for a in rng.normal(size=(2, 5, 5)))
+    expected = np.linalg.norm(ours - theirs) / 2.0
+    assert mechanism.distance(ours, theirs) == pytest.approx(expected, rel=1e-4)

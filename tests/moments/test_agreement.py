@@ -10,6 +10,7 @@ from scipy import stats
 import tacit as tc
 from tacit.data.documents import Documents
 from tacit.data.synthetic import topic_documents
+from tacit.errors import ParameterError
 from tacit.mechanisms.noise import Noise
 from tacit.moments.agreement import TopicAgreement
 from tacit.moments.numerics.power import symmetrise
@@ -130,3 +131,31 @@ def test_no_published_method_tells_the_exact_number_of_documents(method):
     ).fit(documents)
     assert model.documents_ != 5000
     assert model.documents_ == pytest.approx(5000, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "width"), [(300, 3, 300), (1000, 3, 64), (1000, 20, 80), (600, 190, 600)]
+)
+def test_as_many_vectors_are_sent_as_pay_off(size, rank, width):
+    """All of a small vocabulary; else four for each topic, at least 64 and at most all."""
+    assert TopicAgreement(size, rank, tc.Privacy(1.0, 1e-6, unit="document")).width == width
+
+
+def test_whitening_needs_a_delta_where_there_is_noise():
+    pure = {"unit": "document", "delta": 0.0}
+    with pytest.raises(ParameterError, match="whitening needs Gaussian noise"):
+        TopicAgreement(6, 2, tc.Privacy(1.0, **pure))
+    assert TopicAgreement(6, 2, tc.Privacy(math.inf, **pure)).is_free
+
+
+def test_enough_units_stand_out_of_the_noise_where_the_worst_case_needs_a_basis():
+    for agreement in TopicAgreement.examples():
+        enough = 100.0 * agreement.edge(agreement.shares) if agreement.rank < agreement.size else 0
+        assert enough <= agreement._outweighing < enough + 1.0
+
+
+def test_noise_of_sites_adds_up_by_its_variance():
+    for agreement in TopicAgreement.examples():
+        variance = agreement.mechanisms[0].scale ** 2 / agreement.shares  # of one site's part
+        for sites in (1, 3, 8):
+            assert agreement.noise_sd(sites) ** 2 == pytest.approx(sites * variance)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tacit.errors import ParameterError
 from tacit.mechanisms.grid import GridSum
+from tacit.networks import agreement as agreements
 from tacit.networks.agreement import Examples, NetworkAgreement
 from tacit.networks.architectures import Given, Perceptron, convolutional
 from tacit.networks.dynamics import Dynamics
@@ -100,6 +105,54 @@ def test_one_bad_example_spoils_no_other():
         _, others = summed(agreement, Examples(rows[[0, 3]], targets[[0, 3]]), weights)
         assert np.abs(whole.integers - others.integers).max() <= 4, name
         assert np.abs(whole.integers).max() > 0, name
+
+
+class Wide(nn.Module):
+    """2¹⁷ weights, whose gradients are computed one example at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(1, 1 << 16, bias=False)
+        self.last = nn.Linear(1 << 16, 1, bias=False)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+def test_gradients_of_a_batch_fill_128_megabytes_at_most():
+    def batch(blueprint, **more):
+        agreement = replace(agreement_of(blueprint, SquaredError(1.0)), **more)
+        rows = torch.zeros(1, *blueprint.shape)
+        return agreement.holder("site", Examples(rows, rows[:, :1]), Witness(agreement), 0)._batch
+
+    assert batch(NETWORKS["deep"]) == batch(NETWORKS["by hooks"]) == 512
+    assert batch(Given(Wide(), (1,))) == 256  # of 2¹⁷ numbers of four bytes
+    assert batch(NETWORKS["by hooks"], examples_in_memory=3) == 3
+
+
+def test_without_a_network_there_is_nothing_to_build_and_no_worst_case():
+    agreement = agreement_of(None, CrossEntropy())
+    with pytest.raises(ParameterError, match="there is no network yet"):
+        agreement.build()
+    with pytest.raises(ParameterError, match="there is no worst case"):
+        agreement.worst_case()
+    with pytest.raises(ParameterError, match="there is no worst case"):
+        agreement_of(Perceptron(3, 2), lambda outputs, targets: outputs).worst_case()
+
+
+def test_every_row_needs_a_target():
+    agreement = agreement_of(Perceptron(3, 2), CrossEntropy())
+    with pytest.raises(ParameterError, match="targets must have 3 rows, got 2"):
+        agreement.check_examples(Examples(torch.zeros(3, 3), torch.zeros(2, dtype=torch.int64)))
+
+
+def test_a_sample_of_exactly_as_many_rows_as_fit_is_taken(monkeypatch):
+    agreement = agreement_of(Perceptron(3, 2), CrossEntropy())  # half of the rows
+    monkeypatch.setattr(agreements, "_MOST_ROWS", 4)
+    for rows in (8, 9):
+        data = Examples(torch.zeros(rows, 3), torch.zeros(rows, dtype=torch.int64))
+        with nullcontext() if rows == 8 else pytest.raises(ParameterError, match="sampling_rate"):
+            agreement.check_examples(data)
 
 
 def test_a_request_that_failed_leaves_nothing_behind(monkeypatch):

@@ -82,6 +82,24 @@ def test_an_answer_of_one_person_moves_one_number():
     assert np.count_nonzero(gap) == 1 and np.abs(gap).max() <= 3.0
 
 
+def test_an_answer_is_yes_from_one_half_on():
+    plan = next(a for a in PosteriorAgreement.examples() if a.planned.noise.kind == "response")
+    assert plan.bounds == (0.0, 1.0)
+    answers = contribution(plan, np.array([0.0, np.nextafter(0.5, 0.0), 0.5, 1.0]))
+    assert answers.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("privacy", [CENTRAL, LOCAL])
+def test_what_is_told_is_on_the_scale_of_the_data(privacy):
+    """An order statistic and local answers are released as they are, a sum from its least on."""
+    bounds, n = (10.0, 20.0), 4
+    for statistic in (as_statistic("mean"), *((OrderStatistic(),) if privacy is CENTRAL else ())):
+        plan = PosteriorAgreement(statistic, bounds, n, privacy, "auto", "grid")
+        summed = plan.merge == "sum"
+        released = np.full(plan.width, 3.0 if summed else 13.0)
+        np.testing.assert_allclose(plan.told(released).values, 13.0)
+
+
 def test_the_noise_is_that_of_the_request():
     plan = PosteriorAgreement(Power(1.0), (-10.0, 10.0), 100, CENTRAL, "gaussian", "grid")
     assert isinstance(plan.mechanism.event, GaussianDpEvent)

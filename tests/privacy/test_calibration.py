@@ -70,7 +70,7 @@ def test_parts_of_a_budget_never_exceed_it(total, parts):
 
 def test_bad_splits_are_refused():
     for bad in ({}, {"a": -1.0}, {"a": "x"}):
-        with pytest.raises(ParameterError):
+        with pytest.raises(ParameterError, match=None if bad else "name at least one part"):
             split_budget(1.0, bad)
 
 

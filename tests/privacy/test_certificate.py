@@ -1,12 +1,20 @@
-"""What a certificate says in words: the unit, and how a neighbour changes it."""
+"""What a certificate says in words, and that it cannot state less than its events give."""
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
-from tacit.errors import VerificationFailed
+from tacit.errors import NotCertified, VerificationFailed
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent, LaplaceDpEvent
+from tacit.privacy.events import (
+    ADD_REMOVE,
+    REPLACE,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+)
 from tacit.privacy.guarantee import UNITS, Privacy
 
 WORDS = {"entry": "cell", "row": "row", "user": "user", "document": "document"}
@@ -70,3 +78,26 @@ def test_every_field_of_a_certificate_that_is_read_is_checked(fields):
     Certificate.from_json(_changed()).verify()
     with pytest.raises(VerificationFailed):
         Certificate.from_json(_changed(**fields))
+
+
+@pytest.mark.parametrize("event", [LaplaceDpEvent(1.0), GaussianDpEvent(2.0)])
+def test_a_certificate_states_the_epsilon_of_its_events_to_six_digits(event):
+    stated = Certificate.issue(Privacy(1.0, 1e-6), event, groups={"some": event}).verify()
+    for factor in (1.0 - 1e-5, 1.0 + 1e-5, 0.5, math.inf):
+        wrong = stated.epsilon * factor
+        with pytest.raises(VerificationFailed, match="the certificate states"):
+            replace(stated, epsilon=wrong).verify()
+        with pytest.raises(VerificationFailed, match="group 'some' states"):
+            replace(stated, groups={"some": (event, wrong)}).verify()
+
+
+def test_a_certificate_of_another_relation_is_not_issued():
+    for stated, recorded in ((REPLACE, ADD_REMOVE), (ADD_REMOVE, REPLACE)):
+        event = PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0), recorded)
+        with pytest.raises(NotCertified, match="was recorded for"):
+            Certificate.issue(Privacy(1.0, 1e-6, neighbours=stated), event)
+
+
+def test_a_published_claim_says_what_it_leaves_out():
+    with pytest.raises(NotCertified, match="what it omits"):
+        Certificate.issue(Privacy(1.0, 1e-6), GaussianDpEvent(2.0), claimed_epsilon=0.5)

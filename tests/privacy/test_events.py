@@ -146,3 +146,9 @@ def test_counts_of_any_integer_type_multiply_as_whole_numbers(kind):
 def test_what_is_no_number_or_no_event_is_refused(make):
     with pytest.raises(ParameterError):
         make()
+
+
+@pytest.mark.parametrize("bad", [("gaussian",), (GaussianDpEvent(1.0), 2.0), (None,)])
+def test_only_events_are_composed(bad):
+    with pytest.raises(ParameterError, match="events must be"):
+        ComposedDpEvent(bad)

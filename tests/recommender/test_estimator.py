@@ -1,6 +1,7 @@
 """`PrivateRecommender`: use, exactness, certificates, devices and bad input."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,15 +9,26 @@ import pytest
 import tacit as tc
 from tacit.data.split import hold_out_per_member
 from tacit.data.synthetic import simulated_ratings
-from tacit.errors import BudgetExceeded, NotCertified, ParameterError, UnboundedData
+from tacit.errors import (
+    BudgetExceeded,
+    NotCertified,
+    ParameterError,
+    SiteFailure,
+    UnboundedData,
+)
+from tacit.estimators.agreement import Start
 from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
 from tacit.mechanisms.noise import Noise
-from tacit.recommender.agreement import METHODS, HeterogeneousOffsets
+from tacit.recommender import sides
+from tacit.recommender.agreement import METHODS, HeterogeneousOffsets, WeightedOffsetsAgreement
+from tacit.recommender.sides import _Items
+from tacit.rounds.sides import Collected
 from tests.contracts.hostile import play
 
 BOUNDS = (1.0, 5.0)
+OPENED = ("sum", "weights", "squares", "reach", "spread")  # what is public about who rated what
 
 
 def privacy(epsilon=1.0, **more):
@@ -171,6 +183,86 @@ def test_the_noise_in_the_sums_is_what_the_certificate_says(ratings):
         errors.append(sums[-1] - exact.value())
     spread = np.std(np.array(errors), axis=0, ddof=1).mean()
     assert spread == pytest.approx(agreement.mechanisms["offsets"].scale, rel=0.05)
+
+
+def test_two_sums_of_offsets_count_by_their_precision():
+    public = next(WeightedOffsetsAgreement.examples())
+    ones = np.ones(public.items)
+    known = _Items(public, dict.fromkeys(OPENED, ones), 1)
+    known.take("offsets", 3.0 * ones, 4.0)
+    known.take("offsets", ones, 1.0)
+    np.testing.assert_allclose(known._sums, (3.0 / 4.0 + 1.0) / 1.25)
+    assert known._precision == 1.25
+
+
+def test_whether_factors_stand_out_is_told_by_the_standard_deviation(monkeypatch):
+    public = replace(next(WeightedOffsetsAgreement.examples()), factors="auto")
+    ones, told = np.ones(public.items), []
+    known = _Items(
+        public, dict.fromkeys(("sum", "weights", "squares", "reach", "spread"), ones), 3
+    )
+    monkeypatch.setattr(sides, "factors_stand_out", lambda *given: told.append(given[2]))
+    monkeypatch.setattr(_Items, "noise", lambda self, step: 9.0)
+    assert known.kind("later") == "offsets"
+    assert told == [3.0]
+
+
+def test_an_infinite_epsilon_adds_no_noise_and_needs_no_delta():
+    free = tc.Privacy(math.inf, unit="entry", trust="aggregator")
+    for public in WeightedOffsetsAgreement.examples():
+        without = replace(public, privacy=free, task=replace(public.task, privacy=free))
+        assert {mechanism.scale for mechanism in without.mechanisms.values()} == {0.0}
+
+
+def test_gaussian_noise_needs_a_delta(ratings):
+    pure = tc.Privacy(1.0, 0.0, unit="entry", trust="aggregator")
+    with pytest.raises(ParameterError, match="adds Gaussian noise"):
+        recommender(privacy=pure).fit(ratings)
+
+
+def test_factors_start_from_the_pattern():
+    with pytest.raises(ParameterError, match="factors need pattern=True"):
+        HeterogeneousOffsets(factors=True, pattern=False)
+    for factors in ("auto", False):
+        assert not HeterogeneousOffsets(factors=factors, pattern=False).pattern
+
+
+def test_a_clip_lies_within_the_range_of_ratings():
+    for clip in (1e-3, 2.0, 3.5, 4.0):  # ratings lie in a range of 4
+        assert HeterogeneousOffsets(clip=clip).clip == clip
+    for clip in (0.0, -1.0, 4.001):
+        with pytest.raises(ParameterError, match="clip"):
+            HeterogeneousOffsets(clip=clip)
+
+
+def test_a_site_that_is_lost_after_its_counts_stops_the_run():
+    """What was summed before holds its part, and cannot be taken out again."""
+    public = next(
+        a for a in WeightedOffsetsAgreement.examples() if a.sites == 3 and not a.products
+    )
+    ones, running = np.ones(public.items), sides.coordinate(public, Start(0))
+    next(running)
+    everybody = Collected(("A", "B", "C"), dict.fromkeys(OPENED, ones), None)
+    assert running.send(everybody).step == "mean"
+    assert running.send(Collected(("A", "B", "C"), {"sum": ones}, None)).step == "offsets"
+    with pytest.raises(SiteFailure, match="a site was lost"):
+        running.send(Collected(("A", "C"), {"sum": ones}, None))
+
+
+def test_ratings_in_other_units_give_the_same_in_those():
+    """Ten times the ratings in ten times the bounds: ten times the base, 100 times the spread."""
+    ratings = simulated_ratings(60, 15, per_user=6, seed=1)
+    tenfold = tc.Relation.from_cells(
+        ratings.entities, ratings.indices, 10.0 * ratings.values, shape=ratings.shape
+    )
+    ours, theirs = (
+        tc.PrivateRecommender(tuple(unit * b for b in BOUNDS), rank=3, privacy=None,
+                              random_state=0).fit(data).shared_
+        for unit, data in ((1.0, ratings), (10.0, tenfold))
+    )  # fmt: skip
+    np.testing.assert_allclose(theirs["base"], 10.0 * ours["base"])
+    np.testing.assert_allclose(theirs["features"], ours["features"])
+    np.testing.assert_allclose(theirs["spread"], 100.0 * ours["spread"])
 
 
 def test_shrinking_towards_covariates_finds_them():

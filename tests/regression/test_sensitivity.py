@@ -15,7 +15,8 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.published.alparslan2023 import ReadDesign
 from tacit.published.alparslan2023_averaged import AveragedDesign
-from tacit.regression.design import Design
+from tacit.regression.agreement import RegressionAgreement
+from tacit.regression.design import STATISTICS, Design
 from tacit.regression.rows import summarise
 
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -7.0, 0.0, 1.0, -1.0]
@@ -228,3 +229,43 @@ class ClipsFeaturesOnly(Design):
 def test_the_search_catches_a_broken_design(kind, neighbours):
     attack = Attack(design_of(3, "moments", neighbours, kind=kind))
     assert attack.search(tries=20, steps=100) > attack.declared * 1.01
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "intercept", "features", "clip", "why"),
+    [
+        (ADD_REMOVE, True, 2, None, None),
+        (ADD_REMOVE, True, 1, None, None),
+        (REPLACE, True, 2, None, None),
+        (REPLACE, False, 3, 2.0, None),  # ‖(x, y)‖² = 4 is just reached
+        (REPLACE, False, 3, 2.1, "as long as the norm"),
+        (ADD_REMOVE, True, 2, 1.85, "as long as the norm"),  # ‖(½, x, y)‖² = 3.25
+        (REPLACE, True, 1, None, "few directions"),
+        (ADD_REMOVE, False, 2, None, "only its square is released"),
+        (REPLACE, False, 2, None, None),  # no constant: the number of rows is public
+    ],
+)
+def test_the_worst_case_reaches_the_bound_or_it_says_why_not(
+    neighbours, intercept, features, clip, why
+):
+    zeros, ones = (0.0,) * (features + 1), (1.0,) * (features + 1)
+    design = Design(zeros, ones, intercept, neighbours, clip=clip)
+    names = tuple(f"x{k}" for k in range(features + 1))
+    privacy = Privacy(1.0, 1e-6, neighbours=neighbours)
+    reach = RegressionAgreement(design, names, privacy).steps[0].reach
+    assert reach == 1.0 if why is None else why in reach
+
+
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+@pytest.mark.parametrize("features", [1, 2, 3])
+def test_the_worst_rows_lie_within_the_stated_bounds(neighbours, features):
+    middle, half = np.arange(features + 1.0), np.arange(features + 1.0) + 0.5
+    names = tuple(f"x{k}" for k in range(features + 1))
+    for statistics in STATISTICS:
+        for clip in (None, 0.5, 3.0):
+            design = Design(tuple(middle), tuple(half), True, neighbours, statistics, clip)
+            agreement = RegressionAgreement(
+                design, names, Privacy(1.0, 1e-6, neighbours=neighbours)
+            )
+            for table in agreement.worst_rows():
+                assert (np.abs(table - middle) <= half * (1.0 + 1e-12)).all()

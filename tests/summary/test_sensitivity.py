@@ -215,3 +215,17 @@ def test_the_search_catches_a_clip_that_is_too_wide(norm):
 def test_the_search_catches_halved_noise_under_replacement():
     attack = Attack(layout_of(2, STATISTICS, REPLACE, kind=Halved), 2)
     assert attack.search(tries=10, steps=0) > attack.declared * 1.01
+
+
+@pytest.mark.parametrize("statistics", [("mean",), ("variance",), ("mean", "histogram")])
+@pytest.mark.parametrize("neighbours", [ADD_REMOVE, REPLACE])
+def test_the_worst_case_of_many_columns_reaches_the_bound_of_gaussian_noise(
+    statistics, neighbours
+):
+    columns = tuple((f"c{k}", 0.0, 2.0) for k in range(40))
+    privacy = Privacy(1.0, 1e-6, unit="row", neighbours=neighbours)
+    layout = SummaryAgreement(columns, statistics, 4, privacy)
+    mechanism = layout.mechanism
+    assert mechanism.norm == 2
+    ours, theirs = (row_sums(layout, table, mechanism.grid) for table in layout.worst_case())
+    assert 0.9999 < mechanism.distance(ours, theirs) <= 1.0

@@ -55,9 +55,8 @@ def site(
             if running.start is not None:
                 typer.echo(f"The engine's user now runs: {running.start}", err=True)
             typer.echo("Ctrl-C ends it.", err=True)
-            threading.Thread(
-                target=_follow, args=(settings.state / "site.log",), daemon=True
-            ).start()
+            log = settings.state / "site.log"
+            threading.Thread(target=_follow, args=(log,), daemon=True).start()
             ended = running.wait()
     except KeyboardInterrupt:
         typer.echo("ended", err=True)

@@ -52,7 +52,7 @@ def price_of(agreement: Agreement, sites: Sequence[Site]) -> Price:
     """Return what an agreement costs each site; nothing is charged."""
     event, privacy = agreement.event, agreement.charged
     delta = 0.0 if privacy is None else privacy.delta
-    asked = None if privacy is None or agreement.is_free else privacy.epsilon
+    asked = None if privacy is None else privacy.epsilon
     epsilon = epsilon_of(event, delta)
     rows = []
     for site in sites:

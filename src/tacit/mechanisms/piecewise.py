@@ -63,10 +63,9 @@ class Piecewise(LocalNumber):
         """Release a number per person."""
         clipped = clip_values(value, -1.0, 1.0)
         count, window, rest = clipped.size, self._window, self.cells - self._window
-        place = (clipped + 1.0) / 2.0 * rest
+        place = (clipped + 1.0) / 2.0 * rest  # 0 … rest, both exactly: no coin leads beyond
         start = np.floor(place).astype(np.int64)
         start += _coins(noise, place - start, count)
-        start = np.clip(start, 0, rest)
         inside = _coins(noise, self._inside, count)
         within = start + _uniform(noise, window, count)
         beyond = _uniform(noise, rest, count)

@@ -214,7 +214,7 @@ class NoisyOperator:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the whole matrix, for small ones."""
-        return self.apply(np.eye(self.shape[0])).astype(dtype or np.float64)
+        return np.asarray(self.apply(np.eye(self.shape[0])), dtype)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a noisy operator cannot be pickled: it holds what its noise hides")

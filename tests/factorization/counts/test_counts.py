@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.aggregate import PlainAggregator
 from tacit.rounds.messages import Message
+from tacit.rounds.sides import Collected
 
 SHORT = {"burn_in": 5, "draws": 5, "thin": 1}
 
@@ -176,6 +178,27 @@ def test_a_users_budget_is_split_over_a_bound_on_their_cells():
     text = str(fitted.certificate_)
     assert "at most 3 cells" in text
     assert "which cells a member of 'user' has is public" in text
+
+
+def test_noise_is_for_the_widest_of_all_bounds():
+    """A changed value moves its cell by the width of its own relation: the widest counts."""
+    asked, method = privacy(2.0, "entry"), LocalCounts()
+    problem, _ = stated([np.zeros((4, 10))], asked, (0, 4))
+    for bounds in ({"a": (0, 3), "b": (2, 12)}, {"a": (2, 12), "b": (0, 3)}):
+        public = replace(method.agree(problem), problem=replace(problem, bounds=bounds))
+        assert public.mechanism(5).sensitivity == 10
+
+
+def test_a_site_that_is_missing_is_passed_on_with_no_cells():
+    problem, _ = stated([np.zeros((4, 10))], privacy(2.0, "entry"))
+    public = LocalCounts().agree(problem)
+    public = replace(public, problem=replace(problem, sites=2))
+    view = np.array([[0, 1, 7], [3, 9, -2]])
+    heard = Collected(("north",), {}, {"north": {"members": np.array([4]), "data": view}})
+    told = public._passed_on(heard)
+    assert told["members"].tolist() == [4, 0]
+    np.testing.assert_array_equal(told["view/0/data"], view)
+    assert told["view/1/data"].shape == (0, 3)
 
 
 def test_which_cells_are_sent_does_not_depend_on_values():

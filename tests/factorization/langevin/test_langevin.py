@@ -136,6 +136,26 @@ def test_at_the_end_users_are_solved_from_raw_data_at_the_site():
     np.testing.assert_allclose(fitted.predict("s0", cells), expected, rtol=1e-8)
 
 
+@pytest.mark.parametrize("unit", ["entry", "user"])
+def test_values_outside_their_bounds_are_clipped_silently(unit):
+    wild = ratings(seed=0)
+    seen = np.argwhere(~np.isnan(wild))
+    wild[tuple(seen[0])], wild[tuple(seen[1])] = 1e6, -7.0
+    found = [
+        estimator(Langevin(rounds=2), privacy(50.0, unit)).fit([tc.Site("s", table)])
+        for table in (wild, np.clip(wild, *BOUNDS))
+    ]
+    np.testing.assert_array_equal(*(one.shared_factors_["item"] for one in found))
+
+
+def test_predictions_lie_within_the_bounds():
+    fitted = estimator(Langevin(rounds=2, offsets=False), privacy(2.0, "entry")).fit(sites())
+    part, cells = fitted.parts_["s0"], np.array([[i, j] for i in range(12) for j in range(6)])
+    part.final["user"] = 1e3 * part.final["user"]
+    found = fitted.predict("s0", cells)
+    assert found.min() == BOUNDS[0] and found.max() == BOUNDS[1]
+
+
 def test_kl_learns_non_negative_factors_that_predict():
     rng = np.random.default_rng(0)
     item = rng.gamma(2.0, 0.5, (8, 2))

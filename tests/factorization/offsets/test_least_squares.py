@@ -1,15 +1,17 @@
 """Offsets and alternating least squares over sites: use, exactness, prices and faults."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tacit as tc
 from tacit.errors import BudgetExceeded, NotCertified, ParameterError, SiteFailure, UnboundedData
-from tacit.factorization.offsets.agreement import AlternatingLeastSquares
+from tacit.factorization.offsets.agreement import AlternatingLeastSquares, LeastSquaresAgreement
 from tacit.factorization.offsets.least_squares import SiteMembers
 from tacit.factorization.offsets.numerics.shrinkage import shrink
+from tacit.privacy.calibration import gaussian_sigma
 from tacit.rounds.messages import Message
 
 if not hasattr(tc, "PrivateFactorization"):
@@ -105,6 +107,17 @@ def test_few_users_have_all_spent_on_offsets():
     many = factorization(epsilon=10.0).fit([tc.Site("A", relation(ratings(users=2000)))])
     assert many.shared_factors_["item"].any()
     assert many.agreement_.budget == few.agreement_.budget
+
+
+@pytest.mark.parametrize("sites", [1, 4])
+def test_a_taste_is_visible_from_as_many_members_as_outweigh_the_noise(sites):
+    """An eigenvalue of 0.05·M against σ·√(2pN), at a quarter of the squared multiplier."""
+    agreement = replace(next(LeastSquaresAgreement.examples()), sites=sites)
+    privacy, bound = agreement.privacy, agreement.sensitivities["covariance"]
+    sigma = 2.0 * gaussian_sigma(privacy.epsilon, privacy.delta) * bound
+    enough = sigma * math.sqrt(2.0 * agreement.popular * sites) / 0.05
+    assert agreement.visible(1.001 * enough)
+    assert not agreement.visible(0.999 * enough)
 
 
 # --- exactness -------------------------------------------------------------------------------
@@ -269,7 +282,7 @@ def test_bad_input_is_refused_before_anybody_pays():
         ({"bounds": "abc"}, [holder], ParameterError, "low < high"),
         ({"privacy": privacy("row")}, [holder], ParameterError, "'entry' or 'user'"),
         ({"privacy": tc.Privacy(1.0, unit="user", trust="site")}, [holder], ParameterError,
-         "delta"),
+         "adds Gaussian noise"),
         ({"privacy": privacy("entry", neighbours="add-remove-one")}, [holder], ParameterError,
          "replaced"),
         ({"shared": ("user",)}, [holder], ParameterError, "shared names 'user'"),

@@ -11,6 +11,7 @@ from tacit.estimators.agreement import Kind, Step
 from tacit.estimators.fit import Place, fit, reserve
 from tacit.estimators.gate import Gate
 from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.offsets import sides
 from tacit.factorization.offsets.agreement import AlternatingLeastSquares
 from tacit.factorization.offsets.least_squares import SiteMembers
 from tacit.factorization.together.problem import state_problem
@@ -277,3 +278,33 @@ def test_noise_has_the_promised_size():
         errors.append([side.respond(request) for request in requests][1]["sum"] - exact)
     assert np.std(errors) == pytest.approx(mechanism.scale, rel=0.05)
     assert mechanism.scale >= mechanism.sensitivity * mechanism.event.noise_multiplier * 0.999
+
+
+def test_what_offsets_leave_is_clipped():
+    agreement, rng = agreed(ratings(), "user"), np.random.default_rng(1)
+    side = holder(
+        agreement, np.where(np.isnan(ratings()), np.nan, rng.choice([1.0, 5.0], (60, 12)))
+    )
+    for kind, step, request in requests(agreement, rng):
+        if kind in ("covariance", "factors"):
+            left = side._residuals(step.read(request), side.shards[0].cells)
+            assert np.abs(left).max() == agreement.clip
+
+
+def test_members_send_directions_of_length_one(monkeypatch):
+    agreement, table, told = agreed(ratings(), "user"), ratings(), []
+    scales = sides.message_scales
+
+    def watched(cells, left, right, *more):
+        told.append(right)
+        return scales(cells, left, right, *more)
+
+    monkeypatch.setattr(sides, "message_scales", watched)
+    side = holder(agreement, table)
+    for kind, step, request in requests(agreement, np.random.default_rng(0)):
+        if kind == "factors":
+            contribution(side, step, request)
+    assert told
+    for right in told:
+        lengths = np.linalg.norm(right, axis=1)
+        np.testing.assert_allclose(lengths[lengths > 0.0], 1.0, rtol=1e-6)

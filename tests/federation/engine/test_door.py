@@ -66,6 +66,13 @@ def test_a_frame_that_breaks_the_protocol_closes_the_connection_unanswered(opene
     assert closed(connection) and asked == []
 
 
+def test_a_body_longer_than_its_call_needs_is_read_past_and_answered_as_empty(opened):
+    door = Door(lambda call, body: f"{call} {len(body)}".encode(), limit={"open": 3}.__getitem__)
+    connection = opened(door)
+    assert bytes(frames.ask(connection, 0, b"x" * 200_000)) == b"open 0"
+    assert bytes(frames.ask(connection, 0, b"xyz")) == b"open 3"  # and the line is still open
+
+
 def test_a_reply_beyond_the_limit_does_not_leave(opened):
     connection = opened(Door(lambda call, body: b"x" * 101, largest=100))
     connection.sendall(struct.pack(">BQ", 0, 0))

@@ -259,3 +259,13 @@ def test_unsupported_events_fail_by_name_before_anything_changes():
 def test_bad_delta_is_refused(bad):
     with pytest.raises(ParameterError, match="delta"):
         accountant("pld").add(GaussianDpEvent(1.0)).epsilon(bad)
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.01, 100), (0.1, 1000), (0.5, 200), (2.0, 3)])
+def test_advanced_composition_is_the_formula_or_the_sum(epsilon, count):
+    """Σ ε·tanh(ε/2) + √(2·ln(1/δ')·Σ ε²) at δ' = 0.95·δ, where that is less than Σ ε."""
+    delta = 1e-5
+    formula = count * epsilon * math.tanh(epsilon / 2.0)
+    formula += epsilon * math.sqrt(2.0 * count * math.log(1.0 / (0.95 * delta)))
+    found = epsilon_of(repeat(LaplaceDpEvent(1.0 / epsilon), count), delta, "advanced")
+    assert found == pytest.approx(min(formula, count * epsilon), rel=1e-9)

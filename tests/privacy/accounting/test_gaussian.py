@@ -45,6 +45,12 @@ def test_sigma_at_epsilon_one_is_3_19_not_1_487():
     assert round(gaussian_sigma(1.0, 1e-4), 2) == 3.19
 
 
+def test_hardly_any_noise_is_bounded_by_chernoff():
+    mu = 2e6  # P(Z > ε/μ − μ/2) ≤ exp(−(ε/μ − μ/2)²/2) = δ
+    expected = mu**2 / 2 + mu * math.sqrt(2 * math.log(1e5))
+    assert gaussian.gdp_to_dp(mu, 1e-5) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0, 5.0, 30.0])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.5, 2.0, 15.0])
 def test_gdp_delta_keeps_its_digits_in_the_tail(mu, epsilon):

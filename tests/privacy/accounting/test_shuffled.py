@@ -91,3 +91,9 @@ def test_the_search_meets_the_target_and_uses_it_up():
     assert shuffled_local_epsilon(0.5, 1e-6, 2) == pytest.approx(0.5, rel=1e-3)
     with pytest.raises(NotCertified, match="δ"):
         shuffled_local_epsilon(0.5, 0.0, 1000)
+
+
+@pytest.mark.parametrize(("local", "people"), [(1.0, 1), (1.00005, 1), (1.00005, 2), (2.34567, 3)])
+def test_a_crowd_of_few_costs_no_more_than_a_message_alone(local, people):
+    """Losses lie on a grid of 10⁻⁴: the largest of them must still be told from infinity."""
+    assert epsilon_of(ShuffledDpEvent(local, people), 1e-12) <= local + 1e-4

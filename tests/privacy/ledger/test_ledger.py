@@ -32,6 +32,7 @@ from tacit.privacy.events import (
     compose,
     repeat,
 )
+from tacit.privacy.ledger import ledger as ledgers
 from tacit.privacy.ledger.ledger import Budget, Ledger
 
 STEP = LaplaceDpEvent(1.0)  # ε = 1
@@ -609,3 +610,26 @@ def test_an_event_may_hold_numpy_numbers(make, event):
     ledger = make(epsilon=10.0)
     ledger.charge(event, purpose="x")
     assert ledger.verify() == 1
+
+
+def test_a_ledger_holds_the_runs_that_were_reserved_in_it_and_no_others(make):
+    ledger = make(epsilon=5.0)
+    ledger.reserve(repeat(STEP, 2), purpose="run", run="r")
+    assert ledger.holds("r")
+    assert not ledger.holds("another")
+    assert not ledger.holds(None)
+
+
+def test_what_is_left_of_delta_is_rounded_down(monkeypatch):
+    """The nearest float to 103/(3·10⁹) lies below it, and what is left would lie above."""
+    ledger, spent = Ledger.memory(epsilon=1.0, delta=1e-6, filter="zcdp"), Fraction(103, 3 * 10**9)
+    monkeypatch.setattr(ledgers, "rule_ceiling", lambda rule, epsilon, left: as_exact(left))
+    assert ledger._amount_ceiling(spent) <= as_exact(1e-6) - spent
+
+
+def test_rows_are_counted_from_one(make):
+    ledger = make(epsilon=5.0)
+    ledger.charge(STEP, purpose="first")
+    ledger.charge(OTHER, purpose="second")
+    found = [ledger._store.row(counter) for counter in (-1, 0, 1, 2, 3)]
+    assert [row and row.purpose for row in found] == [None, None, "first", "second", None]

@@ -11,7 +11,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent, event_to_json, repeat
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.store import Row, genesis
+from tacit.privacy.ledger.store import Meta, Row, genesis
 
 TRIGGERS = ("entries_update", "entries_delete", "meta_update", "meta_delete")
 
@@ -236,6 +236,17 @@ def test_an_event_that_cannot_be_read_is_found(path, text):
     found(path, "row 1")
 
 
+def test_a_step_that_was_claimed_twice_is_found(tmp_path):
+    path, event = tmp_path / "a.db", LaplaceDpEvent(8.0)
+    reservation = Ledger.open(path, epsilon=10.0).reserve(repeat(event, 3), purpose="p", run="r")
+    for position in range(3):
+        reservation.at("step", position, 3, event).claim()
+    assert Ledger.open(path).verify() == 4
+    forge(path, lambda rows: [*rows[:-1], rows[-1]._replace(purpose="step[1:2]")])
+    with pytest.raises(LedgerCorrupt, match="claimed before"):
+        Ledger.open(path).verify()
+
+
 # -- what only a certificate can find ---------------------------------------------------------
 
 
@@ -318,10 +329,29 @@ def test_a_damaged_ledger_is_both_a_ledger_error_and_a_failed_verification():
     assert not issubclass(BudgetExceeded, VerificationFailed)
 
 
-def test_text_cannot_move_between_columns_unseen(tmp_path):
+@pytest.mark.parametrize("column", [column for column in Row._fields if column != "digest"])
+def test_the_hash_binds_every_column(path, column):
+    """The hash of the row before among them: that is what makes a chain of rows."""
+    row = list(Ledger.open(path).rows())[1]
+    assert row.computed_digest() == row.digest
+    value = getattr(row, column)
+    other = f"{value} " if isinstance(value, str) else value + 1
+    assert row._replace(**{column: other}).computed_digest() != row.digest
+
+
+@pytest.mark.parametrize("column", Meta._fields)
+def test_the_first_hash_binds_the_ceiling_and_the_id(path, column):
+    meta = Ledger.open(path)._store.meta
+    other = meta._replace(**{column: f"{getattr(meta, column)}0"})
+    assert genesis(other).digest != genesis(meta).digest
+
+
+@pytest.mark.parametrize("between", ["", "\x1f", ":", "1:"])
+def test_text_cannot_move_between_columns_unseen(tmp_path, between):
     """The hash must bind where one column ends and the next begins."""
     path = tmp_path / "a.db"
     ledger = Ledger.open(path, epsilon=10.0)
-    ledger.reserve(LaplaceDpEvent(2.0), purpose="p", run="a\x1fb")
-    edit(path, ("UPDATE entries SET run = ?, purpose = ?", ("a", "b\x1fp")), triggers=False)
+    ledger.reserve(LaplaceDpEvent(2.0), purpose="p", run=f"a{between}b")
+    moved = ("a", f"b{between}p")
+    edit(path, ("UPDATE entries SET run = ?, purpose = ?", moved), triggers=False)
     found(path, "row 1")

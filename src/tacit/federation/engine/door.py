@@ -61,7 +61,7 @@ class Door:
                     name = frames.CALLS[call]
                     if length > self._limit(name):  # longer than any honest one: not kept
                         frames.skip_body(connection, length)
-                        body = b""
+                        body = memoryview(b"")
                     else:
                         body = frames.read_body(connection, length)
                     reply = self._answer(name, body)
