@@ -74,8 +74,8 @@ STATED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "privacy/ledger/ledger.py",
-        "if total_delta > self._ceiling[1] or amount > self._amount_ceiling(total_delta):",
-        "if total_delta > self._ceiling[1]:",
+        "            if amount > self._amount_ceiling(total_delta):\n",
+        "            if False:\n",
         "a ledger without a ceiling for ε",
     ),
     (

@@ -61,6 +61,7 @@ def by_place(mutant: Mutant) -> list[str]:
     names = (f"test_{parts[-1]}.py", f"test_{parts[-2]}.py")
     own = sorted((p for p in near if p.name in names), key=lambda p: names.index(p.name))
     inside = [path for path in about if path.is_relative_to(package)]
+    inside.sort(key=lambda path: not path.is_relative_to(here))  # the nearest first
     more = CONTRACTS.get(parts[0], ["tests/contracts/test_hostile_coordinator.py"])
     order = [
         *own,

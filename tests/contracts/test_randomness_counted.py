@@ -118,7 +118,8 @@ class Scanner(ast.NodeVisitor):
                 self._found(node, f"import {alias.name}")
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        if node.module in RANDOM_MODULES:
+        certificates = node.module == "cryptography" and [a.name for a in node.names] == ["x509"]
+        if node.module in RANDOM_MODULES and not certificates:
             self._found(node, f"from {node.module} import")
 
     def visit_Call(self, node: ast.Call) -> None:

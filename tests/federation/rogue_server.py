@@ -15,7 +15,7 @@ from nvflare.private.defs import CellChannel, SysCommandTopic, new_cell_message
 from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.server.admin import FedAdminServer
 
-asked = json.loads(sys.argv.pop(1))
+asked = json.loads(sys.argv.pop(1)) if __name__ == "__main__" else {}
 original = FedAdminServer.__init__
 
 

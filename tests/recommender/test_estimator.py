@@ -191,8 +191,8 @@ def test_two_sums_of_offsets_count_by_their_precision():
     known = _Items(public, dict.fromkeys(OPENED, ones), 1)
     known.take("offsets", 3.0 * ones, 4.0)
     known.take("offsets", ones, 1.0)
-    np.testing.assert_allclose(known._sums, (3.0 / 4.0 + 1.0) / 1.25)
-    assert known._precision == 1.25
+    np.testing.assert_allclose(known._averaged.sums, (3.0 / 4.0 + 1.0) / 1.25)
+    assert known._averaged._precision == 1.25
 
 
 def test_whether_factors_stand_out_is_told_by_the_standard_deviation(monkeypatch):

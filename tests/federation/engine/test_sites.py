@@ -15,6 +15,7 @@ from tacit.errors import TacitError
 from tacit.federation.engine import isolation
 from tacit.federation.engine.processes import run_coordinator
 from tacit.federation.engine.sites import running_site
+from tacit.federation.files import SiteConfig
 from tacit.federation.provision import init_federation
 
 from .support import SOURCE, need, processes_of, until, way_named
@@ -46,6 +47,8 @@ def site(place: Path, *lines: str) -> Path:
     file = place / "sites" / "North" / "site.toml"
     text = re.sub(r"(?m)^(engine|socket) = .*\n", "", file.read_text())
     file.write_text("\n".join([*lines, text]))
+    if not (file.parent / "ledger.db").exists():
+        SiteConfig.read(file).create_ledger()
     return file
 
 

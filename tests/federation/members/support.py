@@ -61,7 +61,8 @@ def secrets(home):
                 serialization.NoEncryption(),
             )
         forms += [raw, raw.hex().encode(), base64.b64encode(raw), raw.hex().upper().encode()]
-        forms += [path.read_bytes().split(b"\n")[k] for k in (0, 5) if path.name == "client.key"]
+        # lines that hold primes and exponent: the first ones hold the modulus, which is public
+        forms += [path.read_bytes().split(b"\n")[k] for k in (14, 18) if path.name == "client.key"]
     return [form for form in forms if b"BEGIN" not in form]
 
 

@@ -16,7 +16,7 @@ def test_names_go_through_bytes():
 
 @pytest.mark.parametrize("bad", [[1, 2], ["A", 3], ["A", None], "AB", {"A": 1}, 7, None])
 def test_what_is_no_list_of_names_is_refused(bad):
-    with pytest.raises(SiteFailure, match="list of sites"):
+    with pytest.raises(SiteFailure, match="list of names"):
         read_names(np.frombuffer(json.dumps(bad).encode(), np.uint8))
 
 

@@ -199,7 +199,7 @@ def write_forms(folder: Path, site: str) -> None:
         Its name.
     """
     place = folder / "deploy"
-    place.mkdir()
+    place.mkdir(mode=0o700)
     for name, content in {
         "README.txt": _page(site),
         f"tacit-site-{site}.service": data_unit(site),
