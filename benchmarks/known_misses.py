@@ -11,7 +11,8 @@ KNOWN_MISSES: dict[str, dict[str, str]] = {
     "house": {
         "lines of the source": (
             "worst cases, examples, releases that are read back and published methods as "
-            "agreements of their own came; twins among them are still to be found"
+            "agreements of their own came, then the wall between institutions (5,000 lines); "
+            "3,400 lines of twins went"
         ),
     },
     "mutants": {},
