@@ -200,3 +200,4 @@ ATTACKS: dict[str, tuple[Callable[[Path, str], Won], str]] = {
     "ask with other arrays": (by_what_is_asked, "reading all"),
     "exhaust a site": (by_exhaustion, "reading all"),
 }
+LONG = ("read the data from refusals", "exhaust a site")  # not in the quick form

@@ -213,6 +213,9 @@ def test_a_rehearsal_reads_no_data_and_costs_nothing(tmp_path):
     for site in SITES:
         assert spent(tmp_path, site) == 0.0 and not History(found[site].config.state).runs()
         assert any("made-up" in note for note in result.certificates[site].assumptions)
+    again = dataclasses.replace(asked, run="another")
+    run_proposal(again, Direct(found))  # in place of the last one: a disk is not filled by them
+    assert len(list((tmp_path / "North" / "state").iterdir())) == 1
 
 
 def test_a_rehearsal_asks_the_policy_all_the_same(tmp_path):

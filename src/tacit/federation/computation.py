@@ -139,7 +139,7 @@ class Computation:
         asked = self.agreement.largest_request
         if asked is None or self.proposal.threshold is None:
             return asked
-        return asked + _PER_SITE * len(self.proposal.sites) ** 2
+        return asked + _PER_SITE * len(self.proposal.sites)
 
     @property
     def digest(self) -> str:

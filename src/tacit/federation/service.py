@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -51,6 +52,7 @@ __all__ = ["CALLS", "SiteService"]
 
 _OPENING = "open"  # stands for the run before a site knows it
 _ROOM = 1 << 16  # bytes of a message beside its arrays
+_LEARNED = 1 << 24  # bytes of what was learned, where requests are small
 _LOG = 1 << 20  # bytes of a log before the older half goes
 
 
@@ -118,10 +120,14 @@ class SiteService:
         """
         if method == "open":
             return _ROOM + 4 * self.config.policy.length
-        if method == "respond" and self._computation is not None:
-            asked = self._computation.largest_request
-            return self.config.largest if asked is None else asked + _ROOM
-        return self.config.largest if method == "close" else _ROOM
+        if method == "begin" or self._computation is None:
+            return _ROOM
+        asked = self._computation.largest_request
+        if asked is None:
+            return self.config.largest
+        # what was learned may hold as much as many requests did, such as draws of a posterior
+        most = asked if method == "respond" else _LEARNED + 1024 * asked
+        return min(self.config.largest, most + _ROOM)
 
     def _note(self, method: str, error: Exception) -> None:
         """Keep what went wrong, for the holder only; nobody can fill a disk with it."""
@@ -139,6 +145,8 @@ class SiteService:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def _run_folder(self, proposal: Proposal) -> Path:
+        if proposal.rehearsal:  # one for all: nobody can fill a disk with them
+            return self.config.state / "rehearsal"
         return self.config.state / hashlib.sha256(proposal.run.encode()).hexdigest()[:32]
 
     # -- the calls ----------------------------------------------------------------------------
@@ -160,7 +168,8 @@ class SiteService:
         if request["digest"].tobytes() != computation.digest.encode():
             raise PolicyRefused("the two sides do not agree on what is public", "version")
         kept = self._run_folder(proposal) / "proposal.json"
-        if kept.exists() and kept.read_text(encoding="utf-8") != proposal.to_json():
+        known = kept.exists() and not proposal.rehearsal
+        if known and kept.read_text(encoding="utf-8") != proposal.to_json():
             raise PolicyRefused("this run was opened before, with another proposal", "opened")
         self._check_budget(proposal, computation)
         self._check_limits(proposal, coordinator)
@@ -225,6 +234,8 @@ class SiteService:
         proposal, computation, permission = self._proposal, self._computation, self._permission
         assert proposal is not None and computation is not None and permission is not None
         folder = self._run_folder(proposal)
+        if proposal.rehearsal:
+            shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / "proposal.json").write_text(proposal.to_json(), encoding="utf-8")
         if proposal.rehearsal:
