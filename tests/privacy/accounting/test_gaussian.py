@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import ParameterError
+from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.calibration import gaussian_sigma
 
@@ -94,3 +94,17 @@ def test_pure_privacy_is_dominated_by_its_gaussian(epsilon):
 def test_bad_delta_is_refused(bad):
     with pytest.raises(ParameterError, match="delta"):
         gaussian.gdp_to_dp(1.0, bad)
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-30, 1.0, 1e300])
+@pytest.mark.parametrize("delta", [5e-324, 1e-310, 1e-100, 0.999999])
+def test_numbers_at_the_edge_of_their_range_are_answered(epsilon, delta):
+    """1/δ overflows there, and a search from infinity does not end."""
+    assert gaussian.dp_to_gdp(epsilon, delta) > 0.0
+    assert gaussian.gdp_to_dp(epsilon, delta) >= 0.0
+
+
+def test_a_search_from_nowhere_is_refused():
+    for low, high in ((0.0, 1.0), (math.inf, math.inf), (2.0, 1.0), (math.nan, 1.0)):
+        with pytest.raises(NotCertified, match="no search can begin"):
+            gaussian.solve_decreasing(lambda x: 1.0 / x, 0.5, low, high)

@@ -82,6 +82,8 @@ def solve_decreasing(
     The search works on logarithms, where costs are nearly linear in noise, and the answer is
     always checked to satisfy the target, so that a bound stays a bound.
     """
+    if not 0.0 < low <= high < math.inf:
+        raise NotCertified("no search can begin there: ε or δ is beyond the range of numbers")
     while function(high) > target:
         low, high = high, high * 2.0
         if high > 1e300:
@@ -122,7 +124,7 @@ def gdp_to_dp(mu: float, delta: float) -> float:
     if math.isinf(mu):
         return math.inf
     # Chernoff: μ²/2 + μ·sqrt(2·ln(1/δ)) always suffices
-    high = mu * mu / 2.0 + mu * math.sqrt(2.0 * math.log(1.0 / delta))
+    high = mu * mu / 2.0 + mu * math.sqrt(-2.0 * math.log(delta))
     if mu > 1e6:  # no need to be exact about no privacy
         return high
     if mu < 1e-150 or gdp_delta(mu, 0.0) <= delta:
@@ -141,7 +143,7 @@ def dp_to_gdp(epsilon: float, delta: float) -> float:
     if math.isinf(epsilon):
         return math.inf
     # noise 1/μ: classical calibration sqrt(2·ln(1.25/δ))/ε is a fair start
-    start = math.sqrt(2.0 * math.log(1.25 / delta)) / max(epsilon, 1e-9)
+    start = math.sqrt(2.0 * (math.log(1.25) - math.log(delta))) / max(epsilon, 1e-9)
     return 1.0 / solve_decreasing(
         lambda noise: gdp_delta(1.0 / noise, epsilon), delta, start / 2.0, start
     )
@@ -206,7 +208,7 @@ def zcdp_to_dp(rho: float, delta: float) -> float:
         return 0.0
     if math.isinf(rho):
         return math.inf
-    high = rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))  # Bun & Steinke 2016, Prop. 1.3
+    high = rho + 2.0 * math.sqrt(-rho * math.log(delta))  # Bun & Steinke 2016, Prop. 1.3
     return min(
         high, solve_decreasing(lambda epsilon: zcdp_delta(rho, epsilon), delta, high / 2.0, high)
     )
