@@ -283,7 +283,7 @@ class Certificate:
         try:
             data = json.loads(text)
             found, schema = data.pop("digest"), int(data["schema"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise VerificationFailed(f"not a tacit certificate: {error}") from None
         if _digest(data) != found:
             raise VerificationFailed("the certificate was changed after it was issued")

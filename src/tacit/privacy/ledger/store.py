@@ -225,6 +225,8 @@ class SQLiteStore(Store):
             found = connection.execute("SELECT * FROM meta").fetchall()
         if len(found) != 1:
             raise LedgerCorrupt(f"{path} does not state its ceiling: it is not a whole ledger")
+        if len(found[0]) != len(Meta._fields):
+            raise LedgerCorrupt(f"{self.path} is a database, but not a tacit ledger")
         self.meta = Meta(*found[0])
 
     def _create(self, meta: Meta) -> None:
@@ -385,7 +387,7 @@ def _sqlite(path: Path) -> Iterator[None]:
         raise LedgerError(
             f"the ledger {path} cannot be used ({reason}): {remedy}. Nothing was released"
         ) from None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise LedgerCorrupt(
             f"{path} is not a readable ledger ({error}): restore the latest backup and count "
             "every release since then as spent"
