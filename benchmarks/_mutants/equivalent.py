@@ -12,7 +12,7 @@ _GUESS = (
 _ONE = "the weights W0, W1 and W3 are one (or nought): squared they are the same"
 
 EQUIVALENT: dict[str, str] = {
-    "privacy/accounting/gaussian.py:gdp_to_dp:factors:3": _GUESS,
+    "privacy/accounting/gaussian.py:gdp_to_dp:factors:2": _GUESS,
     "privacy/accounting/gaussian.py:dp_to_gdp:factors:2": _GUESS,
     "privacy/accounting/gaussian.py:zcdp_to_dp:factors:2": _GUESS,
     "privacy/accounting/gaussian.py:dp_to_zcdp:powers:1": _GUESS,
