@@ -238,6 +238,7 @@ class SiteService:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / "proposal.json").write_text(proposal.to_json(), encoding="utf-8")
+        outbox = Outbox(folder / "outbox")  # what can fail is tried before anything is paid
         if proposal.rehearsal:
             self._side = computation.rehearsing(self.name)
         else:
@@ -254,7 +255,7 @@ class SiteService:
             participant = SecureParticipant(
                 participant, computation.terms, key, self.config.partners
             )
-        return Remembering(participant, Outbox(folder / "outbox"))
+        return Remembering(participant, outbox)
 
     def _tables(self, permission: Permission) -> dict[str, Any]:
         """Read what a permission names; what is wrong with it is for the holder alone."""
