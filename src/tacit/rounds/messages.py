@@ -190,11 +190,12 @@ class ArraySpec:
                     return f"has another number of {want.name} than it should"
             elif want is not None and want != got:
                 return f"has shape {array.shape}, not {self._shown}"
-        if array.size and not np.isfinite(array).all():
-            return "holds numbers that are not finite"
-        bounded = self.low > -math.inf or self.high < math.inf
-        if bounded and array.size and (array.min() < self.low or array.max() > self.high):
-            return f"holds numbers outside [{self.low:g}, {self.high:g}]"
+        if array.size:
+            least, most = array.min(), array.max()  # of an array with a NaN both are NaN
+            if not (-math.inf < least and most < math.inf):
+                return "holds numbers that are not finite"
+            if least < self.low or most > self.high:
+                return f"holds numbers outside [{self.low:g}, {self.high:g}]"
         return None if self.rule is None else self.rule(array)
 
     @property
