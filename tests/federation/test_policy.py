@@ -64,6 +64,14 @@ def test_whatever_else_is_asked_for_is_refused(change, why):
         Policy((ALLOWED,)).check(replace(ASKED, **change))
 
 
+def test_sums_in_clear_are_refused_where_secure_ones_are_asked_for():
+    masked = replace(ALLOWED, trust="site")
+    clear = replace(ASKED, **privacy(trust="site"), threshold=None)
+    assert clear.threshold is None
+    with pytest.raises(PolicyRefused, match="sums over fewer than 3 sites could be seen"):
+        Policy((masked,)).check(clear)
+
+
 def test_a_policy_without_permissions_refuses_everything():
     with pytest.raises(PolicyRefused, match="allow"):
         Policy().check(ASKED)

@@ -17,6 +17,7 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.guarantee import UNITS, Privacy
 
+_LAPLACE = {"type": "LaplaceDpEvent", "noise_multiplier": 1.0}
 WORDS = {"entry": "cell", "row": "row", "user": "user", "document": "document"}
 
 
@@ -61,6 +62,7 @@ def _changed(**fields):
         {"groups": 3},
         {"groups": {"a": {"epsilon": 1.0}}},
         {"groups": {"a": [1, 2]}},
+        {"groups": {"a": {"epsilon": 1.0, "event": _LAPLACE, "more": 1}}},
         {"calibration": "trusted"},
         {"claimed_epsilon": "small"},
         {"holder": ["North"]},

@@ -22,6 +22,7 @@ from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
 from tacit.mechanisms.noise import Noise
 from tacit.recommender import sides
+from tacit.privacy.events import REPLACE
 from tacit.recommender.agreement import METHODS, HeterogeneousOffsets, WeightedOffsetsAgreement
 from tacit.recommender.sides import _Items
 from tacit.rounds.sides import Collected
@@ -212,6 +213,11 @@ def test_an_infinite_epsilon_adds_no_noise_and_needs_no_delta():
     for public in WeightedOffsetsAgreement.examples():
         without = replace(public, privacy=free, task=replace(public.task, privacy=free))
         assert {mechanism.scale for mechanism in without.mechanisms.values()} == {0.0}
+
+
+def test_every_release_under_weights_is_accounted_as_a_replaced_rating():
+    for public in WeightedOffsetsAgreement.examples():
+        assert {mechanism.neighbours for mechanism in public.mechanisms.values()} == {REPLACE}
 
 
 def test_gaussian_noise_needs_a_delta(ratings):

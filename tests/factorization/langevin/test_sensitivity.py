@@ -386,3 +386,15 @@ def test_an_attack_never_exceeds_the_certified_epsilon(monkeypatch):
     original = LangevinAgreement.multiplier
     monkeypatch.setattr(LangevinAgreement, "multiplier", lambda s, r: original(s, r) / 3.0)
     assert best_distinguisher(method.agree(problem), {"data": full}, {"data": without}) > 1.0
+
+
+def test_only_replaced_users_have_a_reason_to_stay_below_their_bound():
+    """What is added or removed reaches its clip, and so does an entry that is replaced."""
+    seen = set()
+    for agreement in LangevinAgreement.examples():
+        problem = agreement.problem
+        excused = problem.unit == "user" and problem.neighbours == "replace-one"
+        seen.add((problem.unit, problem.neighbours))
+        for step in agreement.steps:
+            assert isinstance(step.reach, str) == excused
+    assert {("user", "replace-one"), ("user", "add-remove-one"), ("entry", "replace-one")} <= seen
