@@ -10,6 +10,7 @@ from tacit._version import __version__
 # Public names, loaded on first use so that `import tacit` stays fast.
 _EXPORTS = {
     "Certificate": "tacit.privacy.certificate",
+    "Columns": "tacit.data.schema",
     "CoupledFactorization": "tacit.factorization.alone.estimator",
     "CoupledModel": "tacit.factorization.language.structure",
     "Device": "tacit.recommender.device",
@@ -30,13 +31,21 @@ _EXPORTS = {
     "Site": "tacit.estimators.site",
     "SiteSummary": "tacit.regression.summary",
     "StatisticSelector": "tacit.posterior.selector",
+    "boolean": "tacit.data.stating",
+    "category": "tacit.data.stating",
+    "date": "tacit.data.stating",
     "errors": "tacit.errors",
+    "number": "tacit.data.stating",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
+    "source": "tacit.data.files",
+    "text": "tacit.data.stating",
+    "time": "tacit.data.stating",
 }
 
 __all__ = [
     "Certificate",
+    "Columns",
     "CoupledFactorization",
     "CoupledModel",
     "Device",
@@ -58,15 +67,25 @@ __all__ = [
     "SiteSummary",
     "StatisticSelector",
     "__version__",
+    "boolean",
+    "category",
+    "date",
     "errors",
+    "number",
     "privatize",
     "read_release",
+    "source",
+    "text",
+    "time",
 ]
 
 if TYPE_CHECKING:
     from tacit import errors
     from tacit.data.documents import Documents
+    from tacit.data.files import source
     from tacit.data.relations import Relation
+    from tacit.data.schema import Columns
+    from tacit.data.stating import boolean, category, date, number, text, time
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
     from tacit.factorization.alone.estimator import CoupledFactorization

@@ -21,8 +21,8 @@ from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
 from tacit.mechanisms.noise import Noise
-from tacit.recommender import sides
 from tacit.privacy.events import REPLACE
+from tacit.recommender import sides
 from tacit.recommender.agreement import METHODS, HeterogeneousOffsets, WeightedOffsetsAgreement
 from tacit.recommender.sides import _Items
 from tacit.rounds.sides import Collected

@@ -47,13 +47,15 @@ class Privacy:
     epsilon, delta
         ε > 0 (``inf`` runs the same code with clipping but no noise) and 0 ≤ δ < 1.
     unit
-        What one neighbour may change: ``"entry"``, ``"row"``, ``"user"`` or ``"document"``.
+        What one neighbour may change: ``"entry"``, ``"row"``, ``"user"`` or ``"document"``. An
+        estimator for which only one makes sense fills it in; a row otherwise.
     neighbours
         ``"replace-one"`` or ``"add-remove-one"``; by default entries are replaced and
         everything else is added or removed.
     trust
         Who sees raw data: ``"central"``, ``"site"``, ``"local"``, ``"aggregator"`` or
-        ``"shuffler"``.
+        ``"shuffler"``. Filled in where it is left out: one holder is its own curator, several
+        sites trust nobody else.
     against
         Whom it protects against; follows from ``trust`` unless given.
 
@@ -65,12 +67,22 @@ class Privacy:
 
     epsilon: float
     delta: float = 0.0
-    unit: str = "row"
+    unit: str = ""
     neighbours: str | None = None
-    trust: str = "central"
+    trust: str = ""
     against: str | None = None
+    open: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # what nobody stated, so that `suiting` may fill it in; a copy keeps its own list
+        said = {"unit": self.unit, "neighbours": self.neighbours, "trust": self.trust}
+        silent = {name for name, value in said.items() if value in (None, "")}
+        silent |= {"against"} if self.against is None else set()
+        object.__setattr__(self, "open", tuple(sorted(silent | set(self.open))))
+        if self.unit == "":
+            object.__setattr__(self, "unit", "row")
+        if self.trust == "":
+            object.__setattr__(self, "trust", "central")
         check("epsilon", self.epsilon, Real(0, open_low=True, allow_inf=True))
         check("delta", self.delta, Real(0, 1, open_high=True))
         check("unit", self.unit, OneOf(*UNITS))
@@ -81,6 +93,20 @@ class Privacy:
         check("neighbours", self.neighbours, OneOf(*NEIGHBOURS))
         if self.against is None:
             object.__setattr__(self, "against", _AGAINST[self.trust])
+
+    def suiting(self, unit: str, trust: str) -> Privacy:
+        """Return the same request with what nobody stated filled in.
+
+        Examples
+        --------
+        >>> Privacy(1, 1e-6).suiting("user", "site").unit
+        'user'
+        >>> Privacy(1, 1e-6, unit="row").suiting("user", "site").unit
+        'row'
+        """
+        wanted = {"unit": unit, "trust": trust, "neighbours": None, "against": None}
+        filled = {name: value for name, value in wanted.items() if name in self.open}
+        return dataclasses.replace(self, **filled)  # type: ignore[arg-type]
 
     def with_epsilon(self, epsilon: float) -> Privacy:
         """Return the same request at another ε."""

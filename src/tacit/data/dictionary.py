@@ -1,0 +1,59 @@
+"""Columns from what others wrote down: data dictionaries, and drafts from public metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.data.kinds import Kind
+from tacit.data.reading import read_rows
+from tacit.data.stating import kind_of
+from tacit.errors import UnboundedData
+
+__all__ = ["draft", "field_kind"]
+
+
+def draft(data: Any) -> dict[str, Any]:
+    """Return a first version of ``[columns]`` from *names and types* alone; ranges are left open.
+
+    Of a text file only the line of headings is looked at: all its columns are drafted as numbers.
+    What is drafted cannot be used before people fill in the ranges.
+    """
+    table = read_rows(data)
+    return {name: {"kind": _drafted(dtype)} for name, dtype in table.frame.schema.items()}
+
+
+def _drafted(dtype: Any) -> str:
+    import polars as pl
+
+    if dtype == pl.Boolean:
+        return "boolean"
+    if dtype in (pl.Date, pl.Datetime):
+        return "date" if dtype == pl.Date else "time"
+    if dtype in (pl.Categorical, pl.Enum):
+        return "category"
+    return "number"
+
+
+def field_kind(entry: Mapping[str, Any]) -> Kind:
+    """Return the kind of a field of a Table Schema."""
+    name, rules = str(entry["name"]), dict(entry.get("constraints") or {})
+    sort = str(entry.get("type", "string"))
+    if "enum" in rules:
+        return kind_of(name, {"kind": "category", "levels": list(rules["enum"])})
+    if sort == "boolean":
+        return kind_of(name, {"kind": "boolean"})
+    word = {"number": "number", "integer": "number", "year": "number", "date": "date",
+            "datetime": "time"}.get(sort)  # fmt: skip
+    if word is None:
+        raise UnboundedData(
+            f"field {name!r} is a {sort} without an enum: list its values, or leave it out"
+        )
+    ends = {"low": "minimum", "high": "maximum"}
+    stated = {key: rules[own] for key, own in ends.items() if own in rules}
+    form = str(entry.get("format", "default"))
+    if word in ("date", "time") and form not in ("default", "any"):
+        stated["formats"] = (form,)
+    if word == "number" and entry.get("unit"):
+        stated["unit"] = str(entry["unit"])
+    return kind_of(name, {"kind": word, **stated})

@@ -1,0 +1,393 @@
+"""What one column may hold, and how each of its values is read.
+
+A value is read by the kind that somebody stated for its column, never by what the rest of the
+column looks like: a type inferred from a column is a fact about other people (PRIVACY A13). So
+``"12"`` and ``12`` are the same number, ``"0012"`` and ``"12"`` are different ids, and one stray
+text makes one bad value, not a column of text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tacit.data.values import (
+    DAY,
+    EPOCH,
+    NA_WORDS,
+    as_float,
+    few,
+    floats,
+    lowered,
+    missing_among,
+    moments,
+    plain_text,
+    read_texts,
+    since_epoch,
+    texts,
+)
+from tacit.errors import ParameterError, UnboundedData
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = ["Boolean", "Category", "Date", "Kind", "Number", "Parsed", "Text"]
+
+_TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
+
+
+class Parsed(NamedTuple):
+    """One column, read value by value.
+
+    Attributes
+    ----------
+    values
+        Numbers; NaN where there is none. Positions in a category's list, days since 1970.
+    missing, bad, outside
+        Where nothing stands, where something stands that is no such value, and where a value is
+        not in the public range or list.
+    """
+
+    values: NDArray[np.float64]
+    missing: NDArray[np.bool_]
+    bad: NDArray[np.bool_]
+    outside: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a column may hold; one of the kinds below."""
+
+    word: ClassVar[str] = ""
+
+    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
+        """Read a column value by value; ``words`` stand for missing values."""
+        raise NotImplementedError
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a value that cannot be read."""
+        raise NotImplementedError
+
+    @property
+    def remedy_outside(self) -> str:
+        """What to do about a value that is not in the range or list."""
+        return "widen the public range, or pass outside='clip'"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest number that a value becomes."""
+        raise NotImplementedError
+
+    def encoded(self, name: str) -> list[str]:
+        """Return the names of the numbers that a model sees of a value."""
+        return [name]
+
+    def encode(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what a model sees of parsed values, (rows, numbers)."""
+        return values[:, None]
+
+    def show(self, value: float) -> str:
+        """Return a parsed value as people write it."""
+        return f"{value:g}"
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data, which `kind_of` reads."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Number(Kind):
+    """Numbers in a public range."""
+
+    low: float
+    high: float
+    unit: str = ""
+
+    word: ClassVar[str] = "number"
+
+    def __post_init__(self) -> None:
+        low, high = as_float("low", self.low), as_float("high", self.high)
+        if not (math.isfinite(high - low) and low < high):
+            raise ParameterError(f"a range must be finite with low < high, got ({low}, {high})")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
+        """Read numbers; text is read as one with a decimal point."""
+        import polars as pl
+
+        if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+            values = floats(column.cast(pl.Float64))
+            missing = np.isnan(values)
+            return self._within(values, missing, np.zeros(len(values), bool))
+        found, values = read_texts(column, lambda c: floats(c.cast(pl.Float64, strict=False)))
+        left = np.flatnonzero(np.isnan(values))
+        if left.size:  # a truth value is a number, whether its neighbours are ones or not
+            truth = {"true": 1.0, "false": 0.0}
+            values[left] = floats(texts(found[left]).replace_strict(truth, default=None))
+        missing = missing_among(found, words, np.isnan(values))
+        return self._within(values, missing, np.isnan(values) & ~missing)
+
+    def _within(
+        self, values: NDArray[np.float64], missing: NDArray[np.bool_], bad: NDArray[np.bool_]
+    ) -> Parsed:
+        bad = bad | np.isinf(values)
+        values = np.where(bad | missing, np.nan, values)
+        return Parsed(values, missing, bad, (values < self.low) | (values > self.high))
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a value that cannot be read."""
+        return "a number is needed: mend it, or pass decimal=',' for decimal commas"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The public range."""
+        return self.low, self.high
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        unit = {"unit": self.unit} if self.unit else {}
+        return {"kind": self.word, "low": self.low, "high": self.high, **unit}
+
+
+@dataclass(frozen=True)
+class Category(Kind):
+    """One of a public list of values, matched one by one as text."""
+
+    levels: tuple[Any, ...]
+
+    word: ClassVar[str] = "category"
+
+    def __post_init__(self) -> None:
+        names = [plain_text(level) for level in self.levels]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ParameterError(
+                f"a category needs two or more different values, got {list(self.levels)}"
+            )
+
+    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
+        """Return positions in the list."""
+        import polars as pl
+
+        names = [plain_text(level) for level in self.levels]
+        listed = pl.Enum(names)
+        found, values = read_texts(
+            column, lambda c: floats(c.cast(listed, strict=False).to_physical())
+        )
+        known = ~np.isnan(values)
+        missing = missing_among(found, [w for w in words if w not in lowered(names)], ~known)
+        return Parsed(values, missing, np.zeros(len(values), bool), ~known & ~missing)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a value that is not in the list."""
+        return f"it is none of {few(self.levels)}: mend it, or pass unknown="
+
+    @property
+    def remedy_outside(self) -> str:
+        """The same: to be unknown is the only way to be wrong."""
+        return self.remedy
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Positions in the list."""
+        return 0.0, float(len(self.levels) - 1)
+
+    def encoded(self, name: str) -> list[str]:
+        """Return one name for every value but the first, which models compare with."""
+        return [f"{name}={plain_text(level)}" for level in self.levels[1:]]
+
+    def encode(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return an indicator for every value but the first."""
+        return np.asarray(values[:, None] == np.arange(1, len(self.levels)), np.float64)
+
+    def show(self, value: float) -> str:
+        """Return the value of a position."""
+        return plain_text(self.levels[int(value)])
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {"kind": self.word, "levels": list(self.levels)}
+
+
+@dataclass(frozen=True)
+class Boolean(Kind):
+    """True or false; ``yes`` and ``no``, ``1`` and ``0`` too."""
+
+    word: ClassVar[str] = "boolean"
+
+    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
+        """Return ones and zeros."""
+        import polars as pl
+
+        if column.dtype == pl.Boolean:
+            values = floats(column.cast(pl.Float64))
+            nothing = np.zeros(len(values), bool)
+            return Parsed(values, np.isnan(values), nothing, nothing)
+        found = texts(column).str.to_lowercase()
+        meanings = [1.0] * len(_TRUE) + [0.0] * len(_FALSE)
+        values = floats(
+            found.replace_strict(
+                [*_TRUE, *_FALSE], meanings, default=None, return_dtype=pl.Float64
+            )
+        )
+        missing = missing_among(found, [w for w in words if w not in _FALSE], np.isnan(values))
+        bad = np.isnan(values) & ~missing
+        return Parsed(values, missing, bad, np.zeros(len(values), bool))
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a value that cannot be read."""
+        return "true or false is needed (yes and no, 1 and 0 will do)"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Zero and one."""
+        return 0.0, 1.0
+
+    def show(self, value: float) -> str:
+        """Return true or false."""
+        return "true" if value else "false"
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {"kind": self.word}
+
+
+@dataclass(frozen=True)
+class Date(Kind):
+    """Dates, or dates with times, in a public range; ISO unless ``formats`` say otherwise."""
+
+    low: dt.datetime
+    high: dt.datetime
+    formats: tuple[str, ...] = ()
+    timed: bool = False
+
+    word: ClassVar[str] = "date"
+    _DATES: ClassVar[tuple[str, ...]] = ("%Y-%m-%d",)
+    _TIMES: ClassVar[tuple[str, ...]] = (
+        "%Y-%m-%dT%H:%M:%S%.f",
+        "%Y-%m-%d %H:%M:%S%.f",
+        "%Y-%m-%dT%H:%M",
+        "%Y-%m-%d %H:%M",
+        "%Y-%m-%dT%H:%M:%S%.fZ",
+    )
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ParameterError(f"a range of dates must begin before it ends, got {self.low}")
+
+    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
+        """Return days since 1970, whole ones unless times count."""
+        import polars as pl
+
+        if column.dtype in (pl.Date, pl.Datetime):
+            values = self._days(column.cast(pl.Datetime("us")))
+            missing, bad = np.isnan(values), np.zeros(len(values), bool)
+        else:
+            found, values = read_texts(column, self._read)
+            missing = missing_among(found, words, np.isnan(values))
+            bad = np.isnan(values) & ~missing
+        low, high = self.range
+        return Parsed(values, missing, bad, (values < low) | (values > high))
+
+    def _read(self, found: pl.Series) -> NDArray[np.float64]:
+        """Return days of texts in any of the forms; the first that fits counts."""
+        days = np.full(len(found), np.nan)
+        left = np.arange(len(found))
+        for form in self.formats or (*self._DATES, *self._TIMES):
+            if left.size:
+                days[left] = self._days(
+                    moments(found if left.size == len(found) else found[left], form)
+                )
+                left = left[np.isnan(days[left])]
+        return days
+
+    def _days(self, moments: pl.Series) -> NDArray[np.float64]:
+        days = floats(moments.dt.epoch("us")) / (DAY * 1e6)
+        return days if self.timed else np.floor(days)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a value that cannot be read."""
+        asked = " or ".join(self.formats) or "2026-12-31"
+        return f"a date like {asked} is needed: mend it, or pass its form, formats=('%d.%m.%Y',)"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Days since 1970."""
+        return since_epoch(self.low), since_epoch(self.high)
+
+    def show(self, value: float) -> str:
+        """Return the date."""
+        moment = EPOCH + dt.timedelta(days=value)
+        return moment.isoformat(" ", "minutes") if self.timed else moment.date().isoformat()
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        shown = [
+            m.isoformat() if self.timed else m.date().isoformat() for m in (self.low, self.high)
+        ]
+        forms = {"formats": list(self.formats)} if self.formats else {}
+        return {
+            "kind": "time" if self.timed else "date",
+            "low": shown[0],
+            "high": shown[1],
+            **forms,
+        }
+
+
+@dataclass(frozen=True)
+class Text(Kind):
+    """Free text, read as a document over a public vocabulary."""
+
+    vocabulary: tuple[str, ...]
+
+    word: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        if not self.vocabulary or len(set(self.vocabulary)) < len(self.vocabulary):
+            raise UnboundedData(
+                "a vocabulary must be stated, different words: it is never read from private text"
+            )
+
+    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
+        """Return how many words of the vocabulary each text holds; all else is not there."""
+        counts = self.counts(column).sum(axis=1)
+        missing = texts(column).is_null().to_numpy()
+        nothing = np.zeros(len(counts), bool)
+        return Parsed(np.where(missing, np.nan, counts), missing, nothing, nothing)
+
+    def counts(self, column: pl.Series) -> NDArray[np.float64]:
+        """Return how often each word of the vocabulary stands in each text."""
+        import re
+
+        place = {word.lower(): k for k, word in enumerate(self.vocabulary)}
+        table = np.zeros((len(column), len(place)))
+        for row, document in enumerate(texts(column).fill_null("").to_list()):
+            for word in re.findall(r"\w+", document.lower()):
+                if word in place:
+                    table[row, place[word]] += 1.0
+        return table
+
+    @property
+    def remedy(self) -> str:
+        """Any text will do."""
+        return "text is needed"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """There is no largest number of words."""
+        return 0.0, math.inf
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {"kind": self.word, "vocabulary": list(self.vocabulary)}

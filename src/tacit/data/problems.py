@@ -1,0 +1,73 @@
+"""Everything that is wrong with a holder's table, in one list, for the holder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.errors import ParameterError
+
+__all__ = ["BadTable", "Problem"]
+
+_SHOWN = 3  # places of one kind that are spelled out
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of trouble in one column: what, where (rows count from 1), and what to do.
+
+    Attributes
+    ----------
+    what
+        ``"missing"``, ``"unreadable"``, ``"outside"``, ``"unknown"``, ``"duplicate"`` …
+    column
+        The column, or an empty text for the table as a whole.
+    places
+        (file, row, value) of the first few.
+    count
+        How many there are in all.
+    remedy
+        What to do.
+    """
+
+    what: str
+    column: str
+    places: tuple[tuple[str, int, str], ...]
+    count: int
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = [f"{file}, row {row}: {value!r}" for file, row, value in self.places[:_SHOWN]]
+        more = self.count - len(shown)
+        where = "; ".join(shown) + (f" and {more:,} more" if more > 0 and shown else "")
+        about = f"column {self.column!r}, " if self.column else ""
+        return f"{about}{self.what}: {where}. {self.remedy[:1].upper()}{self.remedy[1:]}"
+
+    def described(self) -> dict[str, Any]:
+        """Return it as plain data, for ``tacit check --json``."""
+        keys = ("file", "row", "value")
+        places = [dict(zip(keys, place, strict=True)) for place in self.places]
+        return {"what": self.what, "column": self.column, "count": self.count, "places": places,
+                "remedy": self.remedy}  # fmt: skip
+
+
+class BadTable(ParameterError):
+    """A table cannot be used as it is; ``problems`` lists everything, found in one pass.
+
+    It is for the holder: a site never sends it (`tacit.federation.refusals`).
+    """
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems,)
+
+
+def raise_for(problems: Iterable[Problem]) -> None:
+    """Raise one error for all problems, if there are any."""
+    found = list(problems)
+    if found:
+        raise BadTable(found)

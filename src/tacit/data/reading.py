@@ -1,0 +1,294 @@
+"""One way in: a table from wherever it is kept, as named columns.
+
+Files are read with every column as text (`tacit.data.files`); frames come through narwhals and
+keep the types that their owner gave them, values of mixed types one by one as text. Loading is the
+holder's own business: errors name file and row, to the holder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.files import FILES, Source, read_file, source
+from tacit.data.values import NA_WORDS, plain_text, texts
+from tacit.errors import MissingExtra, ParameterError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Source", "Table", "is_table", "read_rows", "source"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table as it was found: columns by name, and where each row came from."""
+
+    frame: pl.DataFrame
+    na: tuple[str, ...] = NA_WORDS
+    places: tuple[tuple[str, int], ...] = (("the table", 0),)  # name, first row
+
+    def __len__(self) -> int:
+        return int(self.frame.height)
+
+    def place(self, row: int) -> tuple[str, int]:
+        """Return the file of a row and its number there, counted from 1."""
+        found = [(name, first) for name, first in self.places if first <= row]
+        name, first = found[-1]
+        return name, row - first + 1
+
+    def column(self, name: str) -> pl.Series:
+        """Return a column by name; another case will do where only one column fits."""
+        if name in self.frame.columns:
+            return self.frame[name]
+        near = [c for c in self.frame.columns if c.strip().lower() == name.strip().lower()]
+        if len(near) == 1:
+            return self.frame[near[0]]
+        both = f" ({near} both fit)" if near else ""
+        raise ParameterError(
+            f"there is no column {name!r} in {self.places[0][0]}{both}: it has "
+            f"{self.frame.columns[:20]}"
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        try:
+            self.column(name)
+        except ParameterError:
+            return False
+        return True
+
+
+def is_table(data: Any) -> bool:
+    """Whether data have named columns, or are a place where such are kept."""
+    if isinstance(data, str | os.PathLike | Source | Table):
+        return True
+    if isinstance(data, Mapping):
+        return True
+    return _is_frame(data)
+
+
+def read_rows(data: Any, names: Sequence[str] = (), folder: Path | None = None) -> Table:
+    """Return a table from wherever it is kept.
+
+    Parameters
+    ----------
+    data
+        A path, a `Source`, a mapping of columns, a pandas, Polars or Arrow table, an Arrow reader,
+        a DuckDB relation, or an array or SciPy matrix with columns in the order of ``names``.
+    names
+        The names of an array's columns.
+    folder
+        Where relative paths begin.
+
+    Examples
+    --------
+    >>> read_rows({"age": [40, 50]}).column("AGE").to_list()
+    [40, 50]
+    """
+    import polars as pl
+
+    if isinstance(data, Table):
+        return data
+    if isinstance(data, str | os.PathLike):
+        data = Source(data)
+    if isinstance(data, Source):
+        return _from_source(data, folder)
+    if isinstance(data, Mapping):
+        columns = {str(name): _series(str(name), values) for name, values in data.items()}
+        _one_length(columns)
+        return Table(pl.DataFrame(columns))
+    if _is_frame(data):
+        return Table(_from_frame(data))
+    return Table(_from_matrix(data, names))
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def _from_source(where: Source, folder: Path | None) -> Table:
+    if where.query is not None:
+        return Table(_from_database(where), where.na, (("the query's result", 0),))
+    path = Path(os.path.expandvars(str(where.file)))
+    path = path if folder is None else folder / path
+    if path.is_dir():
+        files = sorted(f for f in path.iterdir() if f.suffix.lower() in FILES)
+        if not files:
+            raise ParameterError(f"{path} holds no {', '.join(FILES)} file")
+    elif path.exists():
+        files = [path]
+    else:
+        raise ParameterError(f"there is no file {path}")
+    frames = [read_file(file, where) for file in files]
+    return _joined(frames, files, where)
+
+
+def _joined(frames: list[pl.DataFrame], files: list[Path], where: Source) -> Table:
+    import polars as pl
+
+    first, starts, rows = frames[0].columns, [], 0
+    for frame, file in zip(frames, files, strict=True):
+        if set(frame.columns) != set(first):
+            odd = sorted(set(frame.columns) ^ set(first))
+            raise ParameterError(f"{file.name} and {files[0].name} differ in columns {odd}")
+        starts.append((file.name, rows))
+        rows += frame.height
+    if len(frames) > 1:  # value by value: a type of one file says nothing about the others
+        frames = [
+            _as_texts(f.select(first)) if _mixed(frames) else f.select(first) for f in frames
+        ]
+    return Table(pl.concat(frames) if len(frames) > 1 else frames[0], where.na, tuple(starts))
+
+
+def _mixed(frames: list[pl.DataFrame]) -> bool:
+    return len({tuple(f.select(frames[0].columns).dtypes) for f in frames}) > 1
+
+
+def _as_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns([texts(frame[name]) for name in frame.columns])
+
+
+# -- databases -----------------------------------------------------------------------------------
+
+
+def _from_database(where: Source) -> pl.DataFrame:
+    import polars as pl
+
+    names, rows = _rows_of(where)
+    columns = {name: _series(name, [row[k] for row in rows]) for k, name in enumerate(names)}
+    return pl.DataFrame(columns)
+
+
+def _rows_of(where: Source) -> tuple[list[str], list[Any]]:
+    if where.connection is not None:
+        cursor = where.connection.cursor()
+        try:
+            cursor.execute(where.query)
+            return [column[0] for column in cursor.description], cursor.fetchall()
+        finally:
+            cursor.close()
+    try:
+        import sqlalchemy
+    except ImportError:
+        raise MissingExtra("reading a table from a database", "sql") from None
+    try:
+        engine = sqlalchemy.create_engine(os.path.expandvars(str(where.url)))
+        try:
+            with engine.connect() as connection:
+                result = connection.execute(sqlalchemy.text(str(where.query)))
+                return list(result.keys()), list(result.fetchall())
+        finally:
+            engine.dispose()
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        kind = type(error).__name__  # the message may hold the url and its password
+        raise ParameterError(f"the database cannot be asked: {kind}") from None
+
+
+# -- frames and arrays ---------------------------------------------------------------------------
+
+
+def _is_frame(data: Any) -> bool:
+    if hasattr(data, "read_all") and hasattr(data, "schema"):  # an Arrow reader
+        return True
+    import narwhals as nw
+
+    try:
+        nw.from_native(data)
+    except TypeError:
+        return False
+    return True
+
+
+def _from_frame(data: Any) -> pl.DataFrame:
+    import narwhals as nw
+    import polars as pl
+
+    if hasattr(data, "read_all"):
+        data = data.read_all()
+    frame = nw.from_native(data)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise ParameterError(f"columns must have distinct names, got {names[:20]}")
+    columns = {}
+    for name, own in zip(names, frame.columns, strict=True):
+        values = frame[own]
+        plain = values.dtype not in (nw.Object, nw.Unknown)
+        columns[name] = values.to_polars() if plain else _series(name, values.to_native())
+    return pl.DataFrame([column.alias(name) for name, column in columns.items()])
+
+
+def _from_matrix(data: Any, names: Sequence[str]) -> pl.DataFrame:
+    import polars as pl
+
+    if hasattr(data, "toarray") and hasattr(data, "shape"):
+        data = data.toarray()
+    array = data if isinstance(data, np.ndarray) else np.asarray(data)
+    if array.ndim != 2 or not names:
+        raise ParameterError(
+            "data must be a table with named columns, a file, or an array with two axes, got "
+            f"{type(data).__name__}"
+        )
+    if array.shape[1] != len(names):
+        raise ParameterError(
+            f"an array must have one column for each of {list(names)}, got shape {array.shape}"
+        )
+    return pl.DataFrame({name: _series(name, array[:, k]) for k, name in enumerate(names)})
+
+
+def _series(name: str, values: Any) -> pl.Series:
+    """Return a column; values of several types, or of Python's own, one by one as text."""
+    import polars as pl
+
+    if isinstance(values, np.ma.MaskedArray):
+        hidden = np.ma.getmaskarray(values).tolist()
+        pairs = zip(values.data.tolist(), hidden, strict=True)
+        values = [None if away else value for value, away in pairs]
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    array = values if isinstance(values, np.ndarray) else None
+    if array is None and hasattr(values, "to_numpy"):
+        try:
+            array = np.asarray(values.to_numpy())
+        except (TypeError, ValueError):  # Arrow refuses to copy unless told to
+            array = np.asarray(values.to_numpy(zero_copy_only=False))
+    if array is not None and array.dtype.kind in "iufb" and array.ndim == 1:
+        odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
+        array = array.astype(np.float64) if odd or not array.dtype.isnative else array
+        return pl.Series(name, np.ascontiguousarray(array))
+    if array is not None and array.dtype.kind == "M" and array.ndim == 1:
+        return pl.Series(name, array.astype("datetime64[us]"))
+    items = list(values) if array is None else array.tolist()
+    if array is not None and array.ndim != 1:
+        raise ParameterError(f"column {name!r} must have one axis, got {array.ndim}")
+    if all(type(item) is float for item in items):
+        return pl.Series(name, items, dtype=pl.Float64)
+    if all(type(item) is int and -(2**63) <= item < 2**63 for item in items):
+        return pl.Series(name, items, dtype=pl.Int64)
+    return pl.Series(name, [_item(item) for item in items], dtype=pl.String)
+
+
+def _item(item: Any) -> str | None:
+    """Return a value as text, or None for the marks of a missing one."""
+    if item is None or type(item).__name__ in ("NAType", "NaTType"):
+        return None
+    try:
+        if item != item:
+            return None
+    except (TypeError, ValueError):
+        raise ParameterError(f"a cell must hold one value, got {type(item).__name__}") from None
+    if isinstance(item, bytes):
+        return item.decode("utf-8", errors="replace")
+    return plain_text(item)
+
+
+def _one_length(columns: Mapping[str, Any]) -> None:
+    lengths = sorted({len(column) for column in columns.values()})
+    if len(lengths) > 1:
+        raise ParameterError(f"columns must have one length, got {lengths}")

@@ -1,0 +1,86 @@
+"""Rows as numbers, and how many of one person count: both look at one person at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit._core.rng import WordStream
+from tacit.data.kinds import Kind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Rows", "bounded"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a table as numbers, after everything that `Columns` states was done.
+
+    Attributes
+    ----------
+    values
+        Column → parsed numbers (`tacit.data.kinds.Parsed`), all finite and in range.
+    people
+        A number for the person of each row, or None where rows are the unit.
+    dropped
+        How many rows were left out; for the holder only.
+    kinds
+        Column → its kind.
+    averaged
+        Whether a person counts as one row.
+    """
+
+    values: dict[str, NDArray[np.float64]]
+    people: NDArray[np.int64] | None
+    dropped: int
+    kinds: Mapping[str, Kind]
+    averaged: bool = False
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values()))) if self.values else 0
+
+    def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """Return what a model sees of some columns, categories as indicators; a row per unit."""
+        parts = [self.kinds[name].encode(self.values[name]) for name in names]
+        return self.units(np.column_stack(parts) if parts else np.empty((len(self), 0)))
+
+    def units(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return numbers of rows as those that count: people's averages, where they do."""
+        if not self.averaged or self.people is None or not len(table):
+            return table
+        place, counts = np.unique(self.people, return_inverse=True, return_counts=True)[1:]
+        sums = np.zeros((len(counts), table.shape[1]))
+        np.add.at(sums, place, table)
+        return np.asarray(sums / counts[:, None], np.float64)
+
+
+def bounded(
+    people: NDArray[np.int64],
+    keep: NDArray[np.bool_],
+    most: int,
+    words: WordStream | None,
+) -> NDArray[np.bool_]:
+    """Return which rows count: at most so many of each person, chosen at random.
+
+    Only who a row belongs to is looked at, and whether it is left out for what it holds: both are
+    facts of one person.
+    """
+    counts = np.bincount(people[keep], minlength=int(people.max(initial=0)) + 1)
+    crowded = np.flatnonzero(keep & (counts[people] > most))
+    if not crowded.size:
+        return keep
+    order = np.argsort((WordStream() if words is None else words).words(len(crowded)))
+    order = crowded[order]
+    order = order[np.argsort(people[order], kind="stable")]
+    owners = people[order]
+    starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    lengths = np.diff(np.append(starts, len(owners)))
+    rank = np.arange(len(owners)) - np.repeat(starts, lengths)
+    counted = keep.copy()
+    counted[order[rank >= most]] = False
+    return counted

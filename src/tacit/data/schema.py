@@ -1,0 +1,433 @@
+"""`Columns`: what is public about a table, stated once for every estimator.
+
+The kinds and ranges of its columns, which column names the person, how many rows a person may
+have, and what is done about values that are missing, unknown or out of range. Each rule looks at
+one row, or at the rows of one person, and at nothing else (PRIVACY A13), and is listed on the
+certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit._core.check import Integer, OneOf, check
+from tacit._core.rng import WordStream
+from tacit.data.dictionary import field_kind
+from tacit.data.kinds import Boolean, Category, Date, Kind, Number, Parsed, Text
+from tacit.data.problems import Problem, raise_for
+from tacit.data.reading import Table, read_rows
+from tacit.data.rows import Rows, bounded
+from tacit.data.stating import kind_of
+from tacit.data.values import texts
+from tacit.errors import ParameterError, UnboundedData
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Columns"]
+
+_SETTINGS = (
+    "person",
+    "rows_per_person",
+    "per_person",
+    "target",
+    "missing",
+    "unknown",
+    "outside",
+    "constants",
+)
+_MISSING = ("error", "drop", "impute")
+_PLACES = 20  # places of one kind of trouble that are kept
+
+
+class Columns(Mapping[str, Kind]):
+    """What is public about a table.
+
+    Parameters
+    ----------
+    columns
+        Column → kind: `number`, `category`, `date`, `time`, `boolean`, `text`; a pair of numbers
+        is a range, a list of values a category. May be given as keywords too.
+    person
+        The column that names the person of a row, read as text: ``0012`` is not ``12``.
+    rows_per_person
+        How many rows of one person count at most; more are left out, chosen at random without
+        looking at what they hold. Needed with ``person``, unless people are averaged.
+    per_person
+        Whether each of a person's ``"rows"`` counts, or their ``"average"`` as one row.
+    target
+        The column that a model explains, where it is always the same.
+    missing
+        What a missing value is: an ``"error"`` to the holder; a reason to ``"drop"`` the row; or
+        ``"impute"``, filled in with the column's constant.
+    unknown
+        What a value outside a category's list is: an ``"error"``, a reason to ``"drop"`` the row,
+        or the value that stands for all others.
+    outside
+        What a number or date outside its range is: an ``"error"``, ``"clip"`` to the range, or
+        a reason to ``"drop"`` the row.
+    constants
+        Column → the public value that is filled in; the middle of the range, or the first of a
+        list, if left out.
+
+    Examples
+    --------
+    >>> from tacit.data.stating import category, number
+    >>> columns = Columns(age=number(20, 90), sex=category("f", "m"), missing="drop")
+    >>> rows = columns.read({"sex": ["m", "f", "m"], "age": ["40", "", "50"]})
+    >>> rows.values["age"].tolist(), rows.dropped
+    ([40.0, 50.0], 1)
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Any] | None = None,
+        /,
+        *,
+        person: str | None = None,
+        rows_per_person: int | None = None,
+        per_person: str = "rows",
+        target: str | None = None,
+        missing: str = "error",
+        unknown: Any = "error",
+        outside: str = "error",
+        constants: Mapping[str, Any] | None = None,
+        **further: Any,
+    ) -> None:
+        stated = {**(columns or {}), **further}
+        if not stated:
+            raise UnboundedData(
+                "columns must be stated: pass Columns(age=tc.number(20, 90), …); nothing public "
+                "is read from private data"
+            )
+        self.kinds = {str(name): kind_of(str(name), kind) for name, kind in stated.items()}
+        check("missing", missing, OneOf(*_MISSING))
+        check("outside", outside, OneOf("error", "clip", "drop"))
+        if rows_per_person is not None:
+            check("rows_per_person", rows_per_person, Integer(1, 10**6))
+        check("per_person", per_person, OneOf("rows", "average"))
+        averaged = per_person == "average"
+        if person is None and (rows_per_person is not None or averaged):
+            raise ParameterError("rows_per_person and per_person need person, whose rows they are")
+        if person is not None and rows_per_person is None and not averaged:
+            raise UnboundedData(
+                "person and rows_per_person go together: how many rows one person may have is "
+                "public, and bounds what they can change; or pass per_person='average'"
+            )
+        if person is not None and person in self.kinds:
+            raise ParameterError(f"the person column {person!r} names people, it has no kind")
+        if target is not None and target not in self.kinds:
+            raise ParameterError(f"the target {target!r} is none of {list(self.kinds)}")
+        self.person, self.rows_per_person, self.target = person, rows_per_person, target
+        self.per_person = per_person
+        self.missing, self.unknown, self.outside = missing, unknown, outside
+        self.constants = dict(constants or {})
+        for name in self.constants:
+            if name not in self.kinds:
+                raise ParameterError(f"constants name {name!r}, which is none of the columns")
+        self._check_unknown()
+
+    def _check_unknown(self) -> None:
+        if self.unknown in ("error", "drop"):
+            return
+        for name, kind in self.kinds.items():
+            if isinstance(kind, Category) and self._standing(kind) is None:
+                raise ParameterError(
+                    f"unknown={self.unknown!r} is none of the values of {name!r}: pass 'error', "
+                    "'drop' or a value that every category lists"
+                )
+
+    def _standing(self, kind: Category) -> float | None:
+        """Return the position of the value that stands for unknown ones."""
+        found = kind.parse(_series([self.unknown])).values[0]
+        return None if np.isnan(found) else float(found)
+
+    # -- a mapping ---------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Kind:
+        return self.kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {kind.word}" for name, kind in self.kinds.items())
+        return f"<Columns {shown}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Columns) and self.described() == other.described()
+
+    def __hash__(self) -> int:
+        return hash(json.dumps(self.described(), sort_keys=True, default=str))
+
+    @property
+    def unit(self) -> str:
+        """The unit of privacy that the table asks for."""
+        return "row" if self.person is None else "user"
+
+    @property
+    def averaged(self) -> bool:
+        """Whether people count by their average."""
+        return self.per_person == "average"
+
+    @property
+    def rows_per_unit(self) -> int:
+        """How many rows one unit of privacy has at most."""
+        return 1 if self.rows_per_person is None or self.averaged else self.rows_per_person
+
+    # -- in and out of files -----------------------------------------------------------------
+
+    @classmethod
+    def of(cls, stated: Any, **settings: Any) -> Columns:
+        """Return what somebody stated as columns: such, a mapping, or the path of a file."""
+        if isinstance(stated, Columns):
+            return stated
+        if isinstance(stated, str | Path):
+            return cls.from_file(stated)
+        return cls._from_mapping(dict(stated), settings)
+
+    @classmethod
+    def _from_mapping(cls, stated: dict[str, Any], settings: Mapping[str, Any]) -> Columns:
+        own = {
+            key: stated.pop(key)
+            for key in _SETTINGS
+            if key in stated and not isinstance(stated[key], Kind | Mapping | tuple)
+        }
+        if isinstance(stated.get("constants"), Mapping) and "kind" not in stated["constants"]:
+            own["constants"] = stated.pop("constants")
+        return cls(stated, **{**settings, **own})
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Columns:
+        """Read columns from a TOML file, or from a JSON data dictionary (Table Schema).
+
+        A TOML file has a table ``[columns]`` with one entry per column, such as
+        ``age = {kind = "number", low = 20, high = 90}``; a dictionary is Frictionless' Table
+        Schema, with ``minimum`` and ``maximum``, or ``enum``, among a field's constraints.
+        """
+        file = Path(path)
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+            if file.suffix == ".json":
+                return cls.from_dictionary(json.loads(text))
+            found = tomllib.loads(text)
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            if isinstance(error, ParameterError | UnboundedData):
+                raise
+            raise ParameterError(f"{file.name} cannot be read: {error}") from None
+        return cls._from_mapping(dict(found.get("columns", found)), {})
+
+    @classmethod
+    def from_dictionary(cls, dictionary: Mapping[str, Any], **settings: Any) -> Columns:
+        """Return the columns of a Frictionless Table Schema.
+
+        Examples
+        --------
+        >>> limits = {"minimum": 0, "maximum": 99}
+        >>> field = {"name": "age", "type": "integer", "constraints": limits}
+        >>> Columns.from_dictionary({"fields": [field]})
+        <Columns age: number>
+        """
+        fields = dictionary.get("schema", dictionary).get("fields")
+        if not isinstance(fields, list) or not fields:
+            raise ParameterError("a data dictionary has a list of fields: see Table Schema")
+        kinds = {}
+        for entry in fields:
+            if not isinstance(entry, Mapping) or "name" not in entry:
+                raise ParameterError("every field of a data dictionary has a name")
+            if str(entry["name"]) != settings.get("person"):
+                kinds[str(entry["name"])] = field_kind(entry)
+        return cls(kinds, **settings)
+
+    def described(self) -> dict[str, Any]:
+        """Return everything as plain data, which `of` reads."""
+        plain: dict[str, Any] = {name: kind.described() for name, kind in self.kinds.items()}
+        for key in _SETTINGS:
+            value = getattr(self, key)
+            if value not in (None, {}, "error", "rows"):
+                plain[key] = value
+        return plain
+
+    # -- what a model sees -------------------------------------------------------------------
+
+    def encoded(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Return the numbers that a model sees of some columns: name → range."""
+        found: dict[str, tuple[float, float]] = {}
+        for name in names:
+            kind = self.kinds[name]
+            for own in kind.encoded(name):
+                found[own] = (0.0, 1.0) if isinstance(kind, Category) else kind.range
+        return found
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Return every public input in words, for certificates."""
+        lines = []
+        for name, kind in self.kinds.items():
+            if isinstance(kind, Category):
+                lines.append(f"{name} is one of {len(kind.levels)} stated values")
+            elif isinstance(kind, Number | Date):
+                low, high = kind.range
+                lines.append(f"{name} lies in [{kind.show(low)}, {kind.show(high)}]")
+            elif isinstance(kind, Boolean | Text):
+                lines.append(f"{name} is {kind.word}")
+        words = {"drop": "rows with a missing value are left out",
+                 "impute": "a missing value counts as a public constant"}  # fmt: skip
+        if self.missing in words:
+            lines.append(words[self.missing])
+        if self.unknown != "error" and any(isinstance(k, Category) for k in self.kinds.values()):
+            what = "are left out" if self.unknown == "drop" else f"count as {self.unknown!r}"
+            lines.append(f"values outside a category's list {what}")
+        if self.outside != "error":
+            what = "is clipped" if self.outside == "clip" else "leaves its row out"
+            lines.append(f"what lies outside its range {what}")
+        if self.rows_per_person is not None:
+            lines.append(f"at most {self.rows_per_person} rows of one person count")
+        if self.averaged:
+            lines.append("each person counts as one row, the average of theirs")
+        return tuple(lines)
+
+    @property
+    def drops(self) -> bool:
+        """Whether a row may be left out for what it holds."""
+        return "drop" in (self.missing, self.unknown, self.outside)
+
+    # -- a holder's table --------------------------------------------------------------------
+
+    def read(
+        self,
+        data: Any,
+        names: Sequence[str] | None = None,
+        *,
+        folder: Path | None = None,
+        words: WordStream | None = None,
+    ) -> Rows:
+        """Return a holder's rows as numbers, or raise `BadTable` with all that is wrong.
+
+        Parameters
+        ----------
+        data
+            Whatever `tacit.data.reading.read_rows` reads.
+        names
+            The columns that are needed; all of them if left out.
+        folder
+            Where relative paths begin.
+        words
+            Randomness that chooses among a person's rows; fresh if left out.
+        """
+        wanted = list(self.kinds) if names is None else list(names)
+        table = read_rows(data, wanted, folder)
+        raise_for(self._absent(table, wanted))
+        parsed = {name: self.kinds[name].parse(table.column(name), table.na) for name in wanted}
+        people, problems = self._people(table)
+        problems += [p for name in wanted for p in self._troubles(table, name, parsed[name])]
+        raise_for(problems)
+        keep = np.ones(len(table), bool)
+        values = {name: self._mended(name, parsed[name], keep) for name in wanted}
+        if people is not None and self.rows_per_person is not None:
+            keep &= bounded(people, keep, self.rows_per_person, words)
+        values = {name: column[keep] for name, column in values.items()}
+        owners = None if people is None else people[keep]
+        kinds = {name: self.kinds[name] for name in wanted}
+        return Rows(values, owners, int(len(keep) - keep.sum()), kinds, self.averaged)
+
+    def problems(self, data: Any, folder: Path | None = None) -> tuple[Problem, ...]:
+        """Return everything that is wrong with a holder's table, in one pass."""
+        from tacit.data.problems import BadTable
+
+        try:
+            self.read(data, folder=folder)
+        except BadTable as error:
+            return error.problems
+        except ParameterError as error:
+            return (Problem("the table", "", (), 0, str(error)),)
+        return ()
+
+    def _absent(self, table: Table, wanted: Sequence[str]) -> list[Problem]:
+        found = []
+        for name in [*wanted, *([self.person] if self.person else [])]:
+            if not table.has(name):
+                remedy = f"the table has {table.frame.columns[:20]}"
+                found.append(Problem("no such column", name, (), 1, remedy))
+        return found
+
+    def _people(self, table: Table) -> tuple[NDArray[np.int64] | None, list[Problem]]:
+        if self.person is None:
+            return None, []
+        names = texts(table.column(self.person))
+        absent = names.is_null().to_numpy() | (names == "").fill_null(True).to_numpy()
+        # 64 bits for each name: two people in a million share theirs once in 10⁸ tables, and then
+        # only have fewer rows that count
+        codes = np.unique(names.fill_null("").hash().to_numpy(), return_inverse=True)[1]
+        remedy = "a row must say whose it is: fill it in, or take the row out"
+        return codes, _problem(table, "missing", self.person, absent, names, remedy)
+
+    def _troubles(self, table: Table, name: str, parsed: Parsed) -> list[Problem]:
+        kind, column = self.kinds[name], table.column(name)
+        found = _problem(table, "unreadable", name, parsed.bad, column, kind.remedy)
+        if self.missing == "error":
+            remedy = "fill it in, or pass missing='drop' or missing='impute'"
+            found += _problem(table, "missing", name, parsed.missing, column, remedy)
+        rule = self.unknown if isinstance(kind, Category) else self.outside
+        if rule == "error":
+            what = "unknown" if isinstance(kind, Category) else "outside its range"
+            found += _problem(table, what, name, parsed.outside, column, kind.remedy_outside)
+        return found
+
+    def _mended(self, name: str, parsed: Parsed, keep: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return a column with its rules applied, value by value; rows to leave out are marked."""
+        kind, values = self.kinds[name], parsed.values
+        if self.missing == "drop":
+            keep &= ~parsed.missing
+        else:
+            values = np.where(parsed.missing, self._constant(name), values)
+        if isinstance(kind, Category):
+            standing = None if self.unknown in ("error", "drop") else self._standing(kind)
+            if standing is None:
+                keep &= ~parsed.outside
+            else:
+                values = np.where(parsed.outside, standing, values)
+        elif self.outside == "drop":
+            keep &= ~parsed.outside
+        else:
+            values = np.clip(values, *kind.range)
+        return np.asarray(values, np.float64)
+
+    def _constant(self, name: str) -> float:
+        """Return the public value that stands for a missing one."""
+        kind = self.kinds[name]
+        if name in self.constants:
+            parsed = kind.parse(_series([self.constants[name]]))
+            if parsed.bad[0] or parsed.missing[0] or parsed.outside[0]:
+                raise ParameterError(f"constants[{name!r}] is no value of that column")
+            return float(parsed.values[0])
+        if isinstance(kind, Category | Boolean | Text):
+            return 0.0
+        low, high = kind.range
+        return low / 2.0 + high / 2.0
+
+
+def _problem(
+    table: Table, what: str, name: str, where: NDArray[np.bool_], column: Any, remedy: str
+) -> list[Problem]:
+    rows = np.flatnonzero(where)
+    if not rows.size:
+        return []
+    places = []
+    for row in rows[:_PLACES].tolist():
+        file, number = table.place(row)
+        value = column[row]
+        places.append((file, number, "" if value is None else str(value)[:60]))
+    return [Problem(what, name, tuple(places), int(rows.size), remedy)]
+
+
+def _series(values: list[Any]) -> Any:
+    return read_rows({"value": values}).frame["value"]

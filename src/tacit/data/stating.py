@@ -1,0 +1,116 @@
+"""How people state what a column holds: `number`, `category`, `date` …, or plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.data.kinds import Boolean, Category, Date, Kind, Number, Text
+from tacit.data.values import is_real, moment
+from tacit.errors import ParameterError, UnboundedData
+
+__all__ = ["boolean", "category", "date", "kind_of", "number", "text", "time"]
+
+
+def number(low: float, high: float, unit: str = "") -> Number:
+    """Return the kind of a column of numbers in a public range.
+
+    Examples
+    --------
+    >>> number(20, 90, "years").range
+    (20.0, 90.0)
+    """
+    return Number(low, high, unit)
+
+
+def category(*levels: Any) -> Category:
+    """Return the kind of a column that holds one of some public values.
+
+    Examples
+    --------
+    >>> category("f", "m", "x").encoded("sex")
+    ['sex=m', 'sex=x']
+    """
+    if len(levels) == 1 and isinstance(levels[0], list | tuple):
+        levels = tuple(levels[0])
+    return Category(tuple(levels))
+
+
+def boolean() -> Boolean:
+    """Return the kind of a column of true and false."""
+    return Boolean()
+
+
+def date(low: Any, high: Any, formats: str | Sequence[str] = ()) -> Date:
+    """Return the kind of a column of dates in a public range.
+
+    Examples
+    --------
+    >>> date("2020-01-01", "2026-12-31").show(19000)
+    '2022-01-08'
+    """
+    forms = (formats,) if isinstance(formats, str) else tuple(formats)
+    return Date(moment(low), moment(high), forms)
+
+
+def time(low: Any, high: Any, formats: str | Sequence[str] = ()) -> Date:
+    """Return the kind of a column of dates with times in a public range."""
+    forms = (formats,) if isinstance(formats, str) else tuple(formats)
+    return Date(moment(low), moment(high), forms, timed=True)
+
+
+def text(vocabulary: Sequence[str]) -> Text:
+    """Return the kind of a column of text, over a public vocabulary."""
+    return Text(tuple(vocabulary))
+
+
+def kind_of(name: str, stated: Any) -> Kind:
+    """Return the kind that somebody stated: one of the above, a pair, a list, or plain data.
+
+    Examples
+    --------
+    >>> kind_of("age", (20, 90)).word, kind_of("sex", ["f", "m"]).word
+    ('number', 'category')
+    """
+    if isinstance(stated, Kind):
+        return stated
+    if isinstance(stated, tuple) and len(stated) == 2:
+        return number(*stated)
+    if isinstance(stated, list | tuple):
+        both = len(stated) == 2 and all(is_real(value) for value in stated)
+        return number(*stated) if both else category(*stated)
+    if isinstance(stated, Mapping):
+        return _from_mapping(name, dict(stated))
+    raise ParameterError(
+        f"column {name!r} must be a kind such as tc.number(low, high), a pair or a list of "
+        f"values, got {type(stated).__name__}"
+    )
+
+
+_MAKERS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
+    "number": (number, ("low", "high"), ("unit",)),
+    "category": (category, ("levels",), ()),
+    "boolean": (boolean, (), ()),
+    "date": (date, ("low", "high"), ("formats",)),
+    "time": (time, ("low", "high"), ("formats",)),
+    "text": (text, ("vocabulary",), ()),
+}
+
+
+def _from_mapping(name: str, stated: dict[str, Any]) -> Kind:
+    word = stated.pop("kind", "number")
+    if word not in _MAKERS:
+        raise ParameterError(f"column {name!r} has kind {word!r}: there are {sorted(_MAKERS)}")
+    maker, needed, further = _MAKERS[word]
+    missing = [key for key in needed if key not in stated]
+    if missing:
+        raise UnboundedData(
+            f"column {name!r} needs {' and '.join(missing)}: what is public about it is stated, "
+            "never read from the data"
+        )
+    extra = sorted(set(stated) - {*needed, *further})
+    if extra:
+        raise ParameterError(f"column {name!r} has {extra}, which a {word} does not know")
+    levels = stated.pop("levels", ())
+    found: Kind = maker(*levels, **stated)
+    return found

@@ -1,0 +1,156 @@
+"""Single values as text, numbers and moments: nothing here looks at more than one at a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.errors import ParameterError
+
+if TYPE_CHECKING:
+    import polars as pl
+    from numpy.typing import NDArray
+
+__all__ = [
+    "DAY",
+    "EPOCH",
+    "NA_WORDS",
+    "as_float",
+    "few",
+    "floats",
+    "is_real",
+    "lowered",
+    "missing_among",
+    "moment",
+    "moments",
+    "plain_text",
+    "read_texts",
+    "since_epoch",
+    "texts",
+]
+
+# words for a value that is not there, compared without case
+NA_WORDS = ("", "na", "n/a", "nan", "null", "none", "nil", "#n/a", "-", ".")
+DAY = 86_400.0
+EPOCH = dt.datetime(1970, 1, 1)
+
+
+def plain_text(value: Any) -> str:
+    """Return a value as the text that stands for it; a whole float is the whole number."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        return value.date().isoformat()
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return str(value).strip()
+
+
+def texts(column: pl.Series) -> pl.Series:
+    """Return a column as text without blanks around, value by value; null where there is none."""
+    import polars as pl
+
+    kind = column.dtype
+    if kind == pl.String:
+        return column.str.strip_chars()
+    if kind.is_integer() or kind in (pl.Categorical, pl.Enum, pl.Date):
+        return column.cast(pl.String)
+    if kind == pl.Null:
+        return column.cast(pl.String)
+    found = [None if v is None or v != v else plain_text(v) for v in column.to_list()]
+    return pl.Series(column.name, found, dtype=pl.String)
+
+
+def read_texts(
+    column: pl.Series, read: Callable[[pl.Series], NDArray[np.float64]]
+) -> tuple[pl.Series, NDArray[np.float64]]:
+    """Return a column as text, and its numbers by a reader; NaN where there is none.
+
+    Blanks around a value are taken off only where it could not be read at once.
+    """
+    import polars as pl
+
+    found = column if column.dtype == pl.String else texts(column)
+    values = read(found)
+    left = np.flatnonzero(np.isnan(values))
+    if left.size:
+        values[left] = read(texts(found[left]))
+    return found, values
+
+
+def missing_among(
+    found: pl.Series, words: Sequence[str], unread: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return where a value is missing: null, or one of the words where it could not be read."""
+    missing: NDArray[np.bool_] = found.is_null().to_numpy().copy()
+    left = np.flatnonzero(unread & ~missing)
+    if left.size:
+        marks = texts(found[left]).str.to_lowercase().is_in(lowered(words)).to_numpy()
+        missing[left] = marks
+    return missing
+
+
+def lowered(words: Sequence[str]) -> list[str]:
+    """Return words in small letters."""
+    return [str(word).lower() for word in words]
+
+
+def floats(column: pl.Series) -> NDArray[np.float64]:
+    """Return numbers, NaN where there is none; the array may be written to."""
+    import polars as pl
+
+    return np.array(column.cast(pl.Float64).fill_null(math.nan).to_numpy(), np.float64)
+
+
+def moments(found: pl.Series, form: str) -> pl.Series:
+    """Return the moments that texts of one form name; a form without hours names days."""
+    import polars as pl
+
+    if not any(mark in form for mark in ("%H", "%I", "%T", "%R")):
+        return found.str.to_date(form, strict=False).cast(pl.Datetime("us"))
+    if form.endswith("Z"):  # in universal time, which is all that is compared
+        found, form = found.str.strip_suffix("Z"), form.removesuffix("Z")
+    return found.str.to_datetime(form, time_unit="us", strict=False)
+
+
+def moment(value: Any) -> dt.datetime:
+    """Return what somebody wrote as a moment."""
+    if isinstance(value, dt.datetime):
+        return value.replace(tzinfo=None)
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day)
+    try:
+        return dt.datetime.fromisoformat(str(value)).replace(tzinfo=None)
+    except ValueError:
+        raise ParameterError(f"{value!r} is no date: write it as 2026-12-31") from None
+
+
+def since_epoch(when: dt.datetime) -> float:
+    """Return the days since 1970."""
+    return (when - EPOCH).total_seconds() / DAY
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a number, and not a truth value."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, bool
+    )
+
+
+def as_float(name: str, value: Any) -> float:
+    """Return a number as Python's own."""
+    if not is_real(value):
+        raise ParameterError(f"{name} must be a number, got {value!r}")
+    return float(value)
+
+
+def few(values: Sequence[Any]) -> str:
+    """Return the first of some values, for an error."""
+    shown = ", ".join(plain_text(value) for value in values[:8])
+    return shown + (" …" if len(values) > 8 else "")
