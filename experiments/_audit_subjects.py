@@ -78,8 +78,8 @@ def summary(epsilon: float, delta: float, **words: Any) -> Any:
 
 def regression(epsilon: float, delta: float, statistics: str = "moments", **words: Any) -> Any:
     return tc.PrivateLinearRegression(
-        "adaSSP", bounds=[(-1, 1)] * 2, y_bounds=(-1, 1), statistics=statistics, noise="grid",
-        privacy=request(epsilon, delta, **words),
+        method="adaSSP", bounds=[(-1, 1)] * 2, y_bounds=(-1, 1), statistics=statistics,
+        noise="grid", privacy=request(epsilon, delta, **words),
     )  # fmt: skip
 
 

@@ -156,9 +156,9 @@ def fit(
     unread = UNREAD.get(method, ())
     common |= {name: value for name, value in sampling.items() if name not in unread}
     if published:
-        return ThesisRegression(method, **common).fit(data.sites(count))
+        return ThesisRegression(method=method, **common).fit(data.sites(count))
     bounds = list(data.bounds.values())
-    model = PrivateLinearRegression(method, bounds=bounds, y_bounds=data.y_bounds, **common)
+    model = PrivateLinearRegression(method=method, bounds=bounds, y_bounds=data.y_bounds, **common)
     return model.fit(data.sites(count))
 
 
@@ -183,7 +183,7 @@ def run(quick: bool) -> Outcome:
         if quick:
             data = replace(data, sites_tried=(1, 5) if data.name == "power plant" else (1,))
         exact = PrivateLinearRegression(
-            "OLS", bounds=list(data.bounds.values()), y_bounds=data.y_bounds
+            method="OLS", bounds=list(data.bounds.values()), y_bounds=data.y_bounds
         ).fit(data.sites(1))
         for name, value in (("OLS", data.error(exact.predict)), ("zero", data.zero)):
             outcome.add({"data": data.name, "calibration": "not private", "method": name,

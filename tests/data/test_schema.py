@@ -131,8 +131,8 @@ def test_encodings_are_stated_or_marked(encoding, tmp_path):
     [
         ("", "is empty"),
         ("age,sex\n1,f,3\n", r"a.csv, row 1: 3 cells, the headings name 2"),
-        ("age,age\n1,2\n", "distinct names"),
-        ("age,\n1,2\n", "distinct names"),
+        ("age,age\n1,2\n", "distinct column names"),
+        ("age,\n1,2\n", "distinct column names"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(written, said, tmp_path):
@@ -140,7 +140,7 @@ def test_what_is_wrong_with_a_file_is_named(written, said, tmp_path):
     file.write_text(written)
     with pytest.raises(ParameterError, match=said):
         COLUMNS.read(file)
-    with pytest.raises(ParameterError, match="there is no file"):
+    with pytest.raises(ParameterError, match="there is no such file"):
         COLUMNS.read(tmp_path / "none.csv")
 
 

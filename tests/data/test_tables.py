@@ -30,7 +30,7 @@ def check(table):
 def test_csv_and_parquet_give_the_same_table(tmp_path):
     (tmp_path / "t.csv").write_text("name,n,x\na,1,2.5\nb,2,-1.0\n")
     check(read_source({"file": "t.csv"}, tmp_path))
-    frame = pytest.importorskip("pandas").DataFrame(read_source({"file": "t.csv"}, tmp_path))
+    frame = pytest.importorskip("pandas").DataFrame(dict(read_source({"file": "t.csv"}, tmp_path)))
     frame.to_parquet(tmp_path / "t.parquet")
     check(read_source({"file": "t.parquet"}, tmp_path))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import (
+    ADD_REMOVE,
     REPLACE,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -125,3 +126,19 @@ def test_all_errors_are_ours():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     assert all(issubclass(kind, TacitError) for kind in kinds)
     assert "pip install 'tacit[nn]'" in str(errors.MissingExtra("private dropout", "nn"))
+
+
+def test_what_nobody_stated_is_filled_in_and_what_was_stated_stays():
+    filled = Privacy(1.0, 1e-6).suiting("user", "site")
+    assert (filled.unit, filled.trust, filled.neighbours) == ("user", "site", ADD_REMOVE)
+    assert "coordinator" in str(filled.against)
+    entry = Privacy(1.0, 1e-6).suiting("entry", "central")
+    assert entry.neighbours == REPLACE
+    stated = Privacy(1.0, 1e-6, unit="row", neighbours=REPLACE, trust="central")
+    assert stated.suiting("user", "site", ADD_REMOVE) == stated
+    assert Privacy(1.0).with_epsilon(2.0).suiting("user", "site").unit == "user"
+
+
+def test_between_parties_a_request_stands_as_it_is():
+    fixed = Privacy(1.0, 1e-6).fixed()
+    assert fixed.suiting("entry", "aggregator") == fixed == Privacy(1.0, 1e-6)

@@ -42,7 +42,7 @@ def test_published_says_what_it_gives():
 
 def test_published_adassp_spends_three_parts(tmp_path):
     privacy = Privacy(1.0, 1 / 7654, trust="site")
-    fitted = ThesisRegression("adaSSP", privacy=privacy).fit(sites())
+    fitted = ThesisRegression(method="adaSSP", privacy=privacy).fit(sites())
     assert 2.3 < fitted.certificate_.verify().epsilon < 2.4
     summary = fitted.summaries_["S0"]
     smallest = np.linalg.eigvalsh(summary.moments.gram)[0] / summary.design.norm**2
@@ -96,7 +96,7 @@ def test_published_noise_is_priced_by_what_it_gives_not_by_its_claim():
 
 def test_published_noise_does_not_pass_as_certified(tmp_path):
     fitted = ThesisRegression(
-        "Bayes-fixedS-fast", chains=1, draws=10, privacy=Privacy(1.0, 1e-3, trust="site")
+        method="Bayes-fixedS-fast", chains=1, draws=10, privacy=Privacy(1.0, 1e-3, trust="site")
     ).fit([Site("North", (X, Y))])
     path = fitted.summaries_["North"].save(tmp_path / "north.json")
     with pytest.raises(VerificationFailed, match="no regression summary"):
@@ -114,7 +114,7 @@ def test_published_noise_does_not_pass_as_certified(tmp_path):
 
 def test_a_release_of_the_thesis_is_read_by_its_own_class(tmp_path):
     privacy = Privacy(1.0, 1 / 7654, trust="site")
-    fitted = ThesisRegression("adaSSP", privacy=privacy).fit(sites())
+    fitted = ThesisRegression(method="adaSSP", privacy=privacy).fit(sites())
     folder = fitted.release(tmp_path / "bundle")
     found = ThesisRegression.from_release(folder)
     assert np.array_equal(found.predict(X), fitted.predict(X))
@@ -133,7 +133,7 @@ def test_the_thesis_has_no_bounds_to_state():
     with pytest.raises(ParameterError, match="under add-remove"):
         ThesisRegression(privacy=Privacy(1.0, 1e-4, neighbours="replace-one")).fit(X, Y)
     with pytest.raises(ParameterError, match="does not read draws"):
-        ThesisRegression("adaSSP", draws=20, privacy=Privacy(1.0, 1e-4)).fit(X, Y)
+        ThesisRegression(method="adaSSP", draws=20, privacy=Privacy(1.0, 1e-4)).fit(X, Y)
 
 
 def test_published_designs_refuse_what_the_thesis_does_not_release():

@@ -37,7 +37,7 @@ def small(method):
 
 def model(method="auto", kind=PrivateLinearRegression, **more):
     settings = {"bounds": list(BOUNDS.values()), "y_bounds": Y_BOUNDS, **small(method), **more}
-    return kind(method, **settings)
+    return kind(method=method, **settings)
 
 
 def sites(parts=3, ledgers=False):

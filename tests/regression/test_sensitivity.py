@@ -187,7 +187,14 @@ def test_the_event_accounts_for_what_a_neighbour_can_do(privacy, source, statist
 @pytest.mark.parametrize(("statistics", "eigenvalue"), [("Szu", False), ("Sz", True)])
 def test_the_published_noise_covers_adding_and_removing(statistics, eigenvalue):
     design = ReadDesign(
-        (0.0,) * 4, (1.0,) * 4, False, ADD_REMOVE, statistics, 1.0, 3.0, eigenvalue
+        (0.0,) * 4,
+        (1.0,) * 4,
+        False,
+        ADD_REMOVE,
+        statistics,
+        1.0,
+        norm=3.0,
+        eigenvalue=eigenvalue,
     )
     attack = Attack(design)
     assert attack.search(steps=100) <= attack.declared * (1 + 1e-12)

@@ -280,7 +280,7 @@ def test_every_kind_of_release_survives_the_mail(tmp_path, source, neighbours):
     for epsilon, statistics, intercept in ((0.01, "Sz", True), (1.0, "Szu", False),
                                            (30.0, "moments", False)):  # fmt: skip
         fitted = PrivateLinearRegression(
-            "Bayes-fixedS-fast", bounds=[(-1, 1)] * 3, y_bounds=1.0, statistics=statistics,
+            method="Bayes-fixedS-fast", bounds=[(-1, 1)] * 3, y_bounds=1.0, statistics=statistics,
             intercept=intercept, noise=source, chains=1, draws=10,
             privacy=Privacy(epsilon, 1e-6, neighbours=neighbours, trust="site"),
         ).fit([Site("North", (ROWS[:, :3], ROWS[:, 3]))])  # fmt: skip

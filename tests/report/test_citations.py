@@ -87,6 +87,6 @@ def test_a_ridge_by_an_eigenvalue_cites_its_source():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, (200, 1))
     model = tc.PrivateLinearRegression(
-        "adaSSP", bounds=[(0, 1)], y_bounds=(0, 1), privacy=tc.Privacy(1.0, 1e-6)
+        method="adaSSP", bounds=[(0, 1)], y_bounds=(0, 1), privacy=tc.Privacy(1.0, 1e-6)
     )
     assert "wang2018" in gather(model.fit((x, x[:, 0]))).cites

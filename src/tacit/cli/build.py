@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tacit.cli.config import Config
-from tacit.data.tables import read_table
+from tacit.data.tables import read_source
 from tacit.errors import ParameterError, TacitError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_called
@@ -13,7 +14,7 @@ from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
-__all__ = ["estimator_of", "sites_of"]
+__all__ = ["data_of", "estimator_of", "sites_of"]
 
 
 def estimator_of(config: Config) -> tuple[PrivateEstimator, Any]:
@@ -26,7 +27,10 @@ def estimator_of(config: Config) -> tuple[PrivateEstimator, Any]:
                 config.fail("write epsilon = …, such as 1.0", "privacy")
             privacy = Privacy(**request)
         kind = estimator_called(str(config.data["estimator"]), config.plugins)
-        parameters, facts = kind._stated(config.section("parameters") | _entities(config))
+        stated = config.section("parameters") | _entities(config)
+        if config.section("columns") and "columns" in kind._get_param_names():
+            stated["columns"] = config.section("columns")
+        parameters, facts = kind._stated(stated)
         return kind(**parameters, privacy=privacy), facts
     except TacitError as error:
         if isinstance(error, ParameterError) and str(error).startswith(str(config.path)):
@@ -53,12 +57,7 @@ def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
     sites = []
     for number, entry in enumerate(config.data["site"]):
         try:
-            source = {
-                "table": read_table(config.folder / entry["data"]),
-                "columns": config.section("columns"),
-                "value": config.data.get("value"),
-            }
-            data = model._tables({"data": source}, facts)
+            data = data_of(config, model, facts, entry)
         except TacitError as error:
             config.fail(str(error), "site", "data", number)
         try:
@@ -66,6 +65,16 @@ def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
         except TacitError as error:
             config.fail(str(error), "site", "ledger", number)
     return sites
+
+
+def data_of(config: Config, model: PrivateEstimator, facts: Any, entry: Mapping[str, Any]) -> Any:
+    """Return what a site of a configuration holds."""
+    source = {
+        "table": read_source(entry["data"], config.folder),
+        "columns": config.section("columns"),
+        "value": config.data.get("value"),
+    }
+    return model._tables({"data": source}, facts)
 
 
 def _ledger(config: Config, entry: dict[str, Any]) -> Ledger | None:

@@ -2,34 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.output import ConfigFile, Json, show
 
-__all__ = ["check", "rehearse"]
+__all__ = ["check", "rehearse", "schema"]
 
 
 def check(config: ConfigFile, as_json: Json = False) -> None:
-    """Read a site's data for everything that its policy allows, at home; nothing is paid.
+    """Read the data that a file names, at home, and say all that is wrong; nothing is paid.
 
+    For the file of a site (everything that its policy allows is tried) and for one of `tacit fit`.
     In a run a coordinator hears one sentence whatever is wrong with the data. Here the holder
     hears all of it.
 
     Example: tacit check site.toml
     """
+    import tomllib
+
+    from tacit.errors import ParameterError
+
+    try:
+        stated = tomllib.loads(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ParameterError(f"{config} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ParameterError(f"{config} is no TOML: {error}") from None
+    name, problems, well = _of_fit(config) if "estimator" in stated else _of_site(config)
+    lines = [f"{about}: {text}" for about, text in problems.items()]
+    show({"site": name, "problems": problems}, "\n".join(lines) or well, as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _of_site(config: Path) -> tuple[str, dict[str, str], str]:
+    """Return a site's name, what is wrong with its data by computation, and good news."""
     from tacit.federation.files import SiteConfig
     from tacit.federation.service import SiteService
 
     settings = SiteConfig.read(config)
     allowed = len(settings.policy.permissions)
-    problems = SiteService(settings).problems()
-    lines = [f"{name}: {text}" for name, text in problems.items()]
     well = f"{settings.name} can take part in all {allowed} computations that it allows."
-    show({"site": settings.name, "problems": problems}, "\n".join(lines) or well, as_json)
-    if problems:
-        raise typer.Exit(1)
+    return settings.name, SiteService(settings).problems(), well
+
+
+def _of_fit(config: Path) -> tuple[str, dict[str, str], str]:
+    """Return what is wrong with the data of a file of `tacit fit`, site by site, and good news."""
+    from tacit.cli.build import data_of, estimator_of
+    from tacit.cli.config import read_config
+    from tacit.errors import TacitError
+    from tacit.estimators.site import Site
+
+    settings = read_config(config)
+    model, facts = estimator_of(settings)
+    model._check_parameters()
+    problems, sites = {}, []
+    for entry in settings.data["site"]:
+        try:
+            sites.append(Site(entry["name"], data_of(settings, model, facts, entry)))
+        except TacitError as error:
+            problems[entry["name"]] = str(error)
+    if sites:
+        agreement = model._agreed(sites)
+        for site in sites:
+            try:
+                model._read(site.data, agreement)
+            except TacitError as error:
+                problems[site.name] = str(error)
+    well = f"All {len(sites)} sites can be read. Nothing was paid: run tacit fit {config}."
+    return str(settings.data["estimator"]), problems, well
+
+
+def schema(
+    file: Annotated[Path, typer.Argument(help="A table: CSV, TSV, Parquet or Feather.")],
+    as_json: Json = False,
+) -> None:
+    """Draft the [columns] part of a file from names and types; ranges are for you to fill in.
+
+    No value is looked at: what is public about a column is stated by people who know.
+
+    Example: tacit schema north.csv
+    """
+    from tacit.data.dictionary import draft, written
+
+    found = draft(file)
+    show({"columns": found}, written(found), as_json)
 
 
 def rehearse(config: ConfigFile, wait: float = 300.0, as_json: Json = False) -> None:

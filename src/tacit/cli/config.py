@@ -11,15 +11,15 @@ bounds = [0, 10]
 [privacy]                            # as in tacit.Privacy; without it no noise is added
 epsilon = 1.0
 
-[columns]                            # entity → the column that names it, where it has another name
-patient = "patient_id"
+[columns]                            # entity → the column that names it; of a table all that is
+patient = "patient_id"               # public about its columns, as in tacit.Columns
 
 [labels]                             # the public members of an entity: a list, or a text file
 test = "tests.txt"
 
 [[site]]                             # one for each holder
 name = "North"
-data = "north.csv"                   # or .parquet; paths start at the configuration file
+data = "north.csv"                   # or {file = "north.csv", separator = ";", decimal = ","}
 ledger = "north.db"                  # made with the next two if it does not exist
 ledger_epsilon = 8.0
 ledger_delta = 1e-5
@@ -152,8 +152,8 @@ def read_config(path: str | Path) -> Config:
         config.fail('add a [[site]] table with name = "…" and data = "….csv"')
     for number, site in enumerate(sites):
         _check_keys(config, "site", site, _SITE, number)
-        for key in ("name", "data"):
-            if not isinstance(site.get(key), str):
+        for key, kinds in (("name", str), ("data", str | dict)):
+            if not isinstance(site.get(key), kinds):
                 config.fail(f'a site needs {key} = "…"', "site", key, number)
     return config
 

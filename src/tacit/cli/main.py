@@ -33,6 +33,7 @@ for command in (
     federation.engine,
     federation.coordinate,
     check.check,
+    check.schema,
     noise.certify,
     noise.calibrate,
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from tacit.data.reading import read_rows
 from tacit.data.stating import kind_of
 from tacit.errors import UnboundedData
 
-__all__ = ["draft", "field_kind"]
+__all__ = ["draft", "field_kind", "written"]
 
 
 def draft(data: Any) -> dict[str, Any]:
@@ -21,6 +22,24 @@ def draft(data: Any) -> dict[str, Any]:
     """
     table = read_rows(data)
     return {name: {"kind": _drafted(dtype)} for name, dtype in table.frame.schema.items()}
+
+
+def written(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return drafted columns as TOML, with a place for everything that people have to state."""
+    needs = {
+        "number": "low = …, high = …",
+        "date": 'low = "…", high = "…"',
+        "time": 'low = "…", high = "…"',
+        "category": "levels = […]",
+    }
+    lines = ["[columns]", '# person = "…"            # the column that names the person, and',
+             "# rows_per_person = …       # how many rows one person has at most",
+             '# missing = "error"         # or "drop", "impute"']  # fmt: skip
+    for name, stated in columns.items():
+        more = needs.get(str(stated["kind"]))
+        inner = f'kind = "{stated["kind"]}"' + (f", {more}" if more else "")
+        lines.append(f"{json.dumps(name)} = {{{inner}}}")
+    return "\n".join(lines)
 
 
 def _drafted(dtype: Any) -> str:

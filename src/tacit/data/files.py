@@ -177,7 +177,9 @@ def _headings(file: Path, start: bytes, separator: str | None) -> tuple[list[str
         twice = sorted(
             {name or "(no name)" for name in names if names.count(name) > 1 or not name}
         )
-        raise ParameterError(f"{file.name} must begin with a line of distinct names: {twice}")
+        raise ParameterError(
+            f"{file.name} must begin with a line of distinct column names: {twice}"
+        )
     return names, separator
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tacit.data.reading import Table
 from tacit.errors import ParameterError
 
-__all__ = ["BadTable", "Problem"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BadTable", "Problem", "raise_for", "trouble"]
 
 _SHOWN = 3  # places of one kind that are spelled out
+_PLACES = 20  # places of one kind that are kept
 
 
 @dataclass(frozen=True)
@@ -71,3 +78,18 @@ def raise_for(problems: Iterable[Problem]) -> None:
     found = list(problems)
     if found:
         raise BadTable(found)
+
+
+def trouble(
+    table: Table, what: str, name: str, where: NDArray[np.bool_], column: Any, remedy: str
+) -> list[Problem]:
+    """Return one kind of trouble in a column, where there is any."""
+    rows = np.flatnonzero(where)
+    if not rows.size:
+        return []
+    places = []
+    for row in rows[:_PLACES].tolist():
+        file, number = table.place(row)
+        value = column[row]
+        places.append((file, number, "" if value is None else str(value)[:60]))
+    return [Problem(what, name, tuple(places), int(rows.size), remedy)]

@@ -8,32 +8,61 @@ holder's own business: errors name file and row, to the holder.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.files import FILES, Source, read_file, source
-from tacit.data.values import NA_WORDS, plain_text, texts
+from tacit.data.values import NA_WORDS, floats, missing_among, plain_text, read_texts, texts
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
+    from numpy.typing import NDArray
 
 __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table as it was found: columns by name, and where each row came from."""
+class Table(Mapping[str, "NDArray[Any]"]):
+    """A table as it was found: columns by name, and where each row came from.
 
-    frame: pl.DataFrame
-    na: tuple[str, ...] = NA_WORDS
-    places: tuple[tuple[str, int], ...] = (("the table", 0),)  # name, first row
+    As a mapping it shows columns as arrays: numbers where all of a column are, else text. Whoever
+    knows the kinds of columns reads them by those (`tacit.data.schema.Columns`).
+    """
+
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        na: tuple[str, ...] = NA_WORDS,
+        places: tuple[tuple[str, int], ...] = (("the table", 0),),  # name, first row
+    ) -> None:
+        self.frame, self.na, self.places = frame, na, places
 
     def __len__(self) -> int:
+        return int(self.frame.width)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.frame.columns)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.frame.columns:
+            raise KeyError(name)
+        import polars as pl
+
+        column = self.frame[name]
+        if column.dtype.is_numeric():
+            return floats(column) if column.null_count() else column.to_numpy()
+        numbers = read_texts(column, lambda c: floats(c.cast(pl.Float64, strict=False)))[1]
+        filled = ~missing_among(texts(column), self.na, np.isnan(numbers))
+        if filled.any() and not np.isnan(numbers[filled]).any():
+            return numbers
+        return np.array(texts(column).fill_null("").to_list())
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
         return int(self.frame.height)
 
     def place(self, row: int) -> tuple[str, int]:
@@ -123,7 +152,7 @@ def _from_source(where: Source, folder: Path | None) -> Table:
     elif path.exists():
         files = [path]
     else:
-        raise ParameterError(f"there is no file {path}")
+        raise ParameterError(f"{path} cannot be read: there is no such file")
     frames = [read_file(file, where) for file in files]
     return _joined(frames, files, where)
 

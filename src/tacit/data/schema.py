@@ -9,6 +9,7 @@ certificate.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,8 @@ import numpy as np
 from tacit._core.check import Integer, OneOf, check
 from tacit._core.rng import WordStream
 from tacit.data.dictionary import field_kind
-from tacit.data.kinds import Boolean, Category, Date, Kind, Number, Parsed, Text
-from tacit.data.problems import Problem, raise_for
+from tacit.data.kinds import Boolean, Category, Date, Kind, Parsed, Text
+from tacit.data.problems import BadTable, Problem, raise_for, trouble
 from tacit.data.reading import Table, read_rows
 from tacit.data.rows import Rows, bounded
 from tacit.data.stating import kind_of
@@ -30,7 +31,7 @@ from tacit.errors import ParameterError, UnboundedData
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Columns"]
+__all__ = ["PER_PERSON", "Columns"]
 
 _SETTINGS = (
     "person",
@@ -42,8 +43,9 @@ _SETTINGS = (
     "outside",
     "constants",
 )
+# how certificates say that people are the unit
+PER_PERSON = re.compile(r"^at most \d+ rows of one person count$|^each person counts as one row")
 _MISSING = ("error", "drop", "impute")
-_PLACES = 20  # places of one kind of trouble that are kept
 
 
 class Columns(Mapping[str, Kind]):
@@ -268,15 +270,22 @@ class Columns(Mapping[str, Kind]):
                 found[own] = (0.0, 1.0) if isinstance(kind, Category) else kind.range
         return found
 
+    def in_order(self, names: Sequence[str]) -> Columns:
+        """Return the same columns in the order in which `encoded` names them."""
+        place = {name: k for k, name in enumerate(names)}
+        order = sorted(self.kinds, key=lambda own: place[self.kinds[own].encoded(own)[0]])
+        settings = {key: getattr(self, key) for key in _SETTINGS}
+        return Columns({own: self.kinds[own] for own in order}, **settings)
+
     def assumptions(self) -> tuple[str, ...]:
-        """Return every public input in words, for certificates."""
+        """Return what is public besides the ranges of numbers, in words for certificates."""
         lines = []
         for name, kind in self.kinds.items():
             if isinstance(kind, Category):
                 lines.append(f"{name} is one of {len(kind.levels)} stated values")
-            elif isinstance(kind, Number | Date):
+            elif isinstance(kind, Date):
                 low, high = kind.range
-                lines.append(f"{name} lies in [{kind.show(low)}, {kind.show(high)}]")
+                lines.append(f"{name} lies between {kind.show(low)} and {kind.show(high)}")
             elif isinstance(kind, Boolean | Text):
                 lines.append(f"{name} is {kind.word}")
         words = {"drop": "rows with a missing value are left out",
@@ -330,7 +339,7 @@ class Columns(Mapping[str, Kind]):
         people, problems = self._people(table)
         problems += [p for name in wanted for p in self._troubles(table, name, parsed[name])]
         raise_for(problems)
-        keep = np.ones(len(table), bool)
+        keep = np.ones(table.rows, bool)
         values = {name: self._mended(name, parsed[name], keep) for name in wanted}
         if people is not None and self.rows_per_person is not None:
             keep &= bounded(people, keep, self.rows_per_person, words)
@@ -339,10 +348,25 @@ class Columns(Mapping[str, Kind]):
         kinds = {name: self.kinds[name] for name in wanted}
         return Rows(values, owners, int(len(keep) - keep.sum()), kinds, self.averaged)
 
+    def encode(self, data: Any, names: Sequence[str]) -> NDArray[np.float64]:
+        """Return what a model sees of rows to predict for, one each; none is left out.
+
+        A value outside its range is taken as it is; what is missing or unknown is refused.
+        """
+        table = read_rows(data, names)
+        raise_for(self._absent(table, names, person=False))
+        parts, problems = [], []
+        for name in names:
+            kind, column = self.kinds[name], table.column(name)
+            parsed = kind.parse(column, table.na)
+            wrong = parsed.bad | parsed.missing | (parsed.outside & isinstance(kind, Category))
+            problems += trouble(table, "unreadable", name, wrong, column, kind.remedy)
+            parts.append(kind.encode(parsed.values))
+        raise_for(problems)
+        return np.column_stack(parts)
+
     def problems(self, data: Any, folder: Path | None = None) -> tuple[Problem, ...]:
         """Return everything that is wrong with a holder's table, in one pass."""
-        from tacit.data.problems import BadTable
-
         try:
             self.read(data, folder=folder)
         except BadTable as error:
@@ -351,9 +375,11 @@ class Columns(Mapping[str, Kind]):
             return (Problem("the table", "", (), 0, str(error)),)
         return ()
 
-    def _absent(self, table: Table, wanted: Sequence[str]) -> list[Problem]:
+    def _absent(
+        self, table: Table, wanted: Sequence[str], *, person: bool = True
+    ) -> list[Problem]:
         found = []
-        for name in [*wanted, *([self.person] if self.person else [])]:
+        for name in [*wanted, *([self.person] if self.person and person else [])]:
             if not table.has(name):
                 remedy = f"the table has {table.frame.columns[:20]}"
                 found.append(Problem("no such column", name, (), 1, remedy))
@@ -368,18 +394,18 @@ class Columns(Mapping[str, Kind]):
         # only have fewer rows that count
         codes = np.unique(names.fill_null("").hash().to_numpy(), return_inverse=True)[1]
         remedy = "a row must say whose it is: fill it in, or take the row out"
-        return codes, _problem(table, "missing", self.person, absent, names, remedy)
+        return codes, trouble(table, "missing", self.person, absent, names, remedy)
 
     def _troubles(self, table: Table, name: str, parsed: Parsed) -> list[Problem]:
         kind, column = self.kinds[name], table.column(name)
-        found = _problem(table, "unreadable", name, parsed.bad, column, kind.remedy)
+        found = trouble(table, "unreadable", name, parsed.bad, column, kind.remedy)
         if self.missing == "error":
             remedy = "fill it in, or pass missing='drop' or missing='impute'"
-            found += _problem(table, "missing", name, parsed.missing, column, remedy)
+            found += trouble(table, "missing", name, parsed.missing, column, remedy)
         rule = self.unknown if isinstance(kind, Category) else self.outside
         if rule == "error":
             what = "unknown" if isinstance(kind, Category) else "outside its range"
-            found += _problem(table, what, name, parsed.outside, column, kind.remedy_outside)
+            found += trouble(table, what, name, parsed.outside, column, kind.remedy_outside)
         return found
 
     def _mended(self, name: str, parsed: Parsed, keep: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -413,20 +439,6 @@ class Columns(Mapping[str, Kind]):
             return 0.0
         low, high = kind.range
         return low / 2.0 + high / 2.0
-
-
-def _problem(
-    table: Table, what: str, name: str, where: NDArray[np.bool_], column: Any, remedy: str
-) -> list[Problem]:
-    rows = np.flatnonzero(where)
-    if not rows.size:
-        return []
-    places = []
-    for row in rows[:_PLACES].tolist():
-        file, number = table.place(row)
-        value = column[row]
-        places.append((file, number, "" if value is None else str(value)[:60]))
-    return [Problem(what, name, tuple(places), int(rows.size), remedy)]
 
 
 def _series(values: list[Any]) -> Any:

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
 from tacit._core.html import Html, join
+from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts
@@ -23,6 +24,7 @@ from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release, write_release
 from tacit.estimators.site import Site, check_sites
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Failure, RunRecord
@@ -65,6 +67,7 @@ class PrivateEstimator(Estimator):
     )
     _secret: int | None = None  # the seed of an audit's noise
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
+    _default_neighbours: ClassVar[str | None] = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
 
     certificates_: dict[str, Certificate]
@@ -208,11 +211,40 @@ class PrivateEstimator(Estimator):
     def _given(self, name: str, default: Any = None) -> Any:
         return self.get_params(deep=False).get(name, default)
 
+    def _request(self, sites: int = 1) -> Privacy | None:
+        """Return the guarantee asked for, with whatever only makes sense one way filled in."""
+        privacy: Privacy | None = self._given("privacy")
+        if privacy is None:
+            return None
+        trust = "site" if sites > 1 else "central"
+        return privacy.suiting(self._default_unit, trust, self._default_neighbours)
+
+    @property
+    def _stated_columns(self) -> Columns | None:
+        """What is public about a table, where it was stated as columns."""
+        columns = self._given("columns")
+        return None if columns is None else Columns.of(columns)
+
+    @property
+    def _default_unit(self) -> str:
+        """The unit of privacy where nobody stated one."""
+        columns = self._stated_columns
+        return "row" if columns is None else columns.unit
+
     def _check_row_privacy(self, what: str) -> None:
-        """Raise unless the request is one for rows, held by a curator or by sites."""
-        privacy = self._given("privacy")
-        if privacy is not None and privacy.unit != "row":
-            raise ParameterError(f"privacy.unit must be 'row' for {what}, got {privacy.unit!r}")
+        """Raise unless the request is one for rows or people, held by a curator or by sites."""
+        privacy, unit, columns = self._request(), self._default_unit, self._stated_columns
+        if privacy is not None and privacy.unit != unit:
+            hint = ": name the person in columns" if privacy.unit == "user" else ""
+            raise ParameterError(
+                f"privacy.unit must be {unit!r} for {what}, got {privacy.unit!r}{hint}"
+            )
+        replaced = privacy is not None and privacy.neighbours == REPLACE
+        if replaced and columns is not None and columns.drops:  # PRIVACY A13
+            raise ParameterError(
+                "under replace-one the number of rows is public, so none may be left out for what "
+                "it holds: pass missing='impute', or Privacy(…, neighbours='add-remove-one')"
+            )
         if privacy is not None and privacy.trust not in ("central", "site"):
             raise ParameterError(
                 f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
@@ -247,7 +279,8 @@ class PrivateEstimator(Estimator):
         if isinstance(data, list | tuple) and data and all(isinstance(s, Site) for s in data):
             sites = list(data)
             privacy = self._given("privacy")
-            if len(sites) > 1 and privacy is not None and privacy.trust == "central":
+            curated = privacy is not None and privacy.is_curated
+            if len(sites) > 1 and curated:
                 raise ParameterError(
                     "several sites do not share a curator: pass Privacy(…, trust='site')"
                 )

@@ -93,7 +93,7 @@ class Proposal:
         if unknown:
             raise ParameterError(f"privacy has the unknown field {unknown[0]!r}: {_GUARANTEE}")
         try:
-            return Privacy(**self.privacy)
+            return Privacy(**self.privacy).fixed()
         except TypeError as error:
             raise ParameterError(f"privacy cannot be read: {error}") from None
 

@@ -65,7 +65,7 @@ class MomentEstimator(PrivateEstimator, ABC):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        privacy = self.privacy
+        privacy = self._request()
         if privacy is None or math.isinf(privacy.epsilon):
             return
         if privacy.unit != self._unit:
@@ -81,6 +81,10 @@ class MomentEstimator(PrivateEstimator, ABC):
                 "on_failure must be 'stop' with trust='aggregator': the share of the noise of a "
                 "site that is lost would be missing from the sum"
             )
+
+    @property
+    def _default_unit(self) -> str:
+        return self._unit
 
     def _size(self, facts: Sequence[int | None]) -> int:
         """Return D: the stated one, or that of the sites, which must agree."""

@@ -142,7 +142,7 @@ class GaussianMixture(MomentEstimator):
             raise ParameterError(f"at most {LARGEST} features are supported")
         assert self.radius is not None
         centre = tuple(float(value) for value in np.ravel(np.asarray(self.centre, np.float64)))
-        moments = size, self.components, self.privacy, len(facts), self.share, shares
+        moments = size, self.components, self._request(len(facts)), len(facts), self.share, shares
         return MixtureAgreement(*moments, float(self.radius), centre)
 
     def _read(self, data: Any, agreement: Agreement) -> NDArray[Any]:

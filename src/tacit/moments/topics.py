@@ -139,7 +139,8 @@ class SingleTopicModel(MomentEstimator):
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         size = self._size(facts)
-        return TopicAgreement(size, self.topics, self.privacy, len(facts), self.share, shares)
+        privacy = self._request(len(facts))
+        return TopicAgreement(size, self.topics, privacy, len(facts), self.share, shares)
 
     def _read(self, data: Any, agreement: Agreement) -> Documents:
         documents = Documents.read(data, self._stated_size())

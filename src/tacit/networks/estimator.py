@@ -162,7 +162,7 @@ class PrivateNetwork(PrivateEstimator):
             self._blueprint(shapes.pop()) if shapes else None,
             self._loss(),
             float(self.rows or sum(fact.rows for fact in known) or 1000.0),
-            self.privacy,
+            self._request(len(facts)),
             scale=self._output_scale(),
             sites=len(facts),
             inputs=f"inputs lie in {self.bounds if one else 'their bounds'}",

@@ -54,6 +54,7 @@ def as_people(data: Any, size: int | None = None) -> Array:
 class PeopleEstimator(PrivateEstimator):
     """Base: a population, bounds of a person's number, and a public number of people."""
 
+    _default_neighbours: ClassVar[str | None] = REPLACE
     _people: ClassVar[int] = 20  # of an imagined holder
 
     population: Population | None
@@ -77,7 +78,7 @@ class PeopleEstimator(PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._law.check_bounds(self._range)
-        privacy = self.privacy
+        privacy = self._request()
         if privacy is None:
             return
         if privacy.unit not in ("row", "user"):
@@ -112,7 +113,7 @@ class PeopleEstimator(PrivateEstimator):
     def _released(self, statistic: Any, size: int) -> PosteriorAgreement:
         """Return what is public about releasing one statistic."""
         return PosteriorAgreement(
-            as_statistic(statistic), self._range, size, self.privacy, self.mechanism, self.noise
+            as_statistic(statistic), self._range, size, self._request(), self.mechanism, self.noise
         )
 
     def _read(self, data: Any, agreement: Agreement) -> Array:

@@ -177,7 +177,7 @@ class StatisticSelector(PeopleEstimator):
         start = self.candidates[0] if self.first_statistic is None else self.first_statistic
         rest = tuple(self._released(candidate, size - first) for candidate in self.candidates)
         model = self._model()
-        agreement = SelectorAgreement(self._released(start, first), rest, model, self.privacy)
+        agreement = SelectorAgreement(self._released(start, first), rest, model, self._request())
         for part in agreement.rest:  # what cannot be inferred from is not released
             planned = [agreement.first.planned, part.planned]
             check_inference(planned, model.population, self.prior)

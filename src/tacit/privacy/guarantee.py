@@ -94,8 +94,13 @@ class Privacy:
         if self.against is None:
             object.__setattr__(self, "against", _AGAINST[self.trust])
 
-    def suiting(self, unit: str, trust: str) -> Privacy:
+    def suiting(self, unit: str, trust: str, neighbours: str | None = None) -> Privacy:
         """Return the same request with what nobody stated filled in.
+
+        Parameters
+        ----------
+        unit, trust, neighbours
+            What makes sense; without ``neighbours`` the default of the unit.
 
         Examples
         --------
@@ -104,9 +109,18 @@ class Privacy:
         >>> Privacy(1, 1e-6, unit="row").suiting("user", "site").unit
         'row'
         """
-        wanted = {"unit": unit, "trust": trust, "neighbours": None, "against": None}
+        wanted = {"unit": unit, "trust": trust, "neighbours": neighbours, "against": None}
         filled = {name: value for name, value in wanted.items() if name in self.open}
         return dataclasses.replace(self, **filled)  # type: ignore[arg-type]
+
+    def fixed(self) -> Privacy:
+        """Return the same request with nothing left to fill in: between parties, as it stands."""
+        return dataclasses.replace(self, open=())
+
+    @property
+    def is_curated(self) -> bool:
+        """Whether somebody stated that one curator sees all raw data."""
+        return self.trust == "central" and "trust" not in self.open
 
     def with_epsilon(self, epsilon: float) -> Privacy:
         """Return the same request at another ε."""

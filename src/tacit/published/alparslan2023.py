@@ -50,7 +50,15 @@ __all__ = ["ReadDesign", "ThesisAgreement", "ThesisRegression", "ThesisSummary",
 
 METHODS = ("MCMC-normalX", "MCMC-fixedS", "Bayes-fixedS-fast", "MCMC-B&S", "adaSSP")
 FAILURE = 0.05  # ϱ of adaSSP: the chance that its ridge is too small
-_STATED = ("bounds", "y_bounds", "target", "intercept", "clip", "statistics")  # not here
+_STATED = (
+    "columns",
+    "bounds",
+    "y_bounds",
+    "target",
+    "intercept",
+    "clip",
+    "statistics",
+)  # not here
 _READ = "bounds, means and standard deviations were read from the data and count as public"
 
 
@@ -211,8 +219,8 @@ class ThesisAgreement(RegressionAgreement):
                 ADD_REMOVE,
                 statistics,
                 1.0,
-                2.5,
-                eigenvalue,
+                norm=2.5,
+                eigenvalue=eigenvalue,
             )
             yield cls(design, ("age", "dose", "pressure"), privacy, 2)
 
@@ -289,7 +297,7 @@ class ThesisRegression(PrivateLinearRegression):
         "method": OneOf(*METHODS),
     }
     # read from the data, or as the thesis has them
-    bounds = y_bounds = target = clip = None
+    columns = bounds = y_bounds = target = clip = None
     intercept = False
 
     __init__ = constructor(PrivateLinearRegression, *_STATED, method="Bayes-fixedS-fast")

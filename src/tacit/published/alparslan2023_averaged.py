@@ -191,9 +191,9 @@ class AveragedRegression(PrivateLinearRegression):
         **{n: c for n, c in PrivateLinearRegression._constraints.items() if n != "statistics"},
         "rows_per_group": Integer(2, 1 << 12),
     }
-    statistics = "moments"
+    columns, statistics = None, "moments"
 
-    __init__ = constructor(PrivateLinearRegression, "statistics", rows_per_group=2)
+    __init__ = constructor(PrivateLinearRegression, "columns", "statistics", rows_per_group=2)
 
     def _design(self, features: int | None) -> Design:
         one = super()._design(features)

@@ -130,13 +130,17 @@ class PrivateRecommender(PrivateEstimator):
             first.items,
             self._range(),
             self.rank,
-            self.privacy,
+            self._request(len(facts)),
             weights,
             openness,
             sites=len(facts),
             shares=shares,
             devices=first.devices,
         )
+
+    @property
+    def _default_unit(self) -> str:
+        return self._method().unit
 
     def _facts(self, data: Ratings) -> Facts:
         return data.facts
@@ -282,7 +286,7 @@ class PrivateRecommender(PrivateEstimator):
             The number of the user.
         """
         heaviest = self._here().heaviest(user)
-        privacy, whole = self.privacy, self.certificate_
+        privacy, whole = self._request(len(self.certificates_)), self.certificate_
         if privacy is None or not whole.is_private:
             return whole
         return Certificate.issue(

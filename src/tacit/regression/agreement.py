@@ -49,6 +49,8 @@ class RegressionAgreement(Agreement):
         As in `Agreement`.
     noise
         The kind of noise source.
+    notes
+        What else is public about the rows, for certificates.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class RegressionAgreement(Agreement):
     privacy: Privacy | None
     sites: int = 1
     noise: str = "exact"
+    notes: tuple[str, ...] = ()
 
     # -- what is charged -------------------------------------------------------------------
 
@@ -95,8 +98,13 @@ class RegressionAgreement(Agreement):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Ranges, and what is public with them."""
-        notes = self.design.assumptions(self.columns)
-        return (*notes, "the sites hold different rows") if self.sites > 1 else notes
+        notes = tuple(dict.fromkeys((*self.design.assumptions(self.columns), *self.notes)))
+        if self.sites == 1:
+            return notes
+        if self.privacy is not None and self.privacy.unit == "user":
+            several = "whoever is at several is protected by what these charge together"
+            return (*notes, f"the sites hold different people: {several}")
+        return (*notes, "the sites hold different rows")
 
     # -- the two sides ---------------------------------------------------------------------
 
@@ -121,18 +129,18 @@ class RegressionAgreement(Agreement):
         return Neighbours(ours, theirs)
 
     def worst_rows(self) -> tuple[Array, Array]:
-        """Return tables of features and response that differ by one row, as far as can be."""
+        """Return tables of features and response that differ by one unit, as far as can be."""
         middle, half = np.array(self.design.middle), np.array(self.design.half)
         size = 4 * len(middle)
         rows = middle + half * generator(0, "audit").uniform(-0.5, 0.5, (size, len(middle)))
         first, second = (middle + half * row for row in _farthest(self.design))
         if self.design.neighbours == ADD_REMOVE:
-            return np.vstack([rows, first]), rows
+            return np.vstack([rows, *[first] * self.design.rows_per_unit]), rows
         return np.vstack([rows, first]), np.vstack([rows, second])
 
     @classmethod
     def examples(cls) -> Iterator[RegressionAgreement]:
-        """Two features, every choice of sums, both relations, with and without a constant."""
+        """Two features, every choice of sums, both relations, one row each and several."""
         names = ("age", "dose", "pressure")
         for neighbours, statistics, intercept in product(
             (ADD_REMOVE, REPLACE), STATISTICS, (True, False)
@@ -141,6 +149,8 @@ class RegressionAgreement(Agreement):
             trust, noise = ("central", "exact") if intercept else ("site", "grid")
             privacy = Privacy(1.0, 1e-6, unit="row", neighbours=neighbours, trust=trust)
             yield cls(design, names, privacy, 1 if intercept else 3, noise)
+        several = Design((50.0, 0.0, 1.0), (50.0, 1.0, 2.0), rows_per_unit=3)
+        yield cls(several, names, Privacy(1.0, 1e-6, unit="user"))
 
 
 def _farthest(design: Design) -> tuple[Array, Array]:

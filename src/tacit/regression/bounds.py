@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Real, check
+from tacit.data.kinds import Category, Text
+from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.privacy.events import ADD_REMOVE
 from tacit.regression.design import CONSTANT, Design
+from tacit.regression.rows import SiteSum, feature_matrix, read_columns, read_site
 
 __all__ = ["PublicBounds", "as_pairs", "plain_bounds"]
 
@@ -27,15 +31,44 @@ class PublicBounds:
 
     features: Any  # column → (low, high), a sequence of pairs, or one number, the norm of a row
     response: Any  # (low, high), or the largest |y|
+    columns: Columns | None = None
+    target: str | None = None
 
     @classmethod
-    def of(cls, bounds: Any, y_bounds: Any) -> PublicBounds:
+    def of(
+        cls, bounds: Any, y_bounds: Any, columns: Any = None, target: str | None = None
+    ) -> PublicBounds:
         """Return what a caller stated; arrays and NumPy's numbers as lists and Python's."""
+        if columns is not None:
+            return cls._of_columns(Columns.of(columns), target, bounds, y_bounds)
         features, response = (
             part.tolist() if isinstance(part, np.ndarray | np.generic) else part
             for part in (bounds, y_bounds)
         )
-        return cls(features, response)
+        return cls(features, response, None, target)
+
+    @classmethod
+    def _of_columns(
+        cls, columns: Columns, target: str | None, bounds: Any, y_bounds: Any
+    ) -> PublicBounds:
+        """Return the ranges of what a model sees of a table's columns."""
+        if bounds is not None or y_bounds is not None:
+            raise ParameterError("columns hold the ranges: leave bounds and y_bounds out")
+        name = target or columns.target
+        if name is None or name not in columns:
+            raise ParameterError(
+                f"target must be one of the columns, got {name!r}: pass target='the column to "
+                "explain'"
+            )
+        if isinstance(columns[name], Category | Text):
+            raise ParameterError(f"the target {name!r} must be a number, not a category")
+        for own, kind in columns.items():
+            if isinstance(kind, Text):
+                raise ParameterError(f"column {own!r} is text, which a regression does not read")
+        features = columns.encoded([own for own in columns if own != name])
+        if not features:
+            raise ParameterError("columns must name a feature besides the target")
+        return cls(features, columns[name].range, columns, name)
 
     def check(self) -> None:
         """Raise where a bound is missing or is none."""
@@ -88,11 +121,31 @@ class PublicBounds:
             check(f"bounds[{name!r}]", pair, Bounds())
         return {name: (float(low), float(high)) for name, (low, high) in named.items()}
 
-    def names(self, design: Design, target: str | None) -> tuple[str, ...]:
+    def names(self, design: Design) -> tuple[str, ...]:
         """Return the names of the features and, last, of the response."""
         named = list(self.pairs()) if isinstance(self.features, Mapping | Sequence) else []
         named = named or [f"x{k}" for k in range(design.features)]
-        return (*named, target or "y")
+        return (*named, self.target or "y")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is public about the rows, for certificates."""
+        return () if self.columns is None else self.columns.assumptions()
+
+    def read(self, data: Any, design: Design) -> SiteSum:
+        """Add up a holder's rows; what cannot be used is refused, to the holder."""
+        if self.columns is not None:
+            assert self.target is not None
+            return read_columns(data, self.columns, self.target, design)
+        return read_site(
+            data, design, self.names(design)[:-1] if self.by_name else None, self.target
+        )
+
+    def features_of(self, X: Any, names: Sequence[str], labels: Sequence[Any]) -> Array:
+        """Return features to predict from; ``labels`` are an array's, where it had some."""
+        if self.columns is not None:
+            return self.columns.encode(X, [own for own in self.columns if own != self.target])
+        return feature_matrix(X, names if self.by_name else labels, names)
 
     def design(
         self,
@@ -135,6 +188,7 @@ class PublicBounds:
             neighbours,
             statistics,
             clip,
+            1 if self.columns is None else self.columns.rows_per_unit,
         )
 
 

@@ -41,6 +41,11 @@ noise on the intercept's row and column, whose sums are the largest of all, hurt
     meet, so it is largest at t = 1 (the formula above, u does not move) or at t = 0
     (x ⊥ x': 2R⁴ + R²Y² + Y⁴): the larger of the two.
 
+**People with several rows.** Whoever has at most k rows, all of which come or go together, moves
+the sum by at most k times as far as one row does, by the triangle inequality; k equal rows do. So
+Δ of a person is k·Δ of a row under add-remove. Under replace-one the number of rows would be
+public although it changes with the person, so that is refused.
+
 **n_j.** Under replace-one it is public, and says so. Under add-remove the constant's own entry,
 Σ s², is its noisy stand-in.
 """
@@ -55,7 +60,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import InstanceOf, OneOf, Real, check
+from tacit._core.check import InstanceOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
@@ -87,6 +92,8 @@ class Design:
     clip
         The bound B (of ‖(c, x, y)‖ for moments) or R (of ‖(c, x)‖) on the mapped scale; the
         rule of this module's docstring unless given.
+    rows_per_unit
+        How many rows one person has at most.
 
     Examples
     --------
@@ -104,8 +111,15 @@ class Design:
     neighbours: str = ADD_REMOVE
     statistics: str = "moments"
     clip: float | None = None
+    rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
+        check("rows_per_unit", self.rows_per_unit, Integer(1, 10**6))
+        if self.rows_per_unit > 1 and self.neighbours == REPLACE:
+            raise ParameterError(
+                "people with several rows need add-remove-one: who replaces whom may have another "
+                "number of rows, which is public under replace-one"
+            )
         check("statistics", self.statistics, OneOf(*STATISTICS))
         check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
         if self.clip is not None:
@@ -221,7 +235,11 @@ class Design:
 
     @cached_property
     def sensitivity(self) -> float:
-        """How far one row moves the released vector, for the stated relation."""
+        """How far one unit moves the released vector, for the stated relation."""
+        return self.rows_per_unit * self._of_one_row
+
+    @property
+    def _of_one_row(self) -> float:
         if self.statistics != "moments":
             return math.sqrt(self._separate(self.cross_weight))
         square = self.rows.norm**2
@@ -310,4 +328,6 @@ class Design:
         bounds += (f"rows are scaled to norm {self.rows.norm:.6g} after mapping to [-1, 1]",)
         if self.knows_rows:
             bounds += ("the number of rows is public",)
+        if self.rows_per_unit > 1:
+            bounds += (f"at most {self.rows_per_unit} rows of one person count",)
         return bounds

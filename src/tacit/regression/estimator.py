@@ -10,16 +10,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
+from tacit.data.schema import Columns
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome, fit
+from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.privacy.events import ADD_REMOVE
@@ -38,7 +40,7 @@ from tacit.regression.joining import (
 from tacit.regression.methods import CITES, EXACT_METHODS, SAMPLING, check_method
 from tacit.regression.numerics.moments import Prior, check_prior
 from tacit.regression.numerics.posterior import METHODS, posterior
-from tacit.regression.rows import SiteSum, check_rank, feature_matrix, read_site
+from tacit.regression.rows import SiteSum, check_rank
 from tacit.regression.scale import Line, r_squared, to_arviz
 from tacit.regression.simulation import simulated_error
 from tacit.regression.summary import SiteSummary
@@ -46,6 +48,7 @@ from tacit.regression.summary import SiteSummary
 __all__ = ["PrivateLinearRegression"]
 
 
+@stores_parameters
 class PrivateLinearRegression(PrivateEstimator):
     """Bayesian linear regression over one holder or many sites, each with one noisy release.
 
@@ -55,6 +58,9 @@ class PrivateLinearRegression(PrivateEstimator):
 
     Parameters
     ----------
+    columns
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path, with
+        every feature and the target. Instead of ``bounds`` and ``y_bounds``.
     method
         How the posterior follows from the summaries: ``"auto"``, ``"MCMC-normalX"``,
         ``"MCMC-fixedS"``, ``"Bayes-fixedS-fast"``, ``"adaSSP"``, ``"MCMC-B&S"``; without
@@ -65,7 +71,7 @@ class PrivateLinearRegression(PrivateEstimator):
     y_bounds
         The public range (low, high) of the response, or the largest |y|.
     target
-        The column of the response, where data are tables.
+        The column of the response, where data are tables; that of ``columns`` unless given.
     intercept
         Whether the model has one.
     clip
@@ -78,7 +84,8 @@ class PrivateLinearRegression(PrivateEstimator):
     chains, draws, warmup
         How much to sample, for methods that do.
     privacy
-        The guarantee asked for, with unit ``"row"``; None adds no noise.
+        The guarantee asked for; None adds no noise. The unit is a row, or a user where
+        ``columns`` name the person.
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise
@@ -125,6 +132,7 @@ class PrivateLinearRegression(PrivateEstimator):
     _agreements: ClassVar[type[RegressionAgreement]] = RegressionAgreement
     _summaries: ClassVar[type[SiteSummary]] = SiteSummary
     _stored: ClassVar[tuple[str, ...]] = (
+        "columns",
         "method",
         "bounds",
         "y_bounds",
@@ -150,50 +158,25 @@ class PrivateLinearRegression(PrivateEstimator):
         **PAID,
     }
 
-    summaries_: dict[str, SiteSummary]
-    design_: Design
-
-    def __init__(
-        self,
-        method: str = "auto",
-        *,
-        bounds: Mapping[str, tuple[float, float]]
-        | Sequence[tuple[float, float]]
-        | float
-        | None = None,
-        y_bounds: tuple[float, float] | float | None = None,
-        target: str | None = None,
-        intercept: bool = True,
-        clip: float | None = None,
-        statistics: str = "moments",
-        prior: Any = None,
-        chains: int = 4,
-        draws: int = 1000,
-        warmup: int = 1000,
-        privacy: Privacy | None = None,
-        ledger: Ledger | None = None,
-        noise: str = "exact",
-        on_failure: str = "stop",
-        progress: bool = False,
-        random_state: int | None = None,
-    ) -> None:
-        self.method = method
-        self.bounds = bounds
-        self.y_bounds = y_bounds
-        self.target = target
-        self.intercept = intercept
-        self.clip = clip
-        self.statistics = statistics
-        self.prior = prior
-        self.chains = chains
-        self.draws = draws
-        self.warmup = warmup
-        self.privacy = privacy
-        self.ledger = ledger
-        self.noise = noise
-        self.on_failure = on_failure
-        self.progress = progress
-        self.random_state = random_state
+    columns: Columns | Mapping[str, Any] | str | None = None
+    _: KW_ONLY
+    method: str = "auto"
+    bounds: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | float | None = None
+    y_bounds: tuple[float, float] | float | None = None
+    target: str | None = None
+    intercept: bool = True
+    clip: float | None = None
+    statistics: str = "moments"
+    prior: Any = None
+    chains: int = 4
+    draws: int = 1000
+    warmup: int = 1000
+    privacy: Privacy | None = None
+    ledger: Ledger | None = None
+    noise: str = "exact"
+    on_failure: str = "stop"
+    progress: bool = False
+    random_state: int | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -211,7 +194,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     @property
     def _public(self) -> PublicBounds:
-        return PublicBounds.of(self.bounds, self.y_bounds)
+        return PublicBounds.of(self.bounds, self.y_bounds, self.columns, self.target)
 
     def _check_public(self) -> None:
         self._public.check()
@@ -242,14 +225,19 @@ class PrivateLinearRegression(PrivateEstimator):
         return self._agreement(design, len(facts))
 
     def _agreement(self, design: Design, sites: int) -> RegressionAgreement:
-        names = self._public.names(design, self.target)
-        return self._agreements(design, names, self.privacy, sites, self.noise)
+        public, privacy = self._public, self._request(sites)
+        names = public.names(design)
+        return self._agreements(design, names, privacy, sites, self.noise, public.notes)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
         """Return the parameters of a file or a proposal, with ranges as pairs."""
+        if "columns" in settings:
+            return dict(settings), None
         if not isinstance(settings.get("bounds"), Mapping) or "target" not in settings:
-            raise ParameterError("regression needs bounds = {feature: [low, high]} and a target")
+            raise ParameterError(
+                "regression needs columns, or bounds = {feature: [low, high]}, and a target"
+            )
         return {name: as_pairs(value) for name, value in settings.items()}, None
 
     # -- fitting ---------------------------------------------------------------------------
@@ -287,7 +275,8 @@ class PrivateLinearRegression(PrivateEstimator):
         """Drop everything that an earlier fit left."""
         for name in [name for name in vars(self) if name.endswith("_") or name == "_line"]:
             delattr(self, name)
-        self.summaries_, self.failures_ = {}, []
+        self.summaries_: dict[str, SiteSummary] = {}
+        self.failures_ = []
         self.feature_names_in_: list[Any] = []
 
     def _take(self, data: Any) -> Self:
@@ -326,8 +315,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def _read(self, data: Any, agreement: Agreement) -> SiteSum:
         assert isinstance(agreement, RegressionAgreement)
-        columns = agreement.columns[:-1] if self._public.by_name else None
-        return read_site(data, agreement.design, columns, self.target)
+        return self._public.read(data, agreement.design)
 
     def _released(
         self, sites: list[Site], agreement: RegressionAgreement, alone: bool
@@ -409,8 +397,7 @@ class PrivateLinearRegression(PrivateEstimator):
             probability.
         """
         self._needs_fit()
-        columns = self.columns_[:-1] if self._public.by_name else self.feature_names_in_
-        matrix = feature_matrix(X, columns, self.columns_[:-1])
+        matrix = self._public.features_of(X, self.columns_[:-1], self.feature_names_in_)
         return self._line.predict(matrix, return_sd, interval)
 
     def score(self, X: Any, y: Any) -> float:
@@ -426,19 +413,23 @@ class PrivateLinearRegression(PrivateEstimator):
         return to_arviz(self.posterior_, self.design_, summaries, self.columns_[:-1])
 
     def _settings(self) -> dict[str, Any]:
+        public = self._public.columns
         return {
             **{name: plain_bounds(getattr(self, name)) for name in self._stored},
+            "columns": None if public is None else public.described(),
             "middle": list(self.design_.middle),
             "half": list(self.design_.half),
             "norm": self.design_.rows.norm,
-            "columns": list(self.columns_),
+            "names": list(self.columns_),
             "sites": {name: summary.facts for name, summary in self.summaries_.items()},
         }
 
     def _adopt(self, release: Release) -> None:
         settings = release.manifest["settings"]
-        given = {name: as_pairs(settings[name]) for name in self._stored}
-        self.columns_ = tuple(settings["columns"])
+        given = {name: as_pairs(settings[name]) for name in self._stored if name != "columns"}
+        self.columns_ = tuple(settings["names"])
+        if settings.get("columns"):
+            given["columns"] = Columns.of(settings["columns"]).in_order(self.columns_)
         if isinstance(given.get("bounds"), Mapping):  # JSON has no order
             given["bounds"] = {name: given["bounds"][name] for name in self.columns_[:-1]}
         type(self).__init__(self, **given)

@@ -53,7 +53,7 @@ def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | 
             f"{sorted(twice)} would count twice: give every site a name of its own"
         )
     check_sites(list(sites))
-    if sites and len(names) > 1 and privacy is not None and privacy.trust == "central":
+    if sites and len(names) > 1 and privacy is not None and privacy.is_curated:
         raise ParameterError("several sites do not share a curator: pass Privacy(…, trust='site')")
 
 

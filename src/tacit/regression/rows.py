@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit.data.columns import column_array, column_names, is_missing, numeric_columns
+from tacit.data.reading import Table, read_rows
+from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError
 from tacit.regression.design import Design
 from tacit.regression.outer import ExactSum
@@ -28,6 +30,7 @@ __all__ = [
     "check_piece",
     "check_rank",
     "feature_matrix",
+    "read_columns",
     "read_site",
     "row_pieces",
     "summarise",
@@ -79,6 +82,24 @@ def read_site(
             "another site"
         )
     return total
+
+
+def read_columns(data: Any, columns: Columns, target: str, design: Design) -> SiteSum:
+    """Add up the rows of a table by what is public about its columns; see `Columns.read`."""
+    features = [name for name in columns if name != target]
+    if isinstance(data, tuple) and len(data) == 2:  # features, and their responses beside them
+        data = with_response(read_rows(data[0], features), data[1], target)
+    rows = columns.read(data, [*features, target])
+    x, y = rows.matrix(features), rows.matrix([target])
+    return read_site((x, y[:, 0]), design, None, None)
+
+
+def with_response(table: Table, y: Any, target: str) -> Table:
+    """Return a table of features with a column of responses."""
+    named = read_rows({target: y})
+    if named.rows != table.rows:
+        raise ParameterError(f"y must have one value for each row of X, got {named.rows}")
+    return Table(table.frame.with_columns(named.column(target)), table.na, table.places)
 
 
 def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ def simulated_error(kind: Any, facts: Facts, seed: int) -> float:
     y = fitted + rng.normal(0.0, 1.0 / 3.0, facts.rows)  # half of the variance is explained
     sites = [Site(f"site {k}", pair) for k, pair in enumerate(facts.split(x, y))]
     model = kind(
-        "Bayes-fixedS-fast",
+        method="Bayes-fixedS-fast",
         bounds=[(-1, 1)] * facts.features,
         y_bounds=(-1, 1),
         noise="grid",

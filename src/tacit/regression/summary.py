@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit.data.schema import PER_PERSON
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
 from tacit.estimators.release import Release
 from tacit.mechanisms.noise import RESOLUTION
@@ -228,8 +229,10 @@ class SiteSummary:
             raise VerificationFailed(
                 f"the certificate is that of {certificate.holder!r}, not of {self.site!r}"
             )
-        if not certificate.is_private or certificate.unit != "row":
-            raise VerificationFailed("the certificate holds no finite guarantee for rows")
+        people = [note for note in certificate.assumptions if PER_PERSON.search(note)]
+        unit = "user" if people else "row"
+        if not certificate.is_private or certificate.unit != unit:
+            raise VerificationFailed(f"the certificate holds no finite guarantee for a {unit}")
         if any(note.startswith("seeded noise") for note in certificate.assumptions):
             raise VerificationFailed("the noise was seeded: not for release")
         if certificate.neighbours != design.neighbours:

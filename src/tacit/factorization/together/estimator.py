@@ -163,13 +163,17 @@ class PrivateFactorization(PrivateEstimator):
             model,
             facts,
             bounds=self.bounds,
-            privacy=self.privacy,
+            privacy=self._request(len(facts)),
             protected=self.protected,
             shared=self.shared,
             public=public,
             accountant=self.accountant,
         )
         return self._method(problem).agree(problem)
+
+    @property
+    def _default_unit(self) -> str:
+        return "user"
 
     def _method(self, problem: Problem) -> FactorizationMethod:
         if isinstance(self.method, FactorizationMethod):
