@@ -63,8 +63,7 @@ def test_a_real_site_hangs_up_on_a_server_whose_certificate_names_another_host(t
     with running_server(file) as server, running_site(kit.parent / "site.toml") as site:
         served(port, server, credentials(kit / "startup"))
         log = kit.parent / "state" / "engine.log"
-        while (
-            not log.exists() or "IP address mismatch" not in log.read_text()
-        ):  # the engine's own does not look
-            assert site.poll() is None and server.poll() is None
+        while not log.exists() or "IP address mismatch" not in log.read_text():
+            # the engine's own does not look
+            assert site.engine.poll() is None and server.poll() is None
         assert "Successfully registered" not in log.read_text()
