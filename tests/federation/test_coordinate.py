@@ -355,6 +355,19 @@ def tamper(kind):
     return fault
 
 
+@pytest.mark.parametrize("call", ["open", "begin"])
+def test_a_site_that_is_lost_before_the_first_round_is_named(tmp_path, call):
+    def lose(method, name, request, answer):
+        if (method, name) == (call, "South"):
+            raise TimeoutError
+        return answer
+
+    direct = Direct(services(tmp_path), lose)
+    result = run_proposal(FACTORIZATION_RUN, direct, on_failure="exclude")
+    assert [(f.site, f.round) for f in result.record.failures] == [("South", 0)]
+    assert set(result.certificates) == {"North", "West"}
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [

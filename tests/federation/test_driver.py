@@ -15,12 +15,11 @@ from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.drivers.tcp_driver import TcpDriver
 from nvflare.fuel.utils.config_service import ConfigService
 
+from experiments._hostile.strangers import credentials, knock
 from tacit.federation import kits, tls
 from tacit.federation.driver import SCHEME, TacitDriver
 from tacit.federation.members.authority import revoke
 from tacit.federation.provision import init_federation
-
-from .strangers import credentials, knock
 
 
 @pytest.fixture(autouse=True)

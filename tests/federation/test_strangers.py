@@ -2,31 +2,16 @@
 
 import json
 import socket
-import struct
-from datetime import UTC, datetime
 
-import msgpack
 import pytest
 
+from experiments._hostile.strangers import credentials, greeted, hello, knock, strangers
 from tacit.federation.engine.processes import running_server
 from tacit.federation.engine.sites import running_site
 from tacit.federation.members.authority import revoke
 from tacit.federation.provision import init_federation
 
-from .strangers import certified, credentials, knock
-
-_HELLO, _READY = 4, 5  # the engine's frames of greeting
 _COMPUTATION = '\n[[computation]]\ncomputation = "regression"\n'
-
-
-def hello(name: str) -> bytes:
-    """Return the engine's greeting, to which a server answers with its own."""
-    body = msgpack.packb({"endpoint_name": name, "timestamp": 0.0})
-    return struct.pack(">IHBBHHHH", 16 + len(body), 0, _HELLO, 0, 0, 0, 1, 1) + body
-
-
-def greeted(answer: bytes) -> bool:
-    return len(answer) >= 16 and answer[6] in (_HELLO, _READY)
 
 
 def served(port: int, server, shown) -> bytes:
@@ -48,17 +33,12 @@ def test_strangers_get_nothing_from_a_real_server_and_stop_nobody(tmp_path):
     file = place / "coordinator" / "coordinator.toml"
     file.write_text(file.read_text() + _COMPUTATION)
     kit = {site: place / "sites" / site / "kit" / "startup" for site in ("North", "South")}
-    strangers = {
-        "plain TCP": "plain",
-        "no certificate": None,
-        "another authority": credentials(theirs / "sites" / "North" / "kit" / "startup"),
-        "expired": certified(place, tmp_path, datetime(2020, 1, 1, tzinfo=UTC)),
-    }
+    callers = strangers(place, theirs, "North", tmp_path)
     with running_server(file) as server:
         assert greeted(served(port, server, credentials(kit["North"])))  # members are heard
         with socket.create_connection(("127.0.0.1", port), 60):  # and one who says nothing waits
-            found = {who: knock(port, shown, hello("North")) for who, shown in strangers.items()}
-            assert found == dict.fromkeys(strangers, b"")
+            found = {who: knock(port, shown, hello("North")) for who, shown in callers.items()}
+            assert found == dict.fromkeys(callers, b"")
             assert greeted(knock(port, credentials(kit["South"]), hello("South")))
             revoke(place, "South")
             while knock(port, credentials(kit["South"]), hello("South")):
@@ -82,7 +62,8 @@ def test_a_real_site_hangs_up_on_a_server_whose_certificate_names_another_host(t
     start.write_text(start.read_text().replace("localhost:", "127.0.0.1:"))
     with running_server(file) as server, running_site(kit.parent / "site.toml") as site:
         served(port, server, credentials(kit / "startup"))
-        log = kit / "process.log"
-        while "IP address mismatch" not in log.read_text():  # the engine's own does not look
-            assert site.poll() is None and server.poll() is None
+        log = kit.parent / "state" / "engine.log"
+        while not log.exists() or "IP address mismatch" not in log.read_text():
+            # the engine's own does not look
+            assert site.engine.poll() is None and server.poll() is None
         assert "Successfully registered" not in log.read_text()

@@ -10,11 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from nvflare.fuel.f3.drivers.net_utils import get_ssl_context
 
+from experiments._hostile.strangers import certified, credentials, knock
 from tacit.federation import tls
 from tacit.federation.members.authority import revoke
 from tacit.federation.provision import init_federation
-
-from .strangers import certified, credentials, knock
 
 YEAR = timedelta(days=365)
 

@@ -163,7 +163,7 @@ def run_proposal(
     _, lost = _settle(caller, "open", Message(0, opening), proposal.sites, on_failure, minimum)
     names = tuple(name for name in proposal.sites if name not in lost)
     _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
-    names = tuple(name for name in names if name not in more)
+    names, lost = tuple(name for name in names if name not in more), {**lost, **more}
     inner = computation.coordinator()
     coordinator: Coordinator = inner
     if terms is not None:
@@ -177,6 +177,7 @@ def run_proposal(
         checkpoint=None if checkpoint is None else Checkpoint(checkpoint),
         progress=progress,
     )
+    record.failures[:0] = [Failure(0, name, reason) for name, reason in lost.items()]
     certificates = _close(caller, computation, inner, record, on_failure, minimum)
     model = computation.conclude(inner, record, certificates)
     return Result(model, computation.outcome(), record, certificates)

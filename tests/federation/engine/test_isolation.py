@@ -66,7 +66,7 @@ def site(request):
             }  # fmt: skip
             asked = {"way": way, "show": [str(library), *map(str, show)], "targets": targets}
             done = subprocess.run(
-                [python, "-m", "tests.federation.engine.attack", json.dumps(asked)],
+                [python, "-m", "experiments._hostile.probe", json.dumps(asked)],
                 env=environment, capture_output=True, text=True, check=False, **who,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr

@@ -115,8 +115,10 @@ def test_an_absurdly_long_file_is_not_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "-x", "a b", "a.b", "a/b", "ä", "x" * 64, "Server", "admin", "LOCALHOST", None]
-)
+    "name",
+    ["", "-x", "a b", "a.b", "a/b", "ä", "x" * 64, "Server", "admin", "LOCALHOST", None,
+     "N", "yes", "False", "7", "1e3", "nan", "1_000"],
+)  # fmt: skip
 def test_names_that_the_engine_or_a_shell_would_misread_are_refused(name):
     with pytest.raises(ParameterError):
         check_name(name, "localhost")

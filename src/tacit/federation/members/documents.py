@@ -32,6 +32,7 @@ __all__ = ["Approval", "Invitation", "Member", "Request", "Roster", "check_host"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _RESERVED = {"server", "admin", "relay"}  # the engine's own words
+_YES_OR_NO = {"yes", "true", "t", "y", "no", "false", "f", "n"}  # which it reads as such
 
 
 def check_name(name: str, host: str = "") -> str:
@@ -40,7 +41,20 @@ def check_name(name: str, host: str = "") -> str:
         raise ParameterError(f"a site's name is made of letters, digits, - and _: got {name!r}")
     if name.lower() in _RESERVED | {host.lower()}:
         raise ParameterError(f"a site cannot be named {name!r}: the engine uses that name")
+    if name.lower() in _YES_OR_NO or _is_number(name):
+        raise ParameterError(
+            f"a site cannot be named {name!r}: the engine reads it as a number, or as yes or no"
+        )
     return name
+
+
+def _is_number(text: str) -> bool:
+    """Whether the engine would take a name for a number: 7, 1e3, nan, 1_000."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_host(host: str, port: int) -> None:
