@@ -43,7 +43,7 @@ EQUIVALENT: dict[str, str] = {
     "summary/agreement.py:SummaryAgreement.sensitivity:powers:7": (
         "W1 and W2 are the constants 1 and 2, for which 2·W1² ≤ W2 holds as 2·W1² ≤ W2² does"
     ),
-    "summary/sides.py:row_sums:clips:2": (
+    "summary/sides.py:_scaled:clips:2": (
         "values were clipped to their bounds before: t exceeds 1 by a rounding at most, some 2⁻⁵² "
         "where the grid has steps of 2⁻⁴⁰ and more"
     ),

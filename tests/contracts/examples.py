@@ -28,6 +28,7 @@ from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
@@ -406,6 +407,72 @@ class SmoothExample(Example):
         return BlockNoise("grid", seed=seed)
 
 
+# --- quantiles -------------------------------------------------------------------------------
+
+QUANTILE_EPSILON = 2.0
+
+
+def quantile_log_density(
+    points: Any, outputs: Array, low: Any, high: Any, q: float, rate: float
+) -> Array:
+    """Density ∝ exp(−rate·|C(v) − q·n|) on [low, high), of the points that lie there.
+
+    (Smith 2011.) ``outputs``, ``low`` and ``high`` hold one number per release.
+    """
+    points = np.sort(np.asarray(points, float))
+    inside = (points >= low[:, None]) & (points < high[:, None])
+    before = (points < low[:, None]).sum(axis=1)
+    target = q * inside.sum(axis=1)
+    edges = np.clip(points, low[:, None], high[:, None])
+    widths = np.diff(np.column_stack([low, edges, high]), axis=1)
+    counts = np.arange(points.size + 1) - before[:, None]
+    total = (widths * np.exp(-rate * np.abs(counts - target[:, None]))).sum(axis=1)
+    below = ((points < outputs[:, None]) & inside).sum(axis=1)
+    return -rate * np.abs(below - target) - np.log(total)
+
+
+def median_log_density(value: Any, outputs: Array) -> Array:
+    """Add-remove: |C − n/2| moves by ½ up and ½ down, so the rate is ε."""
+    ends = np.zeros(len(outputs)), np.ones(len(outputs))
+    return quantile_log_density(value, outputs[:, 0], *ends, 0.5, QUANTILE_EPSILON)
+
+
+def median_cdf(value: Any, x: Array) -> Array:
+    """The integral of a density that is constant between values."""
+    knots = np.unique(np.r_[0.0, value, 1.0])
+    middles = (knots[1:] + knots[:-1]) / 2
+    mass = np.diff(knots) * np.exp(median_log_density(value, middles[:, None]))
+    return np.interp(x, knots, np.r_[0.0, np.cumsum(mass)])
+
+
+def quartiles_log_density(value: Any, outputs: Array) -> Array:
+    """The median, then the median of what lies below, ε/2 each (Kaplan et al. 2022)."""
+    zero, one = np.zeros(len(outputs)), np.ones(len(outputs))
+    rate = QUANTILE_EPSILON / 2
+    first, second = outputs.T
+    return quantile_log_density(value, second, zero, one, 0.5, rate) + quantile_log_density(
+        value, first, zero, second, 0.5, rate
+    )
+
+
+def lower_quartile_cdf(value: Any, x: Array) -> Array:
+    """Of the first of two, over 4,000 places where the second may lie."""
+    knots = np.unique(np.r_[0.0, value, 1.0])
+    share = (np.arange(4_000 // (knots.size - 1)) + 0.5) / (4_000 // (knots.size - 1))
+    second = (knots[:-1, None] + np.diff(knots)[:, None] * share).ravel()
+    weight = np.repeat(np.diff(knots), share.size)
+    zero, one, rate = np.zeros(second.size), np.ones(second.size), QUANTILE_EPSILON / 2
+    weight = weight * np.exp(quantile_log_density(value, second, zero, one, 0.5, rate))
+    at = np.linspace(0.0, 1.0, 801)
+    density = [
+        np.where(y < second, np.exp(quantile_log_density(
+            value, np.full(second.size, y), zero, second, 0.5, rate)), 0.0) @ weight
+        for y in (at[1:] + at[:-1]) / 2
+    ]  # fmt: skip
+    reached = np.r_[0.0, np.cumsum(density)]
+    return np.interp(x, at, reached / reached[-1])
+
+
 # --- all of them --------------------------------------------------------------------------------
 
 _PEOPLE = np.array([0, 2, 1, 0, 2])
@@ -700,5 +767,37 @@ EXAMPLES: tuple[Example, ...] = (
         privacy_draws=20_000,
         control_draws=400_000,
         has_exact_source=True,
+    ),
+    Example(
+        "median",
+        Quantiles(QUANTILE_EPSILON, (0.0, 1.0)),
+        value=np.array([0.3, 0.3]),
+        neighbour=np.array([0.3, 0.9999, 0.3]),
+        misfits=(1.0, np.zeros((2, 1)), np.zeros((1, 2, 1))),
+        nasty=(*(np.array([0.2, bad]) for bad in _NASTY_NUMBERS), np.zeros(0)),
+        sample=one_by_one,
+        cdf=median_cdf,
+        log_density=median_log_density,
+        shape=(1,),
+        error=lambda outputs, value: outputs[:, 0] - np.median(value),
+        draws=8_000,
+        privacy_draws=8_000,
+        control_draws=10_000,
+    ),
+    Example(
+        "quartiles",
+        Quantiles(QUANTILE_EPSILON, (0.0, 1.0), (0.25, 0.5)),
+        value=np.array([0.5, 0.5]),
+        neighbour=np.array([0.0001, 0.5, 0.5]),
+        misfits=(1.0, np.zeros((2, 1)), np.zeros((1, 2, 1))),
+        nasty=(*(np.array([0.2, bad]) for bad in _NASTY_NUMBERS), np.zeros(0)),
+        sample=one_by_one,
+        cdf=lower_quartile_cdf,
+        log_density=quartiles_log_density,
+        shape=(2,),
+        error=lambda outputs, value: outputs[:, 0] - np.quantile(value, 0.25),
+        draws=4_000,
+        privacy_draws=6_000,
+        control_draws=10_000,
     ),
 )

@@ -30,6 +30,7 @@ from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
@@ -166,6 +167,7 @@ def _(mechanism: PoissonSampled):
 @half_the_noise.register(Piecewise)
 @half_the_noise.register(Hybrid)
 @half_the_noise.register(Exponential)
+@half_the_noise.register(Quantiles)
 def _(mechanism):
     return dataclasses.replace(mechanism, epsilon=2 * mechanism.epsilon)
 

@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.errors import ParameterError
+from tacit.errors import NotCertified, ParameterError
 from tacit.mechanisms import local
+from tacit.mechanisms.exponential import Exponential
+from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.geometric import TwoSidedGeometric
+from tacit.mechanisms.hybrid import Hybrid
+from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
+from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import pure_epsilon
 from tacit.privacy.ledger.ledger import Ledger
@@ -287,3 +295,46 @@ def test_answers_are_as_far_apart_as_people_answer_differently():
     mechanism = RandomizedResponse(1.0, 3)
     assert mechanism.distance(np.array([0, 1, 2]), np.array([0, 2, 2])) == 1.0
     assert mechanism.distance(np.array([0, 1, 2]), np.array([7, 1, 2])) == 0.0  # counts as 0
+
+
+# --- what a mechanism is, and who asks -------------------------------------------------------
+
+
+def test_a_shuffler_refuses_what_people_do_not_draw_apart():
+    """Laplace noise on one sum of ε = 0.5 would have been stated as 0.077."""
+    for central in (
+        Laplace(2.0, 1.0, (1000,)),
+        TwoSidedGeometric(0.5, 1, (1000,)),
+        Quantiles(0.5, (0.0, 1.0)),
+        Exponential(0.5, 1.0, 3),
+    ):
+        with pytest.raises(NotCertified, match="draws apart"):
+            Shuffled(central, 1000)
+
+
+def test_sampling_refuses_what_adds_no_noise_to_a_sum():
+    with pytest.raises(ParameterError, match="adds noise to a sum"):
+        PoissonSampled(OneBitMean(1.0), 0.1)
+
+
+def test_local_mechanisms_answer_for_each_person_apart():
+    """Whatever another person says, one person's answer has the same law: the same draw here."""
+    for mechanism, ours, theirs in (
+        (OneBitMean(1.0), [0.3, -1.0], [0.3, 1.0]),
+        (RandomizedResponse(1.0), [0, 0], [0, 1]),
+        (Piecewise(1.0), [0.3, -1.0], [0.3, 1.0]),
+        (Hybrid(1.0), [0.3, -1.0], [0.3, 1.0]),
+    ):
+        assert mechanism.local
+        for seed in range(20):
+            first, second = (
+                mechanism.draw(np.array(value), Noise("grid", seed=seed))
+                for value in (ours, theirs)
+            )
+            assert first[0] == second[0]
+
+
+def test_every_mechanism_knows_whether_it_needs_a_delta():
+    assert float(Laplace(2.0, 1.0).pure_epsilon) == pytest.approx(0.5, rel=1e-5)
+    assert float(OneBitMean(1.0).pure_epsilon) == 1.0
+    assert Gaussian(2.0, 1.0).pure_epsilon is None

@@ -204,7 +204,7 @@ def realised_delta(mechanism, here, there):
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 10.0])
-@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+@pytest.mark.parametrize("delta", [0.1, 1e-2, 1e-6])
 def test_no_pair_of_neighbours_exceeds_the_stated_delta(epsilon, delta):
     rng = np.random.default_rng(4)
     for size, quantile in [(1, 0.5), (2, 1.0), (3, 0.5), (5, 1.0), (6, 0.3)]:
@@ -259,6 +259,7 @@ def test_release_lies_on_a_grid_that_depends_on_the_range_only():
         {"epsilon": 10.5},
         {"delta": 0.0},
         {"delta": 1.0},
+        {"delta": 0.1000001},
         {"bounds": (1.0, 0.0)},
         {"bounds": (0.0, math.inf)},
         {"size": 0},

@@ -5,6 +5,7 @@ import pytest
 from tacit.errors import NotCertified
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.catalogue import CATALOGUE, Query
+from tacit.privacy.events import REPLACE
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
@@ -36,3 +37,19 @@ def test_what_cannot_be_certified_says_why():
     for name in ("one-bit", "piecewise"):
         with pytest.raises(NotCertified, match="exceed 1"):
             CATALOGUE[name].event(0.9, Query())
+
+
+def test_a_utility_moves_twice_as_far_where_a_unit_is_replaced():
+    """A utility that counts units goes down for one candidate and up for another."""
+    for scale, epsilon in ((4.0, 0.5), (2.0, 1.0)):
+        added = CATALOGUE["exponential"].event(scale, Query())
+        replaced = CATALOGUE["exponential"].event(scale, Query(neighbours=REPLACE))
+        assert (added.epsilon, replaced.epsilon) == (epsilon, 2 * epsilon)
+    assert CATALOGUE["exponential"].calibrate(1.0, Query(neighbours=REPLACE)) == pytest.approx(4.0)
+
+
+def test_smooth_sensitivity_is_certified_up_to_a_tenth():
+    query = Query(neighbours=REPLACE, delta=0.2)
+    with pytest.raises(NotCertified, match=r"δ = 0\.1"):
+        CATALOGUE["smooth-laplace"].event(2.0, query)
+    assert CATALOGUE["smooth-laplace"].event(2.0, Query(neighbours=REPLACE, delta=0.1))

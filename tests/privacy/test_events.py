@@ -118,6 +118,8 @@ def test_events_rebuild_in_dp_accounting():
     assert rebuilt.event.event.noise_multiplier == 2.0
     with pytest.raises(NotCertified):
         to_dp_accounting(ApproximateDpEvent(1.0, 0.1))
+    with pytest.raises(NotCertified, match="replaced"):
+        to_dp_accounting(PoissonSampledDpEvent(0.1, GaussianDpEvent(2.0), REPLACE))
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32, np.int64, int])

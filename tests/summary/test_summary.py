@@ -134,6 +134,8 @@ def test_any_choice_of_statistics_gives_those_and_no_others(wanted):
     for statistic in STATISTICS:
         assert hasattr(part, f"{statistic}_") is (statistic in wanted)
     a, b = released(part), released(whole)
+    if wanted == ("quantiles",):  # not read from cells
+        b = {f"quantiles/{name}/0": np.quantile(TABLE[name], part.quantiles) for name in BOUNDS}
     for key in a:
         np.testing.assert_allclose(a[key], b[key], rtol=1e-9, atol=1e-9, err_msg=key)
 

@@ -38,6 +38,7 @@ from tacit.mechanisms.knorm import KNorm
 from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.one_bit import OneBitMean
+from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
@@ -230,6 +231,11 @@ def _(mechanism: SmoothQuantile, released: Any, ours: Any, theirs: Any) -> NDArr
         return -np.abs(released - centre) / scale - math.log(scale)
 
     return np.asarray(log_density(ours) - log_density(theirs)).reshape(len(released))
+
+
+@score.register
+def _(mechanism: Quantiles, released: Any, ours: Any, theirs: Any) -> NDArray[np.float64]:
+    return mechanism.log_density(ours, released) - mechanism.log_density(theirs, released)
 
 
 @score.register

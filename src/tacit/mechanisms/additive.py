@@ -49,6 +49,7 @@ class GridMechanism(Mechanism):
     neighbours: str = ADD_REMOVE
     source: str = "grid"
 
+    additive = True
     norm = 2  # of the sensitivity
 
     def __post_init__(self) -> None:

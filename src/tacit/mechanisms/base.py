@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from fractions import Fraction
+from typing import Any, ClassVar
 
 from tacit._core.check import InstanceOf, check
 from tacit.errors import NothingReleased, ParameterError
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.events import DpEvent, NonPrivateDpEvent
+from tacit.privacy.accounting.accountants import pure_total
+from tacit.privacy.events import DpEvent, NonPrivateDpEvent, leaves
 from tacit.privacy.ledger.ledger import Ledger, Reservation
 from tacit.privacy.ledger.reservation import StepClaim
 
@@ -23,7 +25,26 @@ class Mechanism(ABC):
 
     A subclass is a frozen dataclass of public parameters. It joins the contract tests by
     existing: they find every subclass and ask for an example of it.
+
+    What it is, it says itself, and whoever relies on that asks (PRIVACY A4):
+
+    Attributes
+    ----------
+    local
+        Whether it draws for every person apart, from that person's answer alone: what a shuffler
+        may amplify.
+    additive
+        Whether it adds noise to a value whose change by one unit is bounded by ``sensitivity``:
+        what may be sampled.
     """
+
+    local: ClassVar[bool] = False
+    additive: ClassVar[bool] = False
+
+    @property
+    def pure_epsilon(self) -> Fraction | None:
+        """The ε of one release if it is private without any δ; else None."""
+        return pure_total(leaves(self.event))
 
     @property
     @abstractmethod

@@ -42,6 +42,8 @@ class TwoSidedGeometric(Mechanism):
     shape: tuple[int, ...] = ()
     source: str = "grid"
 
+    additive = True
+
     def __post_init__(self) -> None:
         check("epsilon", self.epsilon, Real(1e-9, allow_inf=True))
         check("sensitivity", self.sensitivity, Integer(1, 10**6))

@@ -51,6 +51,8 @@ class ItemResponses(Mechanism):
     items: int
     numbers: int
 
+    local = True
+
     def __post_init__(self) -> None:
         check("items", self.items, Integer(1))
         check("numbers", self.numbers, Integer(1))

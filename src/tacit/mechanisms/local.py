@@ -45,6 +45,8 @@ class LocalNumber(Mechanism):
 
     epsilon: float
 
+    local = True
+
     def __post_init__(self) -> None:
         check("epsilon", self.epsilon, Real(1e-3, 30))
 

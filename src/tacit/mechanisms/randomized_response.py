@@ -41,6 +41,8 @@ class RandomizedResponse(Mechanism):
     epsilon: float
     categories: int = 2
 
+    local = True
+
     def __post_init__(self) -> None:
         check("epsilon", self.epsilon, Real(1e-6, 30))
         check("categories", self.categories, Integer(2, 2**20))

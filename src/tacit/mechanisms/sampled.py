@@ -36,6 +36,11 @@ class PoissonSampled(Mechanism):
 
     def __post_init__(self) -> None:
         check("rate", self.rate, Real(0, 1, open_low=True))
+        if not self.mechanism.additive:
+            raise ParameterError(
+                "a sampled mechanism adds noise to a sum over the sample, which "
+                f"{type(self.mechanism).__name__} does not"
+            )
         if self.mechanism.neighbours != ADD_REMOVE:
             raise ParameterError(
                 "a sampled mechanism states its sensitivity for adding or removing one unit: "

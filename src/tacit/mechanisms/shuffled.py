@@ -11,9 +11,8 @@ from tacit._core.check import InstanceOf, Integer, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.noise import Noise
-from tacit.privacy.accounting.accountants import pure_total
 from tacit.privacy.amounts import float_above
-from tacit.privacy.events import DpEvent, ShuffledDpEvent, leaves
+from tacit.privacy.events import DpEvent, ShuffledDpEvent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,13 +50,18 @@ class Shuffled(Mechanism):
     def __post_init__(self) -> None:
         check("inner", self.inner, InstanceOf(Mechanism))
         check("people", self.people, Integer(1))
-        if pure_total(leaves(self.inner.event)) is None:
+        if not self.inner.local:
+            raise NotCertified(
+                f"a shuffler amplifies answers that each person draws apart, which "
+                f"{type(self.inner).__name__} does not"
+            )
+        if self.inner.pure_epsilon is None:
             raise NotCertified("a shuffler amplifies purely ε-private messages only")
 
     @property
     def event(self) -> DpEvent:
         """What each person pays, given the shuffler."""
-        local = pure_total(leaves(self.inner.event))
+        local = self.inner.pure_epsilon
         assert local is not None
         return ShuffledDpEvent(float_above(local), self.people)
 

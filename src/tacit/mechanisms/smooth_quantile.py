@@ -6,7 +6,7 @@ corrections of PRIVACY B4. For the order statistic x_(m) of n public-size data i
     S_β(x) = max over i ≤ m ≤ j, i < j of exp(−β·(j − i − 1))·(x_(j) − x_(i)),
 
 with x_(0) = low and x_(n+1) = high. Noise of scale 2·S_β/ε with β = ε/(2·ln(2/δ)) is
-(ε, δ)-private for one number under replace-one, for ε ≤ 10.
+(ε, δ)-private for one number under replace-one, for ε ≤ 10 and δ ≤ 0.1.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from tacit.privacy.events import ApproximateDpEvent, DpEvent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SmoothQuantile", "smooth_sensitivity"]
+__all__ = ["LARGEST_DELTA", "SmoothQuantile", "smooth_sensitivity"]
 
+LARGEST_DELTA = 0.1  # of which the noise keeps its promise at every ε ≤ 10
 # Bits of the output grid relative to the public range: it must not depend on the data.
 _RANGE_BITS = 30
 # The scale is raised by this share, and β lowered by it and by 2⁻⁴¹, to cover the rounding of S_β:
@@ -49,7 +50,8 @@ class SmoothQuantile(Mechanism):
     Parameters
     ----------
     epsilon, delta
-        1e-6 ≤ ε ≤ 10 (the realised δ passes the target above ε ≈ 11), δ > 0; replace-one.
+        1e-6 ≤ ε ≤ 10 (the realised δ passes the target above ε ≈ 11), 0 < δ ≤ 0.1 (and above
+        that); replace-one.
     bounds
         The public range of the data.
     size
@@ -69,7 +71,7 @@ class SmoothQuantile(Mechanism):
 
     def __post_init__(self) -> None:
         check("epsilon", self.epsilon, Real(1e-6, 10))
-        check("delta", self.delta, Real(0, 1, open_low=True, open_high=True))
+        check("delta", self.delta, Real(0, LARGEST_DELTA, open_low=True))
         check("bounds", self.bounds, Bounds())
         check("size", self.size, Integer(1))
         check("quantile", self.quantile, Real(0, 1))

@@ -40,7 +40,7 @@ class Query:
     sensitivity
         How far one unit moves the value when it is added or removed.
     neighbours
-        Under replace-one an additive release moves twice as far.
+        Under replace-one an additive release and a utility move twice as far.
     rate, steps
         Poisson sampling probability and number of releases.
     delta
@@ -66,7 +66,7 @@ class Query:
 
     @property
     def reach(self) -> float:
-        """How far one neighbour moves an additive release."""
+        """How far one neighbour moves an additive release, or a utility."""
         return self.sensitivity * (2.0 if self.neighbours == REPLACE else 1.0)
 
 
@@ -134,6 +134,8 @@ def _smooth(scale: float, query: Query) -> DpEvent:
         raise NotCertified("smooth-sensitivity Laplace noise is certified up to ε = 10")
     # what calibration leaves to the noise source is left here too
     share = (1.0 - 2.0 * calibration.SOURCE_SHARE) / query.steps
+    if query.delta * share > 0.1:
+        raise NotCertified("smooth-sensitivity Laplace noise is certified up to δ = 0.1 a release")
     return ApproximateDpEvent(epsilon, query.delta * share)
 
 
@@ -230,8 +232,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "exponential": Entry(
             "scale",
             "P(candidate) ∝ exp(utility/scale)",
-            lambda scale, q: ApproximateDpEvent(2.0 * q.sensitivity / scale),
-            lambda epsilon, q: 2.0 * q.sensitivity / epsilon,
+            lambda scale, q: ApproximateDpEvent(2.0 * q.reach / scale),
+            lambda epsilon, q: 2.0 * q.reach / epsilon,
         ),
     }
 )

@@ -365,6 +365,11 @@ def to_dp_accounting(event: DpEvent) -> Any:
             return dp_event.ComposedDpEvent([to_dp_accounting(child) for child in events])
         case SelfComposedDpEvent(child, count):
             return dp_event.SelfComposedDpEvent(to_dp_accounting(child), count)
+        case PoissonSampledDpEvent(neighbours=relation) if relation != ADD_REMOVE:
+            raise NotCertified(
+                "dp_accounting's events do not say that a unit is replaced: its accountants would "
+                "count one that is added or removed"
+            )
         case PoissonSampledDpEvent(rate, child, _):
             return dp_event.PoissonSampledDpEvent(rate, to_dp_accounting(child))
         case _:

@@ -27,6 +27,7 @@ from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.summary.agreement import STATISTICS, W0, W1, W2, W3, SummaryAgreement, Totals
+from tacit.summary.cells import cell_quantiles, cell_widths
 
 __all__ = ["PrivateSummary"]
 
@@ -35,7 +36,9 @@ class PrivateSummary(PrivateEstimator):
     """Private count, sum, mean, variance, histogram and quantiles of bounded columns.
 
     One noisy vector holds everything, so asking for more statistics shares one budget. Over
-    several sites each adds its own noise and pays from its own ledger.
+    several sites each adds its own noise and pays from its own ledger. Quantiles that are asked
+    for alone are drawn by the exponential mechanism, split after split, or read from a noisy
+    histogram, whichever is better; over sites from cells that follow the data in three rounds.
 
     Parameters
     ----------
@@ -46,7 +49,8 @@ class PrivateSummary(PrivateEstimator):
         Which of ``"count"``, ``"sum"``, ``"mean"``, ``"variance"``, ``"histogram"`` and
         ``"quantiles"``.
     bins
-        Cells of each histogram, which quantiles are read from.
+        Cells of each histogram; quantiles that are asked for with other statistics are read
+        from it.
     quantiles
         Which quantiles, each in (0, 1).
     privacy
@@ -65,6 +69,9 @@ class PrivateSummary(PrivateEstimator):
     noise_sd_
         Standard deviation of the noise on the count, and by column on the sum, the centred
         sum of squares and each cell; public.
+    resolution_
+        By column, how far apart values must be around each quantile to be told apart: the width
+        of a cell.
     certificate_, certificates_
         The certificate, and one per site.
 
@@ -137,7 +144,13 @@ class PrivateSummary(PrivateEstimator):
             (name, float(low), float(high)) for name, (low, high) in self.bounds.items()
         )
         return SummaryAgreement(
-            bounds, tuple(self.statistics), self.bins, self.privacy, len(facts), self.noise
+            bounds,
+            tuple(self.statistics),
+            self.bins,
+            self.privacy,
+            len(facts),
+            self.noise,
+            tuple(float(level) for level in self.quantiles),
         )
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
@@ -183,6 +196,10 @@ class PrivateSummary(PrivateEstimator):
         """
         if not getattr(self, "certificates_", None):
             raise ParameterError("there is nothing to add to yet: call fit first")
+        if "quantiles" in self.statistics:
+            raise ParameterError(
+                "quantiles do not add up: leave them out of statistics=, or fit all rows together"
+            )
         sites = self._as_sites(data)
         twice = sorted({site.name for site in sites} & set(self.certificates_))
         if twice:
@@ -197,13 +214,15 @@ class PrivateSummary(PrivateEstimator):
 
     def _publish(self, layout: SummaryAgreement, totals: Totals) -> None:
         """Turn the noisy sum into statistics: post-processing only."""
-        total, sd = totals.sum, math.sqrt(layout.mechanism.variance() * totals.sites)
+        noise = 0.0 if layout.ranked else layout.mechanism.variance()
+        total, sd = totals.sum, math.sqrt(noise * totals.sites)
         public = layout.counted
         count = float(totals.rows) if public else total[0] / W0
         wanted = set(self.statistics)
         rows = max(count, 1.0)
         table = total[1:].reshape(len(layout.columns), layout.width)
         self.noise_sd_: dict[str, Any] = {}
+        self.resolution_: dict[str, Any] = {}
         if "count" in wanted:
             self.count_ = max(0.0, float(count))
         for statistic in wanted - {"count"}:
@@ -230,9 +249,15 @@ class PrivateSummary(PrivateEstimator):
                 if "histogram" in wanted:
                     self.histogram_[name] = (cells, edges)
                 if "quantiles" in wanted:
-                    self.quantiles_[name] = _quantiles(cells, edges, self.quantiles, sd / W3)
-
-        self.noise_sd_["count"] = 0.0 if public else sd / W0  # the name of no column's entry
+                    found = cell_quantiles(cells, edges, self.quantiles, sd / W3)
+                    self.quantiles_[name] = found
+                    self.resolution_[name] = cell_widths(edges, found)
+            if layout.ranked:
+                place = np.searchsorted(layout.ordered, layout.levels)
+                self.quantiles_[name] = np.asarray(totals.quantiles[c])[place]
+                self.resolution_[name] = np.asarray(totals.resolution[c])[place]
+        if public or layout.counting:
+            self.noise_sd_["count"] = 0.0 if public else sd / W0  # the name of no column's entry
         self.shared_ = self._arrays()
 
     def _arrays(self) -> dict[str, Any]:
@@ -290,12 +315,3 @@ class PrivateSummary(PrivateEstimator):
             else:
                 found = getattr(self, f"{statistic}_")
                 found[column] = array if statistic == "quantiles" else float(array)
-
-
-def _quantiles(cells: Array, edges: Array, levels: Sequence[float], sd: float) -> Array:
-    """Return quantiles of a noisy histogram: small cells are noise, the rest is interpolated."""
-    kept = np.where(cells > 2.0 * sd, cells, 0.0)
-    if kept.sum() <= 0.0:
-        kept = np.ones_like(cells)
-    cumulative = np.concatenate([[0.0], np.cumsum(kept)]) / kept.sum()
-    return np.array([np.interp(level, cumulative, edges) for level in levels])

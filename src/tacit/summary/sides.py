@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.summary.agreement import W0, W1, W2, W3, SummaryAgreement
+from tacit.summary.cells import cell_quantiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Rows", "row_sums"]
 
@@ -23,24 +27,34 @@ def row_sums(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -
     """Return the sum of all rows' vectors, each rounded to the grid first."""
     total = np.zeros(public.size, np.int64)
     rows = len(next(iter(table.values())))
-    if not public.counted:
+    if public.counting:
         total[0] = rows * int(grid.round(W0))
     cell_weight = int(grid.round(W3))
     for start in range(0, rows, _CHUNK):
-        for c, (name, low, high) in enumerate(public.bounds):
-            values = clip_values(table[name][start : start + _CHUNK], low, high)
-            t = np.clip((values - public.middle[c]) / public.half[c], -1.0, 1.0)
+        for c, name in enumerate(public.columns):
+            t = _scaled(public, c, table[name][start : start + _CHUNK])
             first = 1 + c * public.width
             if public.moments:
                 parts = [W1 * t, W2 * (t * t - 0.5)][: public.moments]
                 part = grid.sum(np.column_stack(parts)).integers
                 total[first : first + public.moments] += part
             if public.cells:
-                place = ((t + 1.0) / 2.0 * public.cells).astype(int)
-                cell = np.minimum(place, public.cells - 1)
-                counts = np.bincount(cell, minlength=public.cells)
+                counts = _equal_cells(t, public.cells)
                 total[first + public.moments : first + public.width] += counts * cell_weight
     return GridSum(total, grid)
+
+
+def _scaled(public: SummaryAgreement, c: int, values: Array) -> Array:
+    """Return a column's values in [−1, 1]."""
+    _, low, high = public.bounds[c]
+    t = (clip_values(values, low, high) - public.middle[c]) / public.half[c]
+    return np.asarray(np.clip(t, -1.0, 1.0))
+
+
+def _equal_cells(t: Array, cells: int) -> NDArray[np.int64]:
+    """Return how many scaled values lie in each of equal cells."""
+    cell = np.minimum(((t + 1.0) / 2.0 * cells).astype(int), cells - 1)
+    return np.bincount(cell, minlength=cells).astype(np.int64)
 
 
 class Rows(Holder):
@@ -50,15 +64,53 @@ class Rows(Holder):
 
     def contribute(
         self, step: Step, asked: Asked, kept: Kept, shard: Mapping[str, Array], picks: Picks
-    ) -> GridSum:
-        """Return the sum of all rows' vectors."""
-        return row_sums(self.agreement, shard, self.agreement.mechanism.grid)
+    ) -> Any:
+        """Return the sum of all rows' vectors, or a column's values, or counts of cells."""
+        public = self.agreement
+        if not public.ranked:
+            return row_sums(public, shard, public.mechanism.grid)
+        if step.open is not None:
+            return None
+        scaled = [_scaled(public, c, shard[name]) for c, name in enumerate(public.columns)]
+        if step.name == "fullest":
+            return np.array([_equal_cells(t, public.bins).max() for t in scaled])
+        if "edges" in asked.arrays:
+            return self._counts(step.name, asked.arrays["edges"], scaled)
+        c = int(step.name.rpartition(" ")[2])
+        if asked.kind == "cells":
+            return _equal_cells(scaled[c], public.bins)
+        return shard[public.columns[c]]
+
+    def _counts(self, step: str, edges: Array, scaled: Sequence[Array]) -> GridSum:
+        """Return how many rows lie between edges; any edges put a row into one cell."""
+        grid = self.agreement.cell_noise[step].grid
+        found = [
+            np.bincount(np.searchsorted(ends, t, side="right"), minlength=self.agreement.bins)
+            for ends, t in zip(edges, scaled, strict=True)
+        ]
+        return GridSum(np.array(found, np.int64) * int(grid.round(1.0)), grid)
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
-        """Return the sum, and the number of rows where it is public."""
-        value = released.value() if isinstance(released, GridSum) else released
+        """Return the release under its name, and the number of rows where it is public."""
+        public = self.agreement
+        if step.name != "rows":
+            (name,) = step.leaving
+            return {name: self._read(step, released) if asked.kind == "cells" else released}
         rows = np.array([sum(self.units(shard) for shard in self.shards)], np.int64)
-        return {"sum": value} | ({"rows": rows} if self.agreement.counted else {})
+        found = {"rows": rows} if public.counted else {}
+        if public.ranked:
+            return found
+        return {"sum": released.value() if isinstance(released, GridSum) else released} | found
+
+    def _read(self, step: Step, cells: Array) -> Array:
+        """Return quantiles from released counts of cells."""
+        public, mechanism = self.agreement, step.mechanism_of("cells")
+        assert mechanism is not None
+        _, low, high = public.bounds[int(step.name.rpartition(" ")[2])]
+        edges = np.linspace(low, high, public.bins + 1)
+        counts = np.maximum(cells, 0).astype(np.float64)
+        found = cell_quantiles(counts, edges, public.ordered, mechanism.variance(None) ** 0.5)
+        return np.clip(found, low, high)
 
     def units(self, shard: Mapping[str, Any]) -> int:
         """Return the number of rows."""

@@ -1,0 +1,309 @@
+"""Quantiles without δ: the exponential mechanism over public bounds, split after split.
+
+Sources: Smith (2011) for one quantile, Kaplan, Schnapp & Stemmer (2022) for many.
+
+**One quantile.** Values are rounded to 2³⁰ cells of the public range, one by one, and each gets 20
+random bits of its own below that, so that equal values lie beside each other in random order. For
+a point v let C(v) count the values below it. The mechanism draws v ∝ exp(−r·|C(v) − q·n|).
+
+**Sensitivity** (both are tested against exhaustive neighbours). The random bits of the other
+values are the same on both sides. Let ℓ(v) = |C(v) − q·n| be the loss. Probabilities change by a
+factor of at most exp(r·R), where R is the *range* of the change of ℓ over v: what all points have
+in common cancels in the normalisation.
+
+- *Add or remove one*, n unknown: with x added, C(v) − q·n moves by −q at v ≤ x and by 1 − q above,
+  so ℓ moves by at most max(q, 1 − q) up or down: R = 2·max(q, 1 − q), which data reach. For the
+  minimum and the maximum (q = 0, 1) all points lie on one side: ℓ moves by 0 or by 1 in one
+  direction, R = 1.
+- *Replace one*, n public: C(v) moves by 1, in one direction, between the two values. That is up
+  on one side of the quantile and down on the other: R = 2. For q = 0 and q = 1: R = 1.
+
+**Many quantiles.** The middle one is drawn first; the values below it and those from it on are two
+disjoint sets, whose quantiles are drawn in the same way, with q relative to the set. So each level
+of the recursion is paid once under add-remove (one value lies in one set); L = ⌈log₂(m + 1)⌉
+levels get ε/L each. Under replace-one a value may leave one set for another: below the first level
+two sets change, each by one value more or less, and pay ε/(2L) each. (Where the value stays in its
+set, R = 2 costs ε/(2L)·2/(2·max(q, 1 − q)) ≤ ε/L.)
+
+**Arithmetic.** q is a multiple of 2⁻³⁰, so losses are whole numbers of 2⁻³⁰; weights are rounded
+to a share of 2⁻⁴¹ (`tacit._core.choice`), which moves log-ratios by at most 2⁻³⁹ on each of up to
+13 levels, and the draw is exact. A share of 2⁻¹⁴ of ε ≥ 2⁻²⁰ pays for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit._core.check import Bounds, InstanceOf, OneOf, Real, check
+from tacit._core.choice import choose
+from tacit.errors import ParameterError
+from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.clipping import clip_values
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.events import (
+    ADD_REMOVE,
+    REPLACE,
+    ApproximateDpEvent,
+    DpEvent,
+    NonPrivateDpEvent,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Quantiles"]
+
+_CELLS = 30  # log2 of the cells of the range
+_TIES = 20  # random bits below a cell
+_LEVEL = 30  # bits of a quantile's level
+_KEPT = 1.0 - 2.0**-14  # of ε: the rest pays for rounding
+_MOST = 1 << 12  # quantiles at once
+
+
+@dataclass(frozen=True)
+class Quantiles(Mechanism):
+    """Private quantiles of numbers within public bounds, purely ε-private.
+
+    Parameters
+    ----------
+    epsilon
+        ε of all quantiles together; infinity returns those of the data.
+    bounds
+        The public range of the data; values outside are clipped, missing ones are the middle.
+    levels
+        Which quantiles, in ascending order, each in [0, 1]: 0.5 is the median.
+    neighbours
+        The relation. Under replace-one the number of values is public.
+
+    Examples
+    --------
+    >>> ages = np.random.default_rng(0).normal(50, 10, 10_000)
+    >>> median = Quantiles(1.0, (0, 100), (0.5,)).draw(ages, Noise(seed=1))
+    >>> bool(abs(median[0] - np.median(ages)) < 0.1)
+    True
+    """
+
+    epsilon: float
+    bounds: tuple[float, float]
+    levels: tuple[float, ...] = (0.5,)
+    neighbours: str = ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        check("epsilon", self.epsilon, Real(2.0**-20, allow_inf=True))
+        check("bounds", self.bounds, Bounds())
+        check("levels", self.levels, InstanceOf(tuple))
+        for level in self.levels:
+            check("levels", level, Real(0, 1))
+        if not 1 <= len(self.levels) <= _MOST or list(self.levels) != sorted(set(self.levels)):
+            raise ParameterError(
+                f"levels must hold 1 to {_MOST} different quantiles in ascending order"
+            )
+        check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
+
+    @property
+    def depth(self) -> int:
+        """How many levels the recursion has: what each unit pays for."""
+        return len(self.levels).bit_length()
+
+    @property
+    def event(self) -> DpEvent:
+        """What all quantiles cost together."""
+        if math.isinf(self.epsilon):
+            return NonPrivateDpEvent()
+        return ApproximateDpEvent(self.epsilon)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The public inputs."""
+        low, high = self.bounds
+        known = ("the number of values is public",) if self.neighbours == REPLACE else ()
+        return (f"values in [{low:g}, {high:g}]", *known)
+
+    def check(self, value: Any) -> None:
+        """Check that there is one number per unit."""
+        if np.ndim(value) != 1:
+            raise ParameterError(f"value must hold one number per unit, got {np.ndim(value)} axes")
+
+    def rate(self, q: Fraction, first: bool) -> float:
+        """Return r of the quantile at ``q`` of its set, the whole of the data or a later one."""
+        share = self.epsilon * _KEPT / self.depth
+        extreme = q in (0, 1)
+        added = 1.0 if extreme else 2.0 * max(float(q), 1.0 - float(q))  # R of one value more
+        replaced = 1.0 if extreme else 2.0
+        if self.neighbours == ADD_REMOVE:
+            return share / added
+        return share / replaced if first else share / (2.0 * added)
+
+    # -- drawing ---------------------------------------------------------------------------
+
+    def cells(self, value: Any) -> NDArray[np.int64]:
+        """Return the cell of every value, in the order of units."""
+        low, high = self.bounds
+        share = (clip_values(value, low, high) / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)
+        place = np.floor(np.clip(share, 0.0, 1.0) * 2.0**_CELLS)
+        return np.asarray(np.minimum(place, 2.0**_CELLS - 1.0), np.int64)
+
+    def draw(self, value: Any, noise: Noise) -> NDArray[np.float64]:
+        """Return the quantiles, in ascending order."""
+        if math.isinf(self.epsilon):
+            return self.truth(value)
+        cells = self.cells(value)
+        ties = (noise.stream.words(cells.size) >> np.uint64(64 - _TIES)).astype(np.int64)
+        points = np.sort((cells << _TIES) | ties)
+
+        def split(points: NDArray[np.int64], low: int, high: int, part: _Part) -> list[int]:
+            """Return quantiles of sorted points, from the places in [low, high)."""
+            if low == high or not part.levels:  # no values lie there, and there is no choice
+                return [low] * len(part.levels)
+            edges = np.concatenate([[low], points + 1, [high]])
+            exponents = _losses(points.size, part.q) * self.rate(part.q, part.first)
+            place = low + choose(noise.stream, np.diff(edges), exponents)
+            cut = int(np.searchsorted(points, place))
+            below, above = part.halves()
+            return [
+                *split(points[:cut], low, place, below),
+                place,
+                *split(points[cut:], place, high, above),
+            ]
+
+        found = split(points, 0, 1 << (_CELLS + _TIES), self._parts)
+        return self._numbers(np.array(found) / 2.0 ** (_CELLS + _TIES))
+
+    @property
+    def _parts(self) -> _Part:
+        whole = tuple(Fraction(round(level * 2**_LEVEL), 2**_LEVEL) for level in self.levels)
+        return _Part(whole, Fraction(0), Fraction(1), True)
+
+    def _numbers(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the numbers at shares of the range."""
+        low, high = self.bounds
+        return np.clip(low * (1.0 - shares) + high * shares, low, high)
+
+    # -- the law ---------------------------------------------------------------------------
+
+    def truth(self, value: Any) -> NDArray[np.float64]:
+        """Return the quantiles of the clipped data (of nothing, those of the range); private."""
+        known = clip_values(value, *self.bounds)
+        known = known if known.size else np.array(self.bounds, np.float64)
+        return np.asarray(np.quantile(known, self.levels))
+
+    def log_density(self, value: Any, released: Any) -> NDArray[np.float64]:
+        """Return the log density of releases (…, quantiles) over the range; private.
+
+        Values in one cell count as equal.
+        """
+        low, high = self.bounds
+        points = np.sort(self.cells(value)) / 2.0**_CELLS
+
+        def density(points: Any, found: Any, start: float, end: float, part: _Part) -> float:
+            if not part.levels or start == end:
+                return 0.0
+            middle = len(part.levels) // 2
+            place, (below, above) = float(found[middle]), part.halves()
+            losses = _losses(points.size, part.q) * self.rate(part.q, part.first)
+            widths = np.diff(np.concatenate([[start], points, [end]]))
+            cut = int(np.searchsorted(points, place))
+            return float(
+                -losses[cut]
+                - np.log(widths @ np.exp(-losses))
+                + density(points[:cut], found[:middle], start, place, below)
+                + density(points[cut:], found[middle + 1 :], place, end, above)
+            )
+
+        shares = (np.asarray(released, np.float64) - low) / (high - low)
+        rows = shares.reshape(-1, len(self.levels))
+        return np.array([density(points, row, 0.0, 1.0, self._parts) for row in rows])
+
+    def distance(self, value: Any, other: Any) -> float:
+        """Return how many values were added and removed, or replaced."""
+        moved = Counter(self.cells(value).tolist())
+        moved.subtract(self.cells(other).tolist())
+        more = sum(n for n in moved.values() if n > 0)
+        less = sum(-n for n in moved.values() if n < 0)
+        return float(more + less if self.neighbours == ADD_REMOVE else max(more, less))
+
+    def bias(self, value: Any) -> NDArray[np.float64]:
+        """Return the expected error of each quantile; for few values (see `variance`)."""
+        low, high = self.bounds
+        if math.isinf(self.epsilon):
+            return np.zeros(len(self.levels))
+        mean = self._moments(np.sort(self.cells(value)) / 2.0**_CELLS, 0.0, 1.0, self._parts)[0]
+        return np.asarray(low + (high - low) * mean - self.truth(value))
+
+    def variance(self, value: Any) -> NDArray[np.float64]:
+        """Return the variance of each quantile.
+
+        By summing over all gaps between values where earlier quantiles may lie: for few values,
+        since n of them and L levels take n^L terms.
+        """
+        low, high = self.bounds
+        if math.isinf(self.epsilon):
+            return np.zeros(len(self.levels))
+        points = np.sort(self.cells(value)) / 2.0**_CELLS
+        mean, square = self._moments(points, 0.0, 1.0, self._parts)
+        return np.asarray((high - low) ** 2 * (square - mean**2))
+
+    def _moments(
+        self, points: NDArray[np.float64], low: float, high: float, part: _Part
+    ) -> NDArray[np.float64]:
+        """Return mean and mean square of each quantile, as shares of the range."""
+        if not part.levels:
+            return np.empty((2, 0))
+        widths = np.diff(np.concatenate([[low], points, [high]]))
+        exponents = _losses(points.size, part.q) * self.rate(part.q, part.first)
+        chances = widths * np.exp(-exponents)
+        chances /= chances.sum()
+        below, above = part.halves()
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        found = np.zeros((2, len(part.levels)))
+        for gap in np.flatnonzero(chances):
+            end = high if gap == points.size else points[gap]
+            for place, weight in zip(end - widths[gap] * (1 - nodes) / 2, weights, strict=True):
+                parts = (
+                    self._moments(points[:gap], low, place, below),
+                    np.array([[place], [place**2]]),
+                    self._moments(points[gap:], place, high, above),
+                )
+                found += chances[gap] * weight / 2 * np.hstack(parts)
+        return found
+
+
+class _Part(NamedTuple):
+    """Levels to be found among the values between two that were found before."""
+
+    levels: tuple[Fraction, ...]
+    low: Fraction
+    high: Fraction
+    first: bool  # whether it is the whole of the data
+
+    @property
+    def _middle(self) -> int:
+        return len(self.levels) // 2
+
+    @property
+    def q(self) -> Fraction:
+        """The middle level relative to the part, as a multiple of 2⁻³⁰."""
+        span = self.high - self.low
+        share = (self.levels[self._middle] - self.low) / span if span else Fraction(1, 2)
+        return Fraction(round(share * 2**_LEVEL), 2**_LEVEL)
+
+    def halves(self) -> tuple[_Part, _Part]:
+        """Return what is left to be found below and above the middle level."""
+        here = self.levels[self._middle]
+        return (
+            _Part(self.levels[: self._middle], self.low, here, False),
+            _Part(self.levels[self._middle + 1 :], here, self.high, False),
+        )
+
+
+def _losses(count: int, q: Fraction) -> NDArray[np.float64]:
+    """Return |C − q·n| for every C from 0 to n; exact but for the last bit."""
+    target = int(q * count * 2**_LEVEL)  # a whole number
+    steps = np.abs((np.arange(count + 1, dtype=np.int64) << _LEVEL) - target)
+    return np.asarray(np.ldexp(steps.astype(np.float64), -_LEVEL))
