@@ -87,7 +87,7 @@ def _every(change: Callable[[Any], Any]) -> Lie:
 
 POISON: dict[str, Lie] = {
     "out of range": _every(lambda array: np.full_like(array, 2.0**60)),
-    "not finite": _every(lambda array: np.full_like(array, np.nan)),
+    "not finite": _every(lambda array: np.full(array.shape, np.nan)),
     "another shape": _every(lambda array: np.vstack([array, array])),
     "another kind": _every(lambda array: array.astype(np.float32)),
     "no arrays": lambda told: Message(told.round),
