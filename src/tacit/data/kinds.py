@@ -138,7 +138,6 @@ class Number(Kind):
     def _within(
         self, values: NDArray[np.float64], missing: NDArray[np.bool_], bad: NDArray[np.bool_]
     ) -> Parsed:
-        bad = bad | np.isinf(values)
         values = np.where(bad | missing, np.nan, values)
         return Parsed(values, missing, bad, (values < self.low) | (values > self.high))
 

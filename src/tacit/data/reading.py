@@ -318,6 +318,7 @@ def _item(item: Any) -> str | None:
 
 
 def _one_length(columns: Mapping[str, Any]) -> None:
-    lengths = sorted({len(column) for column in columns.values()})
+    lengths = {len(column): name for name, column in columns.items()}
     if len(lengths) > 1:
-        raise ParameterError(f"columns must have one length, got {lengths}")
+        shown = ", ".join(f"column {name!r} has {n}" for n, name in sorted(lengths.items()))
+        raise ParameterError(f"columns must have one length: {shown}")

@@ -195,6 +195,9 @@ class Columns(Mapping[str, Kind]):
             return stated
         if isinstance(stated, str | Path):
             return cls.from_file(stated)
+        if not isinstance(stated, Mapping):
+            kind = type(stated).__name__
+            raise ParameterError(f"columns must be Columns, a mapping or a path, got {kind}")
         return cls._from_mapping(dict(stated), settings)
 
     @classmethod
@@ -255,7 +258,7 @@ class Columns(Mapping[str, Kind]):
         plain: dict[str, Any] = {name: kind.described() for name, kind in self.kinds.items()}
         for key in _SETTINGS:
             value = getattr(self, key)
-            if value not in (None, {}, "error", "rows"):
+            if value not in (None, {}):
                 plain[key] = value
         return plain
 
@@ -359,7 +362,8 @@ class Columns(Mapping[str, Kind]):
         for name in names:
             kind, column = self.kinds[name], table.column(name)
             parsed = kind.parse(column, table.na)
-            wrong = parsed.bad | parsed.missing | (parsed.outside & isinstance(kind, Category))
+            unknown = parsed.outside & (isinstance(kind, Category) | np.isinf(parsed.values))
+            wrong = parsed.bad | parsed.missing | unknown
             problems += trouble(table, "unreadable", name, wrong, column, kind.remedy)
             parts.append(kind.encode(parsed.values))
         raise_for(problems)

@@ -74,15 +74,24 @@ def kind_of(name: str, stated: Any) -> Kind:
     """
     if isinstance(stated, Kind):
         return stated
+    if stated is None:
+        raise UnboundedData(f"columns[{name!r}] must be given: its public range, or its values")
+    try:
+        return _kind(name, stated)
+    except (ParameterError, UnboundedData) as error:
+        raise type(error)(f"columns[{name!r}] must be stated in full: {error}") from None
+
+
+def _kind(name: str, stated: Any) -> Kind:
     if isinstance(stated, tuple) and len(stated) == 2:
         return number(*stated)
-    if isinstance(stated, list | tuple):
+    if isinstance(stated, list):
         both = len(stated) == 2 and all(is_real(value) for value in stated)
         return number(*stated) if both else category(*stated)
     if isinstance(stated, Mapping):
         return _from_mapping(name, dict(stated))
     raise ParameterError(
-        f"column {name!r} must be a kind such as tc.number(low, high), a pair or a list of "
+        f"it is a kind such as tc.number(low, high), a pair or a list of "
         f"values, got {type(stated).__name__}"
     )
 
@@ -100,17 +109,17 @@ _MAKERS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
 def _from_mapping(name: str, stated: dict[str, Any]) -> Kind:
     word = stated.pop("kind", "number")
     if word not in _MAKERS:
-        raise ParameterError(f"column {name!r} has kind {word!r}: there are {sorted(_MAKERS)}")
+        raise ParameterError(f"there is no kind {word!r} among {sorted(_MAKERS)}")
     maker, needed, further = _MAKERS[word]
     missing = [key for key in needed if key not in stated]
     if missing:
         raise UnboundedData(
-            f"column {name!r} needs {' and '.join(missing)}: what is public about it is stated, "
+            f"{name!r} needs {' and '.join(missing)}: what is public about it is stated, "
             "never read from the data"
         )
     extra = sorted(set(stated) - {*needed, *further})
     if extra:
-        raise ParameterError(f"column {name!r} has {extra}, which a {word} does not know")
+        raise ParameterError(f"{extra} is nothing that a {word} knows")
     levels = stated.pop("levels", ())
     found: Kind = maker(*levels, **stated)
     return found

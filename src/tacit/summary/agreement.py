@@ -1,21 +1,6 @@
 """What a summary releases, and why that is private.
 
-**What is released.** Map each column to t = (x − middle)/half-range ∈ [−1, 1]. A row contributes
-the vector (w₀; per column w₁·t, w₂·(t² − ½), w₃·one-hot cell), and one release of the sum of
-these vectors gives everything: counts, sums, means, variances, histograms, and quantiles by
-post-processing of the histogram.
-
-**Sensitivity** (tested by search over neighbouring tables). Adding or removing one row moves
-the sum by the row's own vector. Its squared L2 norm is w₀² + Σ_columns [w₁²s + w₂²(s − ½)² + w₃²]
-with s = t² ∈ [0, 1]; it is convex in s, so the largest is at s = 1 (s = 0 gives w₂²/4 only):
-Δ² = w₀² + C·(w₁² + w₂²/4 + w₃²). Its L1 norm per column is w₁u + w₂|u² − ½| + w₃ with u = |t|:
-at most w₁ + w₂/2 at u = 1, or w₂/2 + w₁²/(4w₂) inside.
-Replacing a row moves (t, t²) by (a, ab), with a = t − t' and b = t + t', so |a| + |b| ≤ 2: the
-largest w₁²a² + w₂²a²b² is 4w₁² at a = 2, or lies at a = (3 − √(1 − 2w₁²/w₂²))/2, b = 2 − a; the
-cell moves by √2·w₃, and the count not at all: under replace-one it is public.
-
-The weights give every statistic the same share of Δ². What nobody asked for has no weight: under
-add-remove the count is there for the statistics that need it.
+One noisy vector holds every statistic (`tacit.summary.layout`); its sensitivity is derived there.
 
 **Quantiles alone** (asked for without other statistics that are paid for) are not read from that
 vector.
@@ -55,12 +40,10 @@ from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
 from tacit.summary.cells import cell_quantiles, cell_widths, finer_edges
+from tacit.summary.layout import GROUP, STATISTICS, W1, W2, Layout
 
-__all__ = ["STATISTICS", "W0", "W1", "W2", "W3", "SummaryAgreement", "Totals"]
+__all__ = ["SummaryAgreement", "Totals"]
 
-STATISTICS = ("count", "sum", "mean", "variance", "histogram", "quantiles")
-# squared share of Δ² of each part of a row's vector, before normalisation
-W0, W1, W2, W3 = 1.0, 1.0, 2.0, 1.0
 LOOK = 0.05  # the share of ε that decides between splits and cells
 # Splits are better from (rows in the fullest cell)·ε/Δ on: where simulations cross, for two levels
 # of splits, and for each level of more
@@ -87,7 +70,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class SummaryAgreement(Agreement):
+class SummaryAgreement(Layout, Agreement):
     """Which numbers a release holds, their weights, their sensitivity and their noise.
 
     Parameters
@@ -102,6 +85,14 @@ class SummaryAgreement(Agreement):
         The kind of noise source.
     levels
         Which quantiles.
+    categories
+        (column, number of values) of every category.
+    groups
+        How many groups there are statistics of, 1 where rows are not grouped.
+    rows_per_unit
+        How many rows one person has at most.
+    notes
+        What else is public about the rows, for certificates.
 
     Examples
     --------
@@ -113,105 +104,10 @@ class SummaryAgreement(Agreement):
     family = "summary"
     cites = ("dwork2006",)
 
-    bounds: tuple[tuple[str, float, float], ...]
-    statistics: tuple[str, ...]
-    bins: int
-    privacy: Privacy | None
-    sites: int = 1
-    noise: str = "exact"
-    levels: tuple[float, ...] = (0.25, 0.5, 0.75)
-
-    # -- which numbers ---------------------------------------------------------------------
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns in order."""
-        return tuple(name for name, _, _ in self.bounds)
-
-    @cached_property
-    def middle(self) -> Any:
-        """The middle of each column's range."""
-        return np.array([(low + high) / 2.0 for _, low, high in self.bounds])
-
-    @cached_property
-    def half(self) -> Any:
-        """Half of each column's range."""
-        return np.array([(high - low) / 2.0 for _, low, high in self.bounds])
-
     @property
     def source(self) -> str:  # type: ignore[override]
         """The kind of noise source."""
         return self.noise
-
-    @property
-    def neighbours(self) -> str:
-        """The neighbour relation."""
-        return ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
-
-    @property
-    def moments(self) -> int:
-        """How many moments of a column are released."""
-        if "variance" in self.statistics:
-            return 2
-        return int(bool({"sum", "mean"} & set(self.statistics)))
-
-    @property
-    def cells(self) -> int:
-        """How many cells of a histogram are released for each column."""
-        read = {"histogram"} if self.ranked else {"histogram", "quantiles"}
-        return self.bins if read & set(self.statistics) else 0
-
-    @property
-    def width(self) -> int:
-        """Numbers per column."""
-        return self.moments + self.cells
-
-    @property
-    def size(self) -> int:
-        """Numbers in all."""
-        return 1 + len(self.columns) * self.width
-
-    @property
-    def counted(self) -> bool:
-        """Whether the number of rows is public, as replace-one has it."""
-        return self.neighbours == REPLACE
-
-    @property
-    def counting(self) -> bool:
-        """Whether the count is released: to who asked for it, and to what is divided by it."""
-        needs = {"count", "sum", "mean", "variance"}
-        return not self.counted and bool(needs & set(self.statistics))
-
-    @property
-    def ranked(self) -> bool:
-        """Whether quantiles are all that is paid for."""
-        free = {"count"} if self.counted else set()
-        return "quantiles" in self.statistics and set(self.statistics) - free == {"quantiles"}
-
-    @property
-    def ordered(self) -> tuple[float, ...]:
-        """The different levels in ascending order."""
-        return tuple(sorted(set(self.levels)))
-
-    def sensitivity(self, norm: int) -> float:
-        """Return Δ for the stated relation; see the module's docstring."""
-        w0 = W0 if self.counting else 0.0
-        w1 = W1 if self.moments else 0.0
-        w2 = W2 if self.moments == 2 else 0.0
-        w3 = W3 if self.cells else 0.0
-        replace = self.counted
-        columns = len(self.columns)
-        if norm == 1:
-            inside = w2 / 2.0 + (w1 * w1 / (4.0 * w2) if w2 else 0.0)
-            row = max(w1 + w2 / 2.0, inside) + w3
-            return columns * row * 2.0 if replace else w0 + columns * row
-        if not replace:
-            return math.sqrt(w0**2 + columns * (w1**2 + w2**2 / 4.0 + w3**2))
-        largest = 4.0 * w1**2
-        if w2 and 2.0 * w1**2 <= w2**2:
-            a = (3.0 - math.sqrt(1.0 - 2.0 * w1**2 / w2**2)) / 2.0
-            largest = max(largest, a * a * (w1**2 + w2**2 * (2.0 - a) ** 2))
-        return math.sqrt(columns * (largest + 2.0 * w3**2))
 
     # -- what is charged -------------------------------------------------------------------
 
@@ -219,7 +115,7 @@ class SummaryAgreement(Agreement):
     def mechanism(self) -> Gaussian | Laplace:
         """The least noise: Gaussian where δ allows it, else Laplace."""
         shape, how = (self.size,), {"neighbours": self.neighbours, "source": self.noise}
-        if self.counted and not self.width:  # the count alone, which is public
+        if self.counted and not self.width and not self.categories:  # the count alone: public
             return Gaussian(0.0, 1.0, shape, **how)
         if self.privacy is None:
             return Gaussian(0.0, self.sensitivity(2), shape, **how)
@@ -237,7 +133,7 @@ class SummaryAgreement(Agreement):
             first = (Step("rows", open="the number of rows", replies=rows),) if rows else ()
             return first + (self._quantile_steps() if self.sites == 1 else self._cell_steps())
         replies = {"sum": ArraySpec((self.size,), exponent=self.mechanism.grid.exponent), **rows}
-        if self.counted and not self.width:
+        if self.counted and not self.width and not self.categories:
             return (Step("rows", open="the number of rows", replies=replies),)
         reach: float | str = 1.0
         if self.counted and self.mechanism.norm == 1 and self.moments:
@@ -344,10 +240,12 @@ class SummaryAgreement(Agreement):
     def assumptions(self) -> tuple[str, ...]:
         """Ranges, and what is public with them."""
         notes = [f"{name} lies in [{low:g}, {high:g}]" for name, low, high in self.bounds]
+        notes += [note for note in self.notes if note not in notes]
         if self.counted:
             notes.append("the number of rows is public")
         if self.sites > 1:
-            notes.append("the sites hold different rows")
+            what = "rows" if self.privacy is None or self.privacy.unit == "row" else "people"
+            notes.append(f"the sites hold different {what}")
         return tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------
@@ -423,8 +321,13 @@ class SummaryAgreement(Agreement):
         rows, other = {}, {}
         for name, low, high in self.bounds:
             middle, half = (low + high) / 2.0, (high - low) / 2.0
-            rows[name] = np.array([high, high, high])
+            rows[name] = np.array([high] * (2 + self.rows_per_unit))
             other[name] = np.array([high, high, *([middle + away * half] * self.counted)])
+        for name, _ in self.categories:
+            rows[name] = np.zeros(2 + self.rows_per_unit)
+            other[name] = np.array([0.0, 0.0, *([1.0] * self.counted)])
+        if self.groups > 1:
+            rows[GROUP], other[GROUP] = np.zeros(2 + self.rows_per_unit), np.zeros(2)
         return Neighbours(rows, other)
 
     @classmethod
@@ -439,3 +342,7 @@ class SummaryAgreement(Agreement):
                 yield cls((age, dose), ("quantiles",), 4, privacy)
                 yield cls((age,), ("quantiles",), 4, privacy, levels=(0.5,))
                 yield cls((age, dose), ("quantiles",), 4, privacy, sites=2)
+                yield cls((age,), ("mean",), 4, privacy, categories=(("sex", 3), ("ward", 2)))
+        people = Privacy(1.0, 1e-6, unit="user")
+        yield cls((age,), STATISTICS, 4, people, categories=(("sex", 3),), rows_per_unit=3)
+        yield cls((age,), ("mean",), 4, people, groups=3, rows_per_unit=2)

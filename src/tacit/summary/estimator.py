@@ -7,16 +7,19 @@ stands in `tacit.summary.agreement`, a site's sums in `tacit.summary.sides`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import Constraint, InstanceOf, Integer, OneOf, Real, as_bounds, check
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.data.columns import numeric_columns
+from tacit.data.kinds import Category, Text
+from tacit.data.schema import Columns
+from tacit.data.values import plain_text
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
@@ -26,14 +29,15 @@ from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.summary.agreement import STATISTICS, W0, W1, W2, W3, SummaryAgreement, Totals
+from tacit.summary.agreement import SummaryAgreement, Totals
 from tacit.summary.cells import cell_quantiles, cell_widths
+from tacit.summary.layout import GROUP, STATISTICS, W0, W1, W2, W3
 
 __all__ = ["PrivateSummary"]
 
 
 class PrivateSummary(PrivateEstimator):
-    """Private count, sum, mean, variance, histogram and quantiles of bounded columns.
+    """Private count, sum, mean, variance, histogram and quantiles of columns, also by groups.
 
     One noisy vector holds everything, so asking for more statistics shares one budget. Over
     several sites each adds its own noise and pays from its own ledger. Quantiles that are asked
@@ -42,9 +46,12 @@ class PrivateSummary(PrivateEstimator):
 
     Parameters
     ----------
-    bounds
-        Column → (low, high), the public range of its values. What lies outside is clipped,
-        silently; a missing value counts as the middle.
+    columns
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path. In a
+        mapping a pair (low, high) is the range of a column, to which its values are clipped.
+        Categories are counted, value by value.
+    by
+        A category: every statistic is given for each of its values.
     statistics
         Which of ``"count"``, ``"sum"``, ``"mean"``, ``"variance"``, ``"histogram"`` and
         ``"quantiles"``.
@@ -54,7 +61,8 @@ class PrivateSummary(PrivateEstimator):
     quantiles
         Which quantiles, each in (0, 1).
     privacy
-        The guarantee asked for, with unit ``"row"``; None adds no noise.
+        The guarantee asked for; None adds no noise. The unit is a row, or a user where
+        ``columns`` name the person.
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise
@@ -65,7 +73,10 @@ class PrivateSummary(PrivateEstimator):
     Attributes
     ----------
     count_, sum_, mean_, variance_, histogram_, quantiles_
-        The released statistics that were asked for, the last five by column.
+        The released statistics that were asked for, the last five by column. With ``by`` each
+        holds one for every group: ``mean_["age"]["f"]``, ``count_["f"]``.
+    counts_
+        By category, how many rows have each value.
     noise_sd_
         Standard deviation of the noise on the count, and by column on the sum, the centred
         sum of squares and each cell; public.
@@ -87,6 +98,7 @@ class PrivateSummary(PrivateEstimator):
 
     _purpose = "private summary"
     _constraints: ClassVar[Mapping[str, Constraint]] = {
+        "by": AnyOf(InstanceOf(str), None),
         "statistics": InstanceOf(tuple, list),
         "bins": Integer(2, 4096),
         "quantiles": InstanceOf(tuple, list),
@@ -96,8 +108,9 @@ class PrivateSummary(PrivateEstimator):
 
     def __init__(
         self,
-        bounds: Mapping[str, tuple[float, float]] | None = None,
+        columns: Columns | Mapping[str, Any] | str | None = None,
         *,
+        by: str | None = None,
         statistics: Sequence[str] = STATISTICS,
         bins: int = 32,
         quantiles: Sequence[float] = (0.25, 0.5, 0.75),
@@ -106,7 +119,8 @@ class PrivateSummary(PrivateEstimator):
         noise: str = "exact",
         random_state: int | None = None,
     ) -> None:
-        self.bounds = bounds
+        self.columns = columns
+        self.by = by
         self.statistics = statistics
         self.bins = bins
         self.quantiles = quantiles
@@ -117,19 +131,22 @@ class PrivateSummary(PrivateEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not self.bounds:
+        if not self.columns:
             raise UnboundedData(
-                "bounds must be given: pass bounds={column: (low, high)}, the public range of "
-                "each column"
+                "columns must be given: pass {column: (low, high)}, the public range of each, or "
+                "Columns(…)"
             )
-        check("bounds", self.bounds, InstanceOf(Mapping, text="mapping of column to (low, high)"))
-        for name, pair in self.bounds.items():
-            low, high = as_bounds(f"bounds[{name!r}]", pair, "the public range of the column")
-            half = high / 2.0 - low / 2.0
-            if not (math.isfinite(high - low) and half * half > 0.0):
-                raise ParameterError(
-                    f"bounds[{name!r}] must be a range that can be squared, got {pair}"
-                )
+        public = self._public
+        for name, kind in public.items():
+            if isinstance(kind, Text):
+                raise ParameterError(f"column {name!r} is text, which a summary does not read")
+            low, high = kind.range
+            if (high / 2.0 - low / 2.0) ** 2 == 0.0:
+                raise ParameterError(f"columns[{name!r}] must be a range that can be squared")
+        if public.averaged:
+            raise ParameterError("a summary counts rows: pass rows_per_person, not averages")
+        if self.by is not None and not isinstance(public.get(self.by), Category):
+            raise ParameterError(f"by must be one of the categories of columns, got {self.by!r}")
         for statistic in self.statistics:
             check("statistics", statistic, OneOf(*STATISTICS))
         for level in self.quantiles:
@@ -138,24 +155,49 @@ class PrivateSummary(PrivateEstimator):
 
     # -- what every family says ------------------------------------------------------------
 
+    @property
+    def _public(self) -> Columns:
+        """What is public about the table; a mapping's ranges are those to clip to."""
+        assert self.columns is not None
+        return Columns.of(self.columns, outside="clip")
+
+    @property
+    def _stated_columns(self) -> Columns:
+        return self._public
+
+    @property
+    def _groups(self) -> tuple[str, ...]:
+        """The values of the category that rows are grouped by."""
+        if self.by is None:
+            return ()
+        kind = self._public[self.by]
+        assert isinstance(kind, Category)
+        return tuple(plain_text(level) for level in kind.levels)
+
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> SummaryAgreement:
-        assert self.bounds is not None
-        bounds = tuple(
-            (name, float(low), float(high)) for name, (low, high) in self.bounds.items()
-        )
+        public = self._public
+        kinds = {name: kind for name, kind in public.items() if name != self.by}
+        lists = tuple((n, len(k.levels)) for n, k in kinds.items() if isinstance(k, Category))
+        bounds = tuple((n, *k.range) for n, k in kinds.items() if not isinstance(k, Category))
         return SummaryAgreement(
             bounds,
             tuple(self.statistics),
             self.bins,
-            self.privacy,
+            self._request(len(facts)),
             len(facts),
             self.noise,
             tuple(float(level) for level in self.quantiles),
+            lists,
+            max(1, len(self._groups)),
+            public.rows_per_unit,
+            public.assumptions(),
         )
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
-        assert isinstance(agreement, SummaryAgreement)
-        return numeric_columns(data, list(agreement.columns))
+        found = dict(self._public.read(data).values)
+        if self.by is not None:
+            found[GROUP] = found.pop(self.by)
+        return found
 
     def _conclude(self, outcome: Outcome) -> None:
         assert isinstance(outcome.agreement, SummaryAgreement)
@@ -166,8 +208,8 @@ class PrivateSummary(PrivateEstimator):
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
         """Return the parameters of a file or a proposal, with ranges as pairs."""
         found = dict(settings)
-        if isinstance(found.get("bounds"), Mapping):
-            found["bounds"] = {name: tuple(pair) for name, pair in found["bounds"].items()}
+        if "bounds" in found:  # ranges alone, as a regression states them too
+            found["columns"] = found.pop("bounds")
         return found, None
 
     @classmethod
@@ -196,15 +238,16 @@ class PrivateSummary(PrivateEstimator):
         """
         if not getattr(self, "certificates_", None):
             raise ParameterError("there is nothing to add to yet: call fit first")
-        if "quantiles" in self.statistics:
-            raise ParameterError(
-                "quantiles do not add up: leave them out of statistics=, or fit all rows together"
-            )
         sites = self._as_sites(data)
         twice = sorted({site.name for site in sites} & set(self.certificates_))
         if twice:
             raise ParameterError(f"{twice} would count twice: give later rows a name of their own")
         agreement = self._agree([None] * (len(sites) + len(self.certificates_)))
+        if agreement.ranked:
+            raise ParameterError(
+                "quantiles alone do not add up: ask for a histogram with them, or fit all rows "
+                "together"
+            )
         before, certificates = self._totals, self.certificates_
         outcome = self._run(sites, agreement)
         self._keep(replace(outcome, result=before + outcome.result))
@@ -214,19 +257,34 @@ class PrivateSummary(PrivateEstimator):
 
     def _publish(self, layout: SummaryAgreement, totals: Totals) -> None:
         """Turn the noisy sum into statistics: post-processing only."""
+        groups = self._groups
+        self.noise_sd_: dict[str, Any] = {}
+        self.resolution_: dict[str, Any] = {}
+        if not groups:
+            found = self._statistics(layout, totals, totals.sum)
+        else:
+            parts = np.split(totals.sum, len(groups))
+            each = [self._statistics(layout, totals, part) for part in parts]
+            found = {key: _turned(groups, [one[key] for one in each]) for key in each[0]}
+        for statistic, value in found.items():
+            setattr(self, f"{statistic}_", value)
+        self.shared_ = self._arrays()
+
+    def _statistics(
+        self, layout: SummaryAgreement, totals: Totals, total: Array
+    ) -> dict[str, Any]:
+        """Return the statistics of the rows of one group."""
         noise = 0.0 if layout.ranked else layout.mechanism.variance()
-        total, sd = totals.sum, math.sqrt(noise * totals.sites)
+        sd = math.sqrt(noise * totals.sites)
         public = layout.counted
         count = float(totals.rows) if public else total[0] / W0
         wanted = set(self.statistics)
         rows = max(count, 1.0)
-        table = total[1:].reshape(len(layout.columns), layout.width)
-        self.noise_sd_: dict[str, Any] = {}
-        self.resolution_: dict[str, Any] = {}
+        found: dict[str, Any] = {statistic: {} for statistic in self.statistics}
         if "count" in wanted:
-            self.count_ = max(0.0, float(count))
-        for statistic in wanted - {"count"}:
-            setattr(self, f"{statistic}_", {})
+            found["count"] = max(0.0, float(count))
+        columns = len(layout.columns)
+        table = total[1 : 1 + columns * layout.width].reshape(columns, layout.width)
         for c, name in enumerate(layout.columns):
             middle, half = layout.middle[c], layout.half[c]
             spread = self.noise_sd_[name] = {}
@@ -235,45 +293,55 @@ class PrivateSummary(PrivateEstimator):
                 mean = float(np.clip(moment / rows, -1.0, 1.0))
                 spread["sum"] = float(half * sd / W1)
                 if "sum" in wanted:
-                    self.sum_[name] = float(half * moment + middle * count)
+                    found["sum"][name] = float(half * moment + middle * count)
                 if "mean" in wanted:
-                    self.mean_[name] = float(middle + half * mean)
+                    found["mean"][name] = float(middle + half * mean)
             if layout.moments == 2:
                 square = float(np.clip(table[c, 1] / W2 / rows + 0.5, 0.0, 1.0))
                 spread["squares"] = float(half**2 * sd / W2)
-                self.variance_[name] = float(half**2 * max(0.0, square - mean**2))
+                found["variance"][name] = float(half**2 * max(0.0, square - mean**2))
             if layout.cells:
                 cells = np.maximum(table[c, layout.moments :] / W3, 0.0)
                 edges = middle + half * np.linspace(-1.0, 1.0, layout.cells + 1)
                 spread["cell"] = sd / W3
                 if "histogram" in wanted:
-                    self.histogram_[name] = (cells, edges)
+                    found["histogram"][name] = (cells, edges)
                 if "quantiles" in wanted:
-                    found = cell_quantiles(cells, edges, self.quantiles, sd / W3)
-                    self.quantiles_[name] = found
-                    self.resolution_[name] = cell_widths(edges, found)
+                    values = cell_quantiles(cells, edges, self.quantiles, sd / W3)
+                    found["quantiles"][name] = values
+                    self.resolution_[name] = cell_widths(edges, values)
             if layout.ranked:
                 place = np.searchsorted(layout.ordered, layout.levels)
-                self.quantiles_[name] = np.asarray(totals.quantiles[c])[place]
+                found["quantiles"][name] = np.asarray(totals.quantiles[c])[place]
                 self.resolution_[name] = np.asarray(totals.resolution[c])[place]
+        if layout.categories:
+            found["counts"] = self._counts(layout, total[1 + columns * layout.width :], sd)
         if public or layout.counting:
             self.noise_sd_["count"] = 0.0 if public else sd / W0  # the name of no column's entry
-        self.shared_ = self._arrays()
+        return found
+
+    def _counts(self, layout: SummaryAgreement, cells: Array, sd: float) -> dict[str, Any]:
+        """Return how many rows have each value of each category."""
+        found, first = {}, 0
+        for name, size in layout.categories:
+            kind = self._public[name]
+            assert isinstance(kind, Category)
+            numbers = np.maximum(cells[first : first + size] / W3, 0.0).tolist()
+            found[name] = dict(zip(map(plain_text, kind.levels), numbers, strict=True))
+            self.noise_sd_[name] = {"cell": sd / W3}
+            first += size
+        return found
 
     def _arrays(self) -> dict[str, Any]:
         """Return the statistics as named arrays."""
         arrays: dict[str, Any] = {}
-        for statistic in self.statistics:
-            value = getattr(self, f"{statistic}_")
-            if statistic == "count":
-                arrays["count"] = np.array(value)
-            elif statistic == "histogram":
-                for name, (cells, edges) in value.items():
-                    arrays[f"histogram/{name}/counts"] = cells
-                    arrays[f"histogram/{name}/edges"] = edges
-            else:
-                for name, number in value.items():
-                    arrays[f"{statistic}/{name}"] = np.asarray(number)
+        for statistic in (*self.statistics, "counts"):
+            for path, value in _leaves(getattr(self, f"{statistic}_", {})):
+                name = "/".join((statistic, *path))
+                if statistic == "histogram":
+                    arrays[f"{name}/counts"], arrays[f"{name}/edges"] = value
+                else:
+                    arrays[name] = np.asarray(value)
         return arrays
 
     def score(self, data: Any, y: None = None) -> float:
@@ -281,17 +349,17 @@ class PrivateSummary(PrivateEstimator):
 
         In units of half-ranges, averaged over columns; for model selection on public data.
         """
-        assert self.bounds is not None
-        table = numeric_columns(data, list(self.bounds))
-        errors = [
-            np.mean(np.square((table[name] - self.mean_[name]) / ((high - low) / 2.0)))
-            for name, (low, high) in self.bounds.items()
-        ]
+        rows = self._public.read(data)
+        errors = []
+        for name, mean in self.mean_.items():
+            low, high = self._public[name].range
+            errors.append(np.mean(np.square((rows.values[name] - mean) / ((high - low) / 2.0))))
         return -float(np.mean(errors))
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "bounds": {name: list(pair) for name, pair in (self.bounds or {}).items()},
+            "columns": self._public.described(),
+            "by": self.by,
             "statistics": list(self.statistics),
             "bins": self.bins,
             "quantiles": list(self.quantiles),
@@ -299,19 +367,40 @@ class PrivateSummary(PrivateEstimator):
 
     def _adopt(self, release: Release) -> None:
         settings = dict(release.manifest["settings"])
-        settings["bounds"] = {name: tuple(pair) for name, pair in settings["bounds"].items()}
         PrivateSummary.__init__(self, **settings)
-        for statistic in self.statistics:
-            if statistic != "count":
-                setattr(self, f"{statistic}_", {})
+        self.columns = self._public
         for name, array in release.arrays.items():
-            statistic, _, column = name.partition("/")
-            if statistic == "count":
-                self.count_ = float(array)
-            elif statistic == "histogram":
-                column = column.rpartition("/")[0]
-                edges = release.arrays[f"histogram/{column}/edges"]
-                self.histogram_[column] = (release.arrays[f"histogram/{column}/counts"], edges)
+            statistic, *path = name.split("/")
+            pair = statistic == "histogram"
+            if pair:
+                if path.pop() == "edges":
+                    continue
+                stem = name.removesuffix("/counts")
+                value: Any = (array, release.arrays[f"{stem}/edges"])
             else:
-                found = getattr(self, f"{statistic}_")
-                found[column] = array if statistic == "quantiles" else float(array)
+                value = array if statistic == "quantiles" else float(array)
+            if not path:
+                setattr(self, f"{statistic}_", value)
+                continue
+            if not hasattr(self, f"{statistic}_"):
+                setattr(self, f"{statistic}_", {})
+            place = getattr(self, f"{statistic}_")
+            for step in path[:-1]:
+                place = place.setdefault(unquote(step), {})
+            place[unquote(path[-1])] = value
+
+
+def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
+    """Return statistics of every group with the groups innermost."""
+    if not isinstance(values[0], dict):
+        return dict(zip(groups, values, strict=True))
+    return {key: _turned(groups, [value[key] for value in values]) for key in values[0]}
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every number, array or pair of nested statistics with the names on its way."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, (*path, str(key).replace("%", "%25").replace("/", "%2F")))

@@ -12,8 +12,9 @@ from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import Grid, GridSum
-from tacit.summary.agreement import W0, W1, W2, W3, SummaryAgreement
+from tacit.summary.agreement import SummaryAgreement
 from tacit.summary.cells import cell_quantiles
+from tacit.summary.layout import GROUP, W0, W1, W2, W3
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,20 @@ _CHUNK = 1 << 14
 
 
 def row_sums(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> GridSum:
-    """Return the sum of all rows' vectors, each rounded to the grid first."""
-    total = np.zeros(public.size, np.int64)
+    """Return the sum of all rows' vectors, each rounded to the grid first; groups side by side."""
+    if public.groups == 1:
+        return GridSum(_block(public, table, grid), grid)
+    group = table[GROUP]
+    blocks = [
+        _block(public, {name: column[group == g] for name, column in table.items()}, grid)
+        for g in range(public.groups)
+    ]
+    return GridSum(np.concatenate(blocks), grid)
+
+
+def _block(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> NDArray[np.int64]:
+    """Return the sum over the rows of one group."""
+    total = np.zeros(public.block, np.int64)
     rows = len(next(iter(table.values())))
     if public.counting:
         total[0] = rows * int(grid.round(W0))
@@ -41,7 +54,12 @@ def row_sums(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -
             if public.cells:
                 counts = _equal_cells(t, public.cells)
                 total[first + public.moments : first + public.width] += counts * cell_weight
-    return GridSum(total, grid)
+    first = 1 + len(public.columns) * public.width
+    for name, size in public.categories:
+        places = np.clip(table[name], 0, size - 1).astype(np.int64)
+        total[first : first + size] += np.bincount(places, minlength=size) * cell_weight
+        first += size
+    return total
 
 
 def _scaled(public: SummaryAgreement, c: int, values: Array) -> Array:

@@ -1,0 +1,168 @@
+"""Which numbers a summary releases of a row, and how far one unit moves their sum.
+
+**What is released.** Map each column to t = (x − middle)/half-range ∈ [−1, 1]. A row contributes
+the vector (w₀; per column w₁·t, w₂·(t² − ½), w₃·one-hot cell), and one release of the sum of
+these vectors gives everything: counts, sums, means, variances, histograms, and quantiles by
+post-processing of the histogram.
+
+**Sensitivity** (tested by search over neighbouring tables). Adding or removing one row moves
+the sum by the row's own vector. Its squared L2 norm is w₀² + Σ_columns [w₁²s + w₂²(s − ½)² + w₃²]
+with s = t² ∈ [0, 1]; it is convex in s, so the largest is at s = 1 (s = 0 gives w₂²/4 only):
+Δ² = w₀² + C·(w₁² + w₂²/4 + w₃²). Its L1 norm per column is w₁u + w₂|u² − ½| + w₃ with u = |t|:
+at most w₁ + w₂/2 at u = 1, or w₂/2 + w₁²/(4w₂) inside.
+Replacing a row moves (t, t²) by (a, ab), with a = t − t' and b = t + t', so |a| + |b| ≤ 2: the
+largest w₁²a² + w₂²a²b² is 4w₁² at a = 2, or lies at a = (3 − √(1 − 2w₁²/w₂²))/2, b = 2 − a; the
+cell moves by √2·w₃, and the count not at all: under replace-one it is public.
+
+**Categories** have cells only, one for each value, of the same weight w₃; **truth values** are
+numbers in [0, 1]. **People** with at most k rows move the sum by at most k times as far as one
+row, and k equal rows do; under replace-one they are refused, because the number of rows is public
+there and changes with the person. **Groups** have a vector each, side by side. A row lies in one
+of them, so that Δ stays what it is under add-remove; under replace-one a row may leave one group
+for another, and groups are refused.
+
+The weights give every statistic the same share of Δ². What nobody asked for has no weight: under
+add-remove the count is there for the statistics that need it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import ParameterError
+from tacit.privacy.events import ADD_REMOVE, REPLACE
+from tacit.privacy.guarantee import Privacy
+
+__all__ = ["GROUP", "STATISTICS", "W0", "W1", "W2", "W3", "Layout"]
+
+GROUP = "the group of a row"  # beside a site's columns
+STATISTICS = ("count", "sum", "mean", "variance", "histogram", "quantiles")
+# squared share of Δ² of each part of a row's vector, before normalisation
+W0, W1, W2, W3 = 1.0, 1.0, 2.0, 1.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which numbers a release holds, and their sensitivity; see `SummaryAgreement`."""
+
+    bounds: tuple[tuple[str, float, float], ...]
+    statistics: tuple[str, ...]
+    bins: int
+    privacy: Privacy | None
+    sites: int = 1
+    noise: str = "exact"
+    levels: tuple[float, ...] = (0.25, 0.5, 0.75)
+    categories: tuple[tuple[str, int], ...] = ()
+    groups: int = 1
+    rows_per_unit: int = 1
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.groups > 1 or self.rows_per_unit > 1) and self.counted:
+            raise ParameterError(
+                "groups, and people with several rows, need add-remove-one: under replace-one the "
+                "number of rows is public"
+            )
+
+    # -- which numbers ---------------------------------------------------------------------
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns in order."""
+        return tuple(name for name, _, _ in self.bounds)
+
+    @cached_property
+    def middle(self) -> Any:
+        """The middle of each column's range."""
+        return np.array([(low + high) / 2.0 for _, low, high in self.bounds])
+
+    @cached_property
+    def half(self) -> Any:
+        """Half of each column's range."""
+        return np.array([(high - low) / 2.0 for _, low, high in self.bounds])
+
+    @property
+    def neighbours(self) -> str:
+        """The neighbour relation."""
+        return ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
+
+    @property
+    def moments(self) -> int:
+        """How many moments of a column are released."""
+        if "variance" in self.statistics:
+            return 2
+        return int(bool({"sum", "mean"} & set(self.statistics)))
+
+    @property
+    def cells(self) -> int:
+        """How many cells of a histogram are released for each column."""
+        read = {"histogram"} if self.ranked else {"histogram", "quantiles"}
+        return self.bins if read & set(self.statistics) else 0
+
+    @property
+    def width(self) -> int:
+        """Numbers per column."""
+        return self.moments + self.cells
+
+    @property
+    def block(self) -> int:
+        """Numbers of one group."""
+        return 1 + len(self.columns) * self.width + sum(size for _, size in self.categories)
+
+    @property
+    def size(self) -> int:
+        """Numbers in all."""
+        return self.groups * self.block
+
+    @property
+    def counted(self) -> bool:
+        """Whether the number of rows is public, as replace-one has it."""
+        return self.neighbours == REPLACE
+
+    @property
+    def counting(self) -> bool:
+        """Whether the count is released: to who asked for it, and to what is divided by it."""
+        needs = {"count", "sum", "mean", "variance"} if self.columns else {"count"}
+        return not self.counted and bool(needs & set(self.statistics))
+
+    @property
+    def ranked(self) -> bool:
+        """Whether quantiles are all that is paid for."""
+        free = {"count"} if self.counted else set()
+        if self.categories or self.groups > 1 or self.rows_per_unit > 1:
+            return False
+        return "quantiles" in self.statistics and set(self.statistics) - free == {"quantiles"}
+
+    @property
+    def ordered(self) -> tuple[float, ...]:
+        """The different levels in ascending order."""
+        return tuple(sorted(set(self.levels)))
+
+    def sensitivity(self, norm: int) -> float:
+        """Return Δ for the stated relation; see the module's docstring."""
+        return self.rows_per_unit * self._of_one_row(norm)
+
+    def _of_one_row(self, norm: int) -> float:
+        w0 = W0 if self.counting else 0.0
+        w1 = W1 if self.moments else 0.0
+        w2 = W2 if self.moments == 2 else 0.0
+        w3 = W3 if self.cells else 0.0
+        replace = self.counted
+        columns, lists = len(self.columns), len(self.categories)
+        if norm == 1:
+            inside = w2 / 2.0 + (w1 * w1 / (4.0 * w2) if w2 else 0.0)
+            row = columns * (max(w1 + w2 / 2.0, inside) + w3) + lists * W3
+            return row * 2.0 if replace else w0 + row
+        if not replace:
+            each = columns * (w1**2 + w2**2 / 4.0 + w3**2)
+            return math.sqrt(w0**2 + each + lists * W3**2)
+        largest = 4.0 * w1**2
+        if w2 and 2.0 * w1**2 <= w2**2:
+            a = (3.0 - math.sqrt(1.0 - 2.0 * w1**2 / w2**2)) / 2.0
+            largest = max(largest, a * a * (w1**2 + w2**2 * (2.0 - a) ** 2))
+        return math.sqrt(columns * (largest + 2.0 * w3**2) + lists * 2.0 * W3**2)
