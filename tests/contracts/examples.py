@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tacit.mechanisms.above_threshold import AboveThreshold
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.exponential import Exponential
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
@@ -34,6 +35,7 @@ from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
+from tacit.mechanisms.top import NoisyTop
 from tacit.privacy.events import REPLACE
 
 Array = np.ndarray
@@ -373,6 +375,41 @@ def choice_pmf(value: Any) -> Mapping[float, float]:
     """P(i) ∝ exp(ε·u_i/2), sensitivity one (McSherry & Talwar 2007)."""
     weights = np.exp(CHOICE_EPSILON * np.asarray(value) / 2)
     return dict(enumerate(weights / weights.sum()))
+
+
+TOP_EPSILON = 2.0
+
+
+def top_pmf(value: Any) -> Mapping[float, float]:
+    """The first of two choices at ε/2 each, sensitivity one (Durfee & Rogers 2019)."""
+    weights = np.exp(TOP_EPSILON * np.asarray(value, float) / 4)
+    return dict(enumerate(weights / weights.sum()))
+
+
+def top_log_density(value: Any, outputs: Array) -> Array:
+    """Two choices at ε/2 each, the second among those that are left."""
+    weights = np.exp(TOP_EPSILON * np.asarray(value, float) / 4)
+    first, second = weights[outputs[:, 0]], weights[outputs[:, 1]]
+    return np.log(first / weights.sum()) + np.log(second / (weights.sum() - first))
+
+
+SEARCH_EPSILON, SEARCH_THRESHOLD = 3.0, 1
+
+
+def search_pmf(value: Any) -> Mapping[float, float]:
+    """Dwork & Roth (2014), Algorithm 1, by summing over the noise of the threshold."""
+    coarse, fine = math.exp(-SEARCH_EPSILON / 2), math.exp(-SEARCH_EPSILON / 4)
+    noise = np.arange(-200, 201)
+    law = fine ** np.abs(noise) * (1 - fine) / (1 + fine)
+    found = dict.fromkeys(range(len(value) + 1), 0.0)
+    for move in range(-60, 61):
+        chance = coarse ** abs(move) * (1 - coarse) / (1 + coarse)
+        for k, answer in enumerate(value):
+            above = law[answer + noise >= SEARCH_THRESHOLD + move].sum()
+            found[k] += chance * above
+            chance *= 1 - above
+        found[len(value)] += chance
+    return found
 
 
 SMOOTH_EPSILON, SMOOTH_DELTA = 3.0, 0.01
@@ -750,6 +787,45 @@ EXAMPLES: tuple[Example, ...] = (
         draws=5_000,
         privacy_draws=5_000,
         control_draws=4_000,
+    ),
+    Example(
+        "top-two",
+        NoisyTop(TOP_EPSILON, 1.0, 8, 2),
+        value=np.array([1.0, 1.0, *[0.0] * 6]),
+        neighbour=np.array([0.0, 0.0, *[1.0] * 6]),
+        misfits=(1.0, [1.0, 2.0], np.zeros(9), np.zeros((1, 8))),
+        nasty=(
+            *(np.array([1.0, bad, *[2.0] * 6]) for bad in _NASTY_NUMBERS),
+            np.full(8, math.nan),
+            np.full(8, math.inf),
+        ),
+        sample=one_by_one,
+        pmf=top_pmf,
+        log_density=top_log_density,
+        shape=(2,),
+        kind="i",
+        error=lambda outputs, value: np.asarray(value)[outputs[:, 0]] - np.max(value),
+        estimate=lambda outputs, value: np.asarray(value)[outputs[:, 0]],
+        draws=5_000,
+        privacy_draws=5_000,
+        control_draws=10_000,
+    ),
+    Example(
+        "above-threshold",
+        AboveThreshold(SEARCH_EPSILON, SEARCH_THRESHOLD, 6),
+        value=np.array([0, 0, 0, 0, 0, 1]),
+        neighbour=np.array([1, 1, 1, 1, 1, 0]),
+        misfits=(1, np.zeros(6), np.zeros(3, int), np.zeros((1, 6), int)),
+        nasty=(np.array([2**62, 0, -(2**62), 1, 0, 0]), np.zeros(6, int)),
+        sample=one_by_one,
+        pmf=search_pmf,
+        log_density=log_of(search_pmf),
+        kind="i",
+        error=lambda outputs, value: outputs[:, 0] - np.argmax(np.asarray(value) >= 1),
+        draws=8_000,
+        privacy_draws=8_000,
+        control_draws=8_000,
+        has_exact_source=True,
     ),
     SmoothExample(
         "smooth-quantile",

@@ -17,6 +17,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import BudgetExceeded
+from tacit.mechanisms.above_threshold import AboveThreshold
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.clipping import clip_rows
@@ -35,6 +36,7 @@ from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.top import NoisyTop
 from tacit.privacy.accounting.accountants import epsilon_of
 
 from .examples import EXAMPLES, one_by_one
@@ -167,6 +169,8 @@ def _(mechanism: PoissonSampled):
 @half_the_noise.register(Piecewise)
 @half_the_noise.register(Hybrid)
 @half_the_noise.register(Exponential)
+@half_the_noise.register(AboveThreshold)
+@half_the_noise.register(NoisyTop)
 @half_the_noise.register(Quantiles)
 def _(mechanism):
     return dataclasses.replace(mechanism, epsilon=2 * mechanism.epsilon)

@@ -17,7 +17,7 @@ from tacit.privacy.events import ApproximateDpEvent, DpEvent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Exponential"]
+__all__ = ["Exponential", "clean_utilities"]
 
 _LARGEST_LOSS = 512.0  # exp(−512) is never drawn in practice; capping keeps the sensitivity
 _STEPS = 2.0**20  # exponential waiting times are compared on this grid
@@ -68,7 +68,7 @@ class Exponential(Mechanism):
         Rounding moves the log-ratio of two probabilities by up to 2·2^-20 each way, so the
         part ε' = ε − 4·2^-20 is spent on the utilities.
         """
-        utility = _clean(value)
+        utility = clean_utilities(value)
         rate = (self.epsilon - 4.0 / _STEPS) / (2.0 * self.sensitivity)
         with np.errstate(over="ignore"):
             loss = np.minimum((utility.max() - utility) * rate, _LARGEST_LOSS)
@@ -95,17 +95,17 @@ class Exponential(Mechanism):
 
     def bias(self, value: Any) -> float:
         """Return the expected utility of the choice minus the best one."""
-        utility = _clean(value)
+        utility = clean_utilities(value)
         return float(self.probabilities(value) @ np.maximum(utility - utility.max(), -1e300))
 
     def variance(self, value: Any) -> float:
         """Return the variance of the utility of the choice."""
-        utility = np.maximum(_clean(value), _clean(value).max() - 1e150)
+        utility = np.maximum(clean_utilities(value), clean_utilities(value).max() - 1e150)
         chosen = self.probabilities(value)
         mean = chosen @ utility
         return float(chosen @ (utility - mean) ** 2)
 
 
-def _clean(value: Any) -> NDArray[np.float64]:
+def clean_utilities(value: Any) -> NDArray[np.float64]:
     """Return utilities with NaN as the worst of all."""
     return np.nan_to_num(np.asarray(value, np.float64), nan=-1e308, posinf=1e308, neginf=-1e308)

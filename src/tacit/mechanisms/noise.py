@@ -132,16 +132,26 @@ class Noise:
         return positions[: int(np.searchsorted(positions, count))]
 
 
+@cache
+def _opendp_library() -> Any:
+    import opendp.prelude as opendp
+
+    opendp.enable_features("contrib")
+    return opendp
+
+
 def _opendp(law: str, count: int, scale: float) -> NDArray[np.int64]:
     """Draw from OpenDP's exact discrete samplers."""
     return np.array(_measurement(law, scale)([0] * count), dtype=np.int64)
 
 
-@cache
 def _measurement(law: str, scale: float) -> Any:
-    import opendp.prelude as opendp
+    """Return OpenDP's sampler; made anew each time, since a scale may be private.
 
-    opendp.enable_features("contrib")
+    (Smooth sensitivity.) Kept by scale, it would stay in memory, and how long a later draw takes
+    would tell whether the same scale was there before.
+    """
+    opendp = _opendp_library()
     integers = opendp.vector_domain(opendp.atom_domain(T="i64"))
     if law == "gaussian":
         return opendp.m.make_gaussian(integers, opendp.l2_distance(T="f64"), scale=scale)

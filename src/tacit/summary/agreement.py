@@ -170,7 +170,9 @@ class SummaryAgreement(Layout, Agreement):
         for c, (_, low, high) in enumerate(self.bounds):
             epsilon = cost[f"quantiles {c}"]
             splits = Quantiles(epsilon, (low, high), self.ordered, self.neighbours)
-            cells = TwoSidedGeometric(epsilon, 1 + self.counted, (self.bins,), **how)
+            cells = Laplace.for_privacy(
+                epsilon, 1.0 + self.counted, (self.bins,), neighbours=self.neighbours, **how
+            )
             replies = {"values": ArraySpec((len(self.ordered),), low=low, high=high)}
             kinds = {"splits": Kind({}), "cells": Kind({}, mechanism=cells, merge="sum")}
             free = math.isinf(epsilon)

@@ -12,6 +12,7 @@ from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import Grid, GridSum
+from tacit.mechanisms.laplace import Laplace
 from tacit.summary.agreement import SummaryAgreement
 from tacit.summary.cells import cell_quantiles
 from tacit.summary.layout import GROUP, W0, W1, W2, W3
@@ -96,7 +97,11 @@ class Rows(Holder):
             return self._counts(step.name, asked.arrays["edges"], scaled)
         c = int(step.name.rpartition(" ")[2])
         if asked.kind == "cells":
-            return _equal_cells(scaled[c], public.bins)
+            cells = step.mechanism_of("cells")
+            assert isinstance(cells, Laplace)
+            return GridSum(
+                _equal_cells(scaled[c], public.bins) * int(cells.grid.round(1.0)), cells.grid
+            )
         return shard[public.columns[c]]
 
     def _counts(self, step: str, edges: Array, scaled: Sequence[Array]) -> GridSum:
@@ -126,7 +131,7 @@ class Rows(Holder):
         assert mechanism is not None
         _, low, high = public.bounds[int(step.name.rpartition(" ")[2])]
         edges = np.linspace(low, high, public.bins + 1)
-        counts = np.maximum(cells, 0).astype(np.float64)
+        counts = np.maximum(cells, 0.0)
         found = cell_quantiles(counts, edges, public.ordered, mechanism.variance(None) ** 0.5)
         return np.clip(found, low, high)
 
