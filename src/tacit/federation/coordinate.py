@@ -6,6 +6,7 @@ It knows nothing of what carries its messages: a `Transport` calls sites by name
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -160,7 +161,8 @@ def run_proposal(
     if identity is not None:
         whole = opening_text(*(array.tobytes() for array in opening.values()))
         opening["signature"] = np.frombuffer(keys.sign(identity, whole), np.uint8)
-    _, lost = _settle(caller, "open", Message(0, opening), proposal.sites, on_failure, minimum)
+    asked = Message(0, opening)
+    _, lost = _settle(caller, "open", asked, proposal.sites, on_failure, minimum)
     names = tuple(name for name in proposal.sites if name not in lost)
     _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
     names = tuple(name for name in names if name not in more)
@@ -176,8 +178,10 @@ def run_proposal(
         minimum=minimum,
         checkpoint=None if checkpoint is None else Checkpoint(checkpoint),
         progress=progress,
+        absent=tuple(name for name in proposal.sites if name not in names),
     )
     certificates = _close(caller, computation, inner, record, on_failure, minimum)
+    _dismiss(caller, asked, _closing(computation, inner), set(proposal.sites) - set(record.sites))
     model = computation.conclude(inner, record, certificates)
     return Result(model, computation.outcome(), record, certificates)
 
@@ -195,8 +199,8 @@ def _close(
     A site that gives none, or that of something else, is named. Where sites may be excluded the
     others' run is not lost by that, but what it gave is not released.
     """
-    shared = {f"shared/{n}": a for n, a in computation.shared(coordinator).items()}
-    found, lost = _settle(caller, "close", Message(0, shared), record.sites, on_failure, minimum)
+    closing = _closing(computation, coordinator)
+    found, lost = _settle(caller, "close", closing, record.sites, on_failure, minimum)
     certificates = {}
     for name, reply in found.items():
         try:
@@ -207,6 +211,21 @@ def _close(
         raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
     record.failures += [Failure(record.rounds, name, reason) for name, reason in lost.items()]
     return certificates
+
+
+def _closing(computation: Computation, coordinator: Coordinator) -> Message:
+    shared = computation.shared(coordinator)
+    return Message(0, {f"shared/{name}": array for name, array in shared.items()})
+
+
+def _dismiss(caller: Caller, opening: Message, closing: Message, names: set[str]) -> None:
+    """Tell sites that were left out that the run is over, as far as they can be reached.
+
+    They hold one-time keys of the sum that went on without them, and erase them now.
+    """
+    for method, message in (("open", opening), ("close", closing)):
+        answers = list(caller(method, message, tuple(sorted(names)))) if names else []
+        names = {name for name, answer in answers if isinstance(answer, Message)}
 
 
 def _certificate(computation: Computation, name: str, reply: Message) -> Certificate:
@@ -284,6 +303,8 @@ def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds
     reason = f"{', '.join(without)} gave no certificate" if without else None
     if proposal.rehearsal:
         reason = "a rehearsal, on made-up data"
+    # without a record, what lies there is of a process that died while it wrote
+    shutil.rmtree(folder / "release", ignore_errors=True)
     whole = Message(result.record.rounds, result.outcome)
     (folder / "outcome.tacit").write_bytes(whole.to_bytes())
     try:
