@@ -1,6 +1,7 @@
 """Sites that a run went on without: what they keep, and how a resumed run treats them."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tacit.federation.secure import keys
 from tacit.federation.secure.exchange import EXCHANGES
 from tacit.federation.service import SiteService
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.rounds.checkpoint import Remembering
+from tacit.rounds.checkpoint import Outbox, Remembering
 from tacit.rounds.messages import Message
 
 from .support import (
@@ -125,6 +126,47 @@ def test_a_site_that_forgot_confirms_no_other_list(tmp_path, restart):
     with pytest.raises(SiteFailure):
         wire.read_answer(answer, wire.ask(again, "run"), "run", "West")
     assert "the run is over here" in (west.config.state / "refused.log").read_text()
+
+
+def test_a_list_that_cannot_be_finished_is_named_whenever_the_run_is_tried_again(tmp_path):
+    away = False
+
+    def lost(method, name, request, answer):
+        nonlocal away
+        asked = direct.calls.count(("respond", name))
+        away = away or (method == "respond" and name != "North" and asked == 4)
+        if away and name != "North":
+            raise TimeoutError
+        return answer
+
+    direct = Direct(services(tmp_path), lost)
+    how = {"checkpoint": tmp_path / "c", "on_failure": "exclude", "partners": PINNED}
+    for _ in range(2):
+        with pytest.raises(SiteFailure, match=r"when 2 of them are back, and is lost without"):
+            run_proposal(SECURE, direct, **how)
+    direct.fault = None
+    assert run_proposal(SECURE, direct, **how).record.sites == SITES
+
+
+def test_a_site_that_died_while_it_erased_its_keys_closes_again(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def dies(self, round, digest, reply, state):
+        if "over" in state:
+            raise Killed
+        put(self, round, digest, reply, state)
+
+    put, cut = Outbox._put, os.truncate
+    direct, how = Direct(services(tmp_path)), {"checkpoint": tmp_path / "c", "partners": PINNED}
+    monkeypatch.setattr(Outbox, "_put", dies)
+    monkeypatch.setattr("os.truncate", lambda path, size: None)  # only the zeros got to the disk
+    with pytest.raises(Killed):
+        run_proposal(SECURE, direct, **how)
+    monkeypatch.setattr(Outbox, "_put", put)
+    monkeypatch.setattr("os.truncate", cut)
+    restarted(direct.services, "North")
+    assert set(run_proposal(SECURE, direct, **how).certificates) == set(SITES)
 
 
 def test_a_site_that_never_began_is_not_charged_by_being_told_of_the_end(tmp_path):

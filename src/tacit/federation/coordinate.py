@@ -161,22 +161,25 @@ def run_proposal(
     if identity is not None:
         whole = opening_text(*(array.tobytes() for array in opening.values()))
         opening["signature"] = np.frombuffer(keys.sign(identity, whole), np.uint8)
-    asked = Message(0, opening)
-    _, lost = _settle(caller, "open", asked, proposal.sites, on_failure, minimum)
-    names = tuple(name for name in proposal.sites if name not in lost)
-    _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
-    names = tuple(name for name in names if name not in more)
+    asked, kept = Message(0, opening), None if checkpoint is None else Checkpoint(checkpoint)
     inner = computation.coordinator()
     coordinator: Coordinator = inner
     if terms is not None:
         coordinator = SecureCoordinator(inner, terms, pinned)
+    try:
+        _, lost = _settle(caller, "open", asked, proposal.sites, on_failure, minimum)
+        names = tuple(name for name in proposal.sites if name not in lost)
+        _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
+    except SiteFailure as error:
+        raise SiteFailure(f"{error}{_remark(coordinator, kept)}") from None
+    names = tuple(name for name in names if name not in more)
     record = drive(
         coordinator,
         names,
         lambda request, left: caller("respond", request, left),
         on_failure=on_failure,
         minimum=minimum,
-        checkpoint=None if checkpoint is None else Checkpoint(checkpoint),
+        checkpoint=kept,
         progress=progress,
         absent=tuple(name for name in proposal.sites if name not in names),
     )
@@ -184,6 +187,15 @@ def run_proposal(
     _dismiss(caller, asked, _closing(computation, inner), set(proposal.sites) - set(record.sites))
     model = computation.conclude(inner, record, certificates)
     return Result(model, computation.outcome(), record, certificates)
+
+
+def _remark(coordinator: Coordinator, checkpoint: Checkpoint | None) -> str:
+    """Return what there is to say about a run that cannot go on where it was."""
+    saved = None if checkpoint is None else checkpoint.load()
+    if saved is None:
+        return ""
+    coordinator.restore(saved[0].arrays)
+    return coordinator.remark
 
 
 def _close(

@@ -114,8 +114,9 @@ class Outbox:
         data = self._path(round).read_bytes()
         length = int.from_bytes(data[32:40], "little")
         reply = Message.from_bytes(data[40 : 40 + length])
-        state = data[40 + length :]  # none where it was erased
-        return data[:32], reply, dict(Message.from_bytes(state).arrays) if state else {}
+        state = data[40 + length :]
+        erased = not state.strip(b"\0")  # cut off, or about to be when a process died
+        return data[:32], reply, {} if erased else dict(Message.from_bytes(state).arrays)
 
     def put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
         """Keep a reply and the participant's state, durably and at once, before it is sent.
