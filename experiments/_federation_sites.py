@@ -66,8 +66,11 @@ def _data(file: str, door: socket.socket, experiment: int) -> None:
 class _Line(Relay):
     """Passes frames on, writes down every answer before it leaves, and can be cut."""
 
-    def __init__(self, upstream: socket.socket, path: str, log: str, calls: Any) -> None:
-        self._path, self._calls, self._open = path, calls, set[socket.socket]()
+    def __init__(
+        self, upstream: socket.socket, path: str, log: str, calls: Any, hold: Any
+    ) -> None:
+        self._path, self._calls, self._hold = path, calls, hold
+        self._open = set[socket.socket]()
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         super().__init__(upstream, _listener(path), lambda: os._exit(1), connections=16)
 
@@ -81,6 +84,8 @@ class _Line(Relay):
     def _ask(self, call: int, body: memoryview) -> memoryview:
         with self._calls.get_lock():
             self._calls.value += 1
+        while 0 < self._hold.value <= self._calls.value:  # until it is killed
+            time.sleep(0.01)
         reply = super()._ask(call, body)
         os.write(self._log, _LENGTHS.pack(call, len(body), len(reply)) + bytes(body) + reply)
         return reply
@@ -106,12 +111,18 @@ def _listener(path: str) -> socket.socket:
 
 
 def _client(
-    path: str, upstream: socket.socket, log: str, calls: Any, seconds: Any, experiment: int
+    path: str,
+    upstream: socket.socket,
+    log: str,
+    calls: Any,
+    hold: Any,
+    seconds: Any,
+    experiment: int,
 ) -> None:
     """Have the line, and no data."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     _end_with(experiment)
-    line = _Line(upstream, path, log, calls)
+    line = _Line(upstream, path, log, calls, hold)
     line.start()
     while True:
         signal.sigwait({signal.SIGUSR1})
@@ -119,10 +130,11 @@ def _client(
 
 
 class SiteProcesses:
-    """A site: its data, its line, and how often it was called."""
+    """A site: its data, its line, how often it was called, and which call is held back."""
 
     def __init__(self, home: Path, number: int) -> None:
         self.calls, self.seconds = CONTEXT.Value("q", 0), CONTEXT.Value("d", 0.0)
+        self.hold = CONTEXT.Value("q", 0)
         self.log = home / f"sent-{number:04d}.log"
         inner, outer = socket.socketpair()
         with inner, outer:
@@ -133,7 +145,8 @@ class SiteProcesses:
             )
             self.client = CONTEXT.Process(
                 target=_client, daemon=True,
-                args=(str(home / "line.sock"), outer, str(self.log), self.calls, self.seconds,
+                args=(str(home / "line.sock"), outer, str(self.log), self.calls, self.hold,
+                      self.seconds,
                       os.getpid()),
             )  # fmt: skip
             self.data.start()

@@ -232,9 +232,11 @@ class Trial:
             last = 2 + opened + 5 * int(rng.integers(whole - opened))
             self.at = last + int(rng.integers(4, 6))
             self.kind, self.where, self.policy = "SIGKILL", "two sites", "exclude"
+            self.site = SITES[1]
         self.delay = float(rng.uniform(0.0, 0.03))
         self.long, self.twice = not brief and bool(rng.integers(2)), bool(rng.integers(2))
         self.fired, self.undo = False, []
+        self.places: list[list[int]] = []  # where a list was lost, after every attempt
         self.since = parties.sizes()
 
     def play(self) -> dict[str, Any]:
@@ -254,6 +256,8 @@ class Trial:
         output = folder / "result"
         self.proposal = self.case.proposal(run_name(output / "run"), self.threshold)
         base = {site: unit.calls.value for site, unit in self.parties.sites.items()}
+        for site in SITES[1:] if self.for_good else ():  # neither of them answers that call
+            self.parties.sites[site].hold.value = base[site] + self.at
         started, attempts, reasons = time.monotonic(), 0, []
         before: dict[str, dict[int, bytes]] = {}
         while not (output / "complete").exists() and time.monotonic() < started + DEADLINE:
@@ -273,7 +277,9 @@ class Trial:
             if (output / "failed.json").exists():
                 reasons.append(json.loads((output / "failed.json").read_text())["reason"])
             self._undo_due(everything=True)
-            if not (self.for_good and self.fired):
+            if self.for_good and self.fired:
+                self.places.append(self._place(output))
+            else:
                 self.parties.repair()
         row = self._judge(folder, reasons, before)
         self.parties.repair()
@@ -335,7 +341,7 @@ class Trial:
         names = SITES[: self.case.sites]
         complete, kept = (output / "complete").exists(), self._kept()
         record = json.loads((output / "run" / "record.json").read_text()) if complete else {}
-        ended = self.for_good and not complete and self._named(output, reasons)
+        ended = self.for_good and not complete and self._named(reasons)
         same = all(kept[s].get(r) == b for s, found in before.items() for r, b in found.items())
         left = {site: list(self.parties.left(site, self.since)) for site in names}
         row = {
@@ -357,14 +363,16 @@ class Trial:
         why = record["not_released"]
         return why is None or (self.policy == "exclude" and "gave no certificate" in why)
 
-    def _named(self, output: Path, reasons: list[str]) -> bool:
-        """Whether a run whose list cannot be finished says so, and revealed nothing more."""
+    def _place(self, output: Path) -> list[int]:
+        """Return the sum, the try and the exchange that the coordinator is at."""
         saved = Checkpoint(output / "run" / "checkpoint").load()
-        if saved is None or not reasons:
-            return False
-        exchange = int(saved[0].arrays["place"][2])
-        wanted = "is lost without them" if exchange >= 3 else "needed"
-        return all(wanted in reason for reason in reasons[-2:])
+        return [-1, 0, 0] if saved is None else saved[0].arrays["place"].tolist()
+
+    def _named(self, reasons: list[str]) -> bool:
+        """Whether a run whose list cannot be finished says so, and revealed nothing more."""
+        wanted = "is lost without them" if self.places[-1][2] >= 3 else "2 are needed"
+        stayed = len({tuple(place) for place in self.places}) == 1
+        return stayed and bool(reasons) and wanted in reasons[-1]
 
     def _right(self, output: Path) -> bool:
         """Whether what was learned is what the messages in the outboxes imply."""

@@ -110,7 +110,9 @@ def _settle(
         else:
             found[name] = answer
     if lost and (on_failure == "stop" or len(found) < minimum):
-        raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
+        why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+        few = f"{len(found)} sites are left, {minimum} are needed: "
+        raise SiteFailure(few + why if len(found) < minimum else why)
     return found, lost
 
 
