@@ -112,7 +112,7 @@ def _settle(
     if lost and (on_failure == "stop" or len(found) < minimum):
         why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
         few = f"{len(found)} sites are left, {minimum} are needed: "
-        raise SiteFailure(few + why if len(found) < minimum else why)
+        raise SiteFailure(why if on_failure == "stop" else few + why)
     return found, lost
 
 
