@@ -88,7 +88,12 @@ def engine_trials(count: int, rng: np.random.Generator) -> Iterator[dict[str, An
             for site in SITES:
                 walled.start(site)
             for number in range(count):
-                yield EngineTrial(walled, number, rng).play()
+                trial = EngineTrial(walled, number, rng)
+                row = trial.play()
+                while not trial.fired:  # the run was over before: it is not counted
+                    trial.at, trial.number = trial.at // 2, trial.number + 1000
+                    row = trial.play()
+                yield row
         finally:
             for site in SITES:
                 walled.end(site)
@@ -153,8 +158,8 @@ class EngineTrial:
             "ended": "completed" if complete else "no",
         }
         facts = {"number": self.number, "family": self.name, "secure": self.threshold or "",
-                 "fault": self.kind if self.fired else f"{self.kind}, too late",
-                 "at": self.where, "call": self.at, "policy": "stop", "carried by": "engine",
+                 "fault": self.kind, "at": self.where, "call": self.at, "policy": "stop",
+                 "carried by": "engine",
                  "attempts": attempts, "seconds": time.monotonic() - started}  # fmt: skip
         return facts | row
 
