@@ -1,4 +1,4 @@
-"""A real federation whose sites have networks of their own, one of which is cut for a while.
+"""Networks of their own for the sites of a real federation, so that a line can be cut.
 
 Every site lives in a network namespace and reaches the coordinator over a bridge, as it would over
 a line. Needs Linux, root and the program ``ip``.
@@ -10,18 +10,8 @@ import contextlib
 import os
 import socket
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-
-import numpy as np
-
-from tacit.errors import TacitError
-from tacit.federation.engine.processes import run_coordinator
-from tacit.federation.engine.sites import running_site
-from tacit.federation.provision import init_federation
-from tacit.rounds.messages import Message
+from collections.abc import Sequence
 
 
 def ip(*words: str) -> None:
@@ -86,53 +76,7 @@ class Lines:
 
 
 def free_port(host: str) -> int:
+    """Return a port that nobody has at an address of this machine."""
     with socket.socket() as one:
         one.bind((host, 0))
-        return one.getsockname()[1]
-
-
-def run_with_cut(
-    place: Path,
-    sites: Sequence[str],
-    write_site: Callable[[Path, str], Path],
-    steps: str,
-    *,
-    site: str,
-    after: int,
-    seconds: float,
-) -> tuple[dict[str, np.ndarray] | None, float]:
-    """Run a federation and cut one site's line after some rounds.
-
-    Returns
-    -------
-    outcome
-        The result's arrays, or None where the run was given up.
-    seconds
-        How long it took.
-    """
-    with Lines(sites) as lines, contextlib.ExitStack() as stack:
-        whole = init_federation(
-            place / "federation", sites, host=lines.host, port=free_port(lines.host)
-        )
-        for name in sites:
-            file = write_site(whole / "sites" / name, name)
-            stack.enter_context(running_site(file, lines.within(name)))
-        (whole / "coordinator" / "coordinator.toml").write_text(steps)
-        cutting: list[threading.Thread] = []
-
-        def show(line: dict) -> None:
-            if line["round"] == after and not cutting:
-                cutting.append(threading.Thread(target=lines.cut, args=(site, seconds)))
-                cutting[0].start()
-
-        started = time.perf_counter()
-        try:
-            run_coordinator(whole / "coordinator" / "coordinator.toml", show=show)
-        except TacitError:
-            return None, time.perf_counter() - started
-        finally:
-            for thread in cutting:
-                thread.join()
-        taken = time.perf_counter() - started
-    found = next((whole / "coordinator" / "result").glob("*/outcome.tacit"))
-    return dict(Message.from_bytes(found.read_bytes()).arrays), taken
+        return int(one.getsockname()[1])

@@ -1,347 +1,430 @@
-"""Random faults of sites and coordinator: nothing wrong accepted, charged twice or released anew.
+"""Random faults of all parties: nothing wrong accepted, charged twice or released anew.
 
-Three sites, each a process with files and a ledger of its own, run a private factorization
-of four rounds, half of them under secure aggregation. Each trial has one fault at a random
-call: a site killed, paused, slow, restarted or lying (NaN, wrong shape, replayed message, wrong
-round, unknown key), the coordinator killed, or all of them at once (a job that dies). The run is
-then resumed until it is complete. Bars, over all trials: no wrong result is accepted (the
-same rounds, replayed from what the sites really sent, give the same factors), every ledger holds
-exactly one charge, no request was ever answered with two different messages, and no call lasts
-longer than its timeout.
+Three sites, the coordinator and its job are processes; a site is two, one with the data and one
+with the line. Each trial draws a family (every estimator of the registry), secure sums or not, and
+one fault: SIGKILL, SIGSTOP (for less and for more than a call may take; sometimes a second process
+of the party is started beside the paused one), SIGTERM, a cut line or a restart, of a site, its
+line, the coordinator or the job, at a random moment of a random call. Of the secure trials one in
+ten loses two of three sites of a confirmed list for good. Runs have no seed; the seed of what was
+drawn for the trials is in the table, and ``--seed`` draws the same again.
+
+Afterwards the ledgers, the outboxes and everything that left are held against the bars: a charge
+for each run and a payment for each draw, no request answered by two messages, a result that the
+messages in the outboxes give when they are added up again, and every run completed once the fault
+is gone, or ended with the reason that the confirmed list is lost, and nothing more revealed. A
+part of the faults of the full form is played over the real engine, behind its walls.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
+import os
+import secrets
 import signal
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from experiments._federation_sites import CONTEXT, Processes
-from experiments._network_cut import allowed, run_with_cut
+from experiments import _federation_audit as audit
+from experiments._federation_families import CASES, SITES, missing, thresholds, toml, write_data
+from experiments._federation_sites import (
+    CONTEXT,
+    PRELOAD,
+    CoordinatorProcesses,
+    SiteProcesses,
+    sent,
+)
 from experiments.runner import Outcome
-from tacit.errors import SiteFailure, TacitError
-from tacit.federation import wire
 from tacit.federation.computation import Computation
-from tacit.federation.coordinate import Caller, run_proposal
 from tacit.federation.files import SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure import keys
-from tacit.federation.secure.coordinator import SecureCoordinator
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.rounds import run as inprocess
-from tacit.rounds.checkpoint import Outbox
+from tacit.rounds.checkpoint import Checkpoint, Outbox, run_name
 from tacit.rounds.messages import Message
-from tacit.rounds.run import drive
-from tacit.rounds.sides import Participant
 
-SITES = ("A", "B", "C")
-KINDS = ("killed", "killed late", "paused", "slow", "restarted", "nan", "shape", "replay", "round",
-         "key", "coordinator", "everything")  # fmt: skip
-LIES = ("nan", "shape", "replay", "round", "key", "value")
-SETTINGS = {
-    "model": {"ratings": "user:k item:k"}, "rank": 2, "bounds": [1.0, 5.0], "method": "sgld",
-    "options": {"rounds": 4}, "entities": {"item": 6},
-}  # fmt: skip
-PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "trust": "site"}
+OPTIONS = {
+    "--faults": {"type": int, "help": "how many, instead of the form's own number"},
+    "--seed": {"type": int, "help": "draw the same trials again; the runs have no seed"},
+}
+KINDS = ("SIGKILL", "SIGSTOP", "SIGTERM", "cut", "restart")
+PLACES = ("site", "line", "coordinator", "job")
+BARS = ("charge lost or doubled", "released anew", "wrong result", "not completed")
+TIMEOUT = 6.0  # seconds a call may take
+DEADLINE = 600.0  # seconds for a trial, all attempts together, on a machine that is busy
 IDENTITIES = {site: keys.fresh_identity() for site in SITES}
 PINNED = {site: keys.identity_public(key) for site, key in IDENTITIES.items()}
-TIMEOUT = 10.0  # seconds a call may take; a paused site costs that much
 
 
-class CoordinatorKilled(Exception):
-    """Ends a run as a killed coordinator would: nothing is cleaned up."""
+def run(quick: bool, faults: int | None = None, seed: int | None = None) -> Outcome:
+    outcome, faults = Outcome(), faults or (6 if quick else 200)
+    seed = secrets.randbits(32) if seed is None else seed
+    rng = np.random.default_rng(seed)
+    outcome.add({"what": "seed of the trials", "seed": seed})
+    outcome.check("estimators that no trial could draw", len(missing()), "0", not missing())
+    real = 0 if quick else faults // 8
+    bad = dict.fromkeys(BARS, 0)
+    with tempfile.TemporaryDirectory() as place, federation(Path(place)) as parties:
+        for number in range(faults - real):
+            row = Trial(parties, number, rng, brief=quick).play()
+            outcome.add(row)
+            for name in BARS:
+                bad[name] += bool(row[name])
+        for what, noticed in controls(parties).items():
+            outcome.check(what, str(noticed), "True", noticed)
+        bad[BARS[0]] += parties.corrupt_ledgers()
+    if real:
+        from experiments._federation_engine import engine_trials
 
-
-def run(quick: bool) -> Outcome:
-    outcome = Outcome()
-    CONTEXT.set_forkserver_preload(["tacit.federation.service", "pandas"])
-    rng = np.random.default_rng(0)
-    trials, bad = (10 if quick else 100), dict.fromkeys(
-        ("wrong result", "charge lost or doubled", "released anew", "longer than the timeout",
-         "not completed"), 0
-    )  # fmt: skip
-    order = [KINDS[k % len(KINDS)] for k in range(trials)]
-    for number, kind in enumerate(rng.permutation(order)):
-        with tempfile.TemporaryDirectory() as place:
-            row = trial(Path(place), str(kind), number, rng)
-        for name in bad:
-            bad[name] += bool(row[name])
-        outcome.add(row)
-    with (
-        tempfile.TemporaryDirectory() as place
-    ):  # a lie that nobody can notice, but for the replay
-        control = trial(Path(place), "value", 0, np.random.default_rng(1))
-    outcome.add(control)
-    if not quick:
-        network_cuts(outcome)
-    found = control["wrong result"] or control["not completed"]
-    outcome.check("a changed number is noticed by the replay", str(found), "True", found)
+        for row in engine_trials(real, rng):
+            outcome.add(row)
+            for name in BARS:
+                bad[name] += bool(row.get(name))
     for name, count in bad.items():
-        outcome.check(f"trials of {trials} with: {name}", count, "0", count == 0)
+        outcome.check(f"trials of {faults} with: {name}", count, "0", count == 0)
+    played = [row for row in outcome.rows if "family" in row]
+    secure = sum(bool(row["secure"]) for row in played)
+    outcome.check("faults under secure sums", secure, f"≥ {faults // 2}", secure >= faults // 2)
+    if not quick and faults >= 100:
+        families = {CASES[row["family"]].computation for row in played}
+        left = sorted({case.computation for case in CASES.values()} - families)
+        outcome.check("estimators without a fault", len(left), "0", not left)
     return outcome
 
 
-def network_cuts(outcome: Outcome) -> None:
-    """Cut a site's network in a real federation: for less, and for more than a call may take."""
-    if not allowed():
-        outcome.add({"fault": "network cut: this machine makes no network namespaces"})
-        return
-    rounds = 60
-    step = {
-        "name": "cut", "computation": "factorization", "privacy": PRIVACY, "seed": 3,
-        "settings": SETTINGS | {"options": {"rounds": rounds}},
-    }  # fmt: skip
-    text = f"sites = {toml(SITES)}\ntimeout = 8.0\nretries = 3\ncomputation = {toml([step])}\n"
-    for seconds in (0.0, 3.0, 20.0):
-        with tempfile.TemporaryDirectory() as place:
-            result, taken = run_with_cut(
-                Path(place), SITES, lambda folder, site: write_site(folder, site, rounds), text,
-                site="B", after=10, seconds=seconds,
-            )  # fmt: skip
-            homes = {site: Path(place, "federation", "sites", site) for site in SITES}
-            spent = [Ledger.open(home / "ledger.db").spent.epsilon for home in homes.values()]
-            right = result is not None and sent_by(homes, result)
-        once = all(s == 1.0 for s in spent)
-        outcome.add({"fault": f"network cut for {seconds:g} s", "site": "B", "secure": False,
-                     "seconds": taken, "not completed": result is None,
-                     "wrong result": result is not None and not right,
-                     "charge lost or doubled": not once})  # fmt: skip
-        good = right and once
-        outcome.check(f"network cut for {seconds:g} s: completed, right, charged once", str(good),
-                      "True", good)  # fmt: skip
-
-
-class Kept(Participant):
-    """A site that can only repeat what it has sent."""
-
-    def __init__(self, name: str, outbox: Outbox) -> None:
-        self.name, self.outbox = name, outbox
-
-    def respond(self, request: Message) -> Message:
-        """Answer as it did; refuse what it was never asked."""
-        digest, reply, _ = self.outbox.read(request.round)
-        if digest != request.digest:
-            raise SiteFailure(f"round {request.round} was asked for in other words")
-        return reply
-
-
-def sent_by(homes: dict[str, Path], result) -> bool:
-    """Whether the messages in the sites' outboxes, run again in one process, give a result."""
-    sites, proposals = [], set()
-    for site, home in homes.items():
-        (folder,) = [path.parent for path in home.glob("state/*/outbox")]
-        proposals.add((folder / "proposal.json").read_text(encoding="utf-8"))
-        sites.append(Kept(site, Outbox(folder / "outbox")))
-    (text,) = proposals
-    computation = Computation(Proposal.from_json(text))
-    coordinator = computation.coordinator()
-    try:
-        inprocess.run(coordinator, sites)
-    except TacitError:
-        return False
-    again = computation.shared(coordinator)
-    return set(again) == set(result) and all(np.array_equal(again[n], result[n]) for n in again)
-
-
-def toml(value) -> str:
-    """Return a value in TOML's inline form."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f'"{k}" = {toml(v)}' for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return json.dumps(value)
-
-
-def write_site(folder: Path, site: str, rounds: int = 4) -> Path:
-    rng = np.random.default_rng(ord(site))
-    user, item = np.nonzero(rng.random((10, 6)) < 0.6)
-    folder.mkdir(exist_ok=True)
-    rows = [f"u{u},{i},{rng.integers(1, 6)}" for u, i in zip(user, item, strict=True)]
-    (folder / "ratings.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
-    (folder / "identity.key").write_text(IDENTITIES[site].hex())
-    pinned = toml({name: key.hex() for name, key in PINNED.items()})
-    (folder / "site.toml").write_text(
-        f'name = "{site}"\nidentity = "identity.key"\npartners = {pinned}\n'
-        'ledger = {file = "ledger.db", epsilon = 4.0, delta = 1e-5}\n'
-        'data = {ratings = {file = "ratings.csv", value = "rating"}}\n'
-        '[[allow]]\ncomputation = "factorization"\nepsilon = 1.0\ndelta = 1e-6\nunit = "user"\n'
-        f"rounds = {rounds}\nseeded = true\ncolluding = 0\n[allow.settings]\n"
-        'model = {ratings = "user:k item:k"}\nrank = 2\nbounds = [1, 5]\nmethod = "sgld"\n'
-        f"options = {{rounds = {rounds}}}\nentities = {{item = 6}}\n"
+def write_site(home: Path, site: str, more: str = "") -> Path:
+    """Write a site that allows every case, with its data and its ledger; return its file."""
+    home.mkdir(parents=True, exist_ok=True)
+    sources, allowed = write_data(home, site)
+    (home / "identity.key").write_text(IDENTITIES[site].hex())
+    pinned = {name: key.hex() for name, key in PINNED.items()}
+    (home / "site.toml").write_text(
+        f'name = "{site}"\nidentity = "identity.key"\npartners = {toml(pinned)}\n'
+        'ledger = {file = "ledger.db", epsilon = 100000.0, delta = 0.9}\n'
+        f"{more}data = {toml(sources)}\nallow = {toml(allowed)}\n"
     )
-    SiteConfig.read(folder / "site.toml").create_ledger()
-    return folder / "site.toml"
+    SiteConfig.read(home / "site.toml").create_ledger()
+    return home / "site.toml"
 
 
-def trial(place: Path, kind: str, number: int, rng: np.random.Generator) -> dict:
-    """Run once with one fault, resume until complete, and look at everything."""
-    secure = bool(number % 2)
-    # the seed makes the coordinator's side repeatable; sites' noise is checked by its bytes
-    proposal = Proposal("factorization", SETTINGS, PRIVACY, SITES, f"run {number}",
-                        2 if secure else None, seed=number, colluding=0)  # fmt: skip
-    sites = Processes({site: write_site(place / site, site) for site in SITES})
-    at, site = int(rng.integers(1, 21 if secure else 5)), str(rng.choice(SITES))
-    when = float(rng.uniform(0.0, 0.05))
-    fault = Fault(sites, kind, site, at, when, proposal.run)
-    exclude = kind not in ("coordinator", "everything") and bool(rng.integers(2))
-    longest, attempts, result = 0.0, 0, None
-    try:
-        while result is None and attempts < 5:
-            attempts += 1
-            started = time.perf_counter()
-            try:
-                result = run_proposal(
-                    proposal, sites, timeout=TIMEOUT, checkpoint=place / "c", minimum=2,
-                    on_failure="exclude" if exclude or attempts == 3 else "stop",
-                    progress=fault.progress, partners=PINNED,
-                )  # fmt: skip
-            except (TacitError, CoordinatorKilled):
-                fault.repair()
-            longest = max(longest, time.perf_counter() - started)
-    finally:
-        sites.close()
-    spent = [Ledger.open(place / s / "ledger.db").spent.epsilon for s in SITES]
-    return {
-        "fault": kind, "site": site, "at call": at, "secure": secure,
-        "policy": "exclude" if exclude else "stop", "attempts": attempts,
-        "left": 0 if result is None else len(result.record.sites),
-        "seconds": longest,
-        "wrong result": result is not None and not replayed(proposal, sites, result),
-        "charge lost or doubled": any(s != 1.0 for s in spent),
-        "released anew": any(
-            len(releases(found, request, proposal.run, s)) > 1
-            for (s, request), found in sites.answers.items()
-        ),
-        # opening, beginning, rounds and closing: only one call meets the fault
-        "longer than the timeout": longest > 4 * TIMEOUT,
-        "not completed": result is None,
-    }  # fmt: skip
+def coordinator_text(name: str, threshold: int | None, policy: str, timeout: float) -> str:
+    """Return a coordinator's file that runs one case."""
+    case = CASES[name]
+    pinned = toml({site: key.hex() for site, key in PINNED.items()})
+    return (
+        f"sites = {toml(SITES[: case.sites])}\ntimeout = {timeout}\nretries = 2\n"
+        f'on_failure = "{policy}"\nminimum = {min(2, case.sites)}\npartners = {pinned}\n'
+        f"computation = {toml([case.step(threshold)])}\n"
+    )
 
 
-def releases(answers: set[bytes], request: bytes, run: str, site: str) -> set[bytes]:
-    """Return the answers that release something: a refusal does not."""
-    found = set()
-    for answer in answers:
-        with contextlib.suppress(TacitError):
-            wire.read_answer(answer, request, run, site)
-            found.add(answer)
-    return found
+@dataclass
+class Parties:
+    """The sites of a federation that lasts for all trials."""
 
+    place: Path
+    sites: dict[str, SiteProcesses] = field(default_factory=dict)
+    beside: list[SiteProcesses] = field(default_factory=list)  # older processes, still there
+    logs: dict[str, list[SiteProcesses]] = field(default_factory=dict)
+    started: int = 0
+    last: Any = None  # a run that is complete, for the controls
 
-class Fault:
-    """One fault, at the n-th round that a site is asked for."""
+    @property
+    def homes(self) -> dict[str, Path]:
+        """Site → its folder."""
+        return {site: self.place / site for site in SITES}
 
-    def __init__(
-        self, sites: Processes, kind: str, site: str, at: int, when: float, run: str
-    ) -> None:
-        self.sites, self.kind, self.site, self.at, self.when = sites, kind, site, at, when
-        self.run, self.asked, self.first, self.done = run, 0, b"", False
-        sites.disturb, sites.change = self.disturb, self.change
+    @property
+    def paths(self) -> dict[str, str]:
+        """Site → its line."""
+        return {site: str(home / "line.sock") for site, home in self.homes.items()}
 
-    def disturb(self, method: str, site: str):
-        """Do something to the site's process before, or just after, a request goes out."""
-        if method != "respond" or site != self.site:
-            return None
-        self.asked += 1
-        if self.asked != self.at or self.done:
-            return None
-        kind = self.kind
-        self.done = kind not in LIES
-        if kind == "killed":
-            self.sites.end(site)
-        elif kind == "restarted":
-            self.sites.start(site)
-            self.done = True
-        elif kind == "paused":
-            self.sites.signal(site, signal.SIGSTOP)
-        elif kind == "slow":
-            self.sites.signal(site, signal.SIGSTOP)
-            return lambda: (time.sleep(0.3), self.sites.signal(site, signal.SIGCONT))
-        elif kind in ("killed late", "everything"):  # in the middle of its answer
-            return lambda: (time.sleep(self.when), self.sites.signal(site, signal.SIGKILL))
-        return None
+    def start(self, site: str) -> None:
+        """Start a site, beside what runs already."""
+        self.started += 1
+        self.sites[site] = SiteProcesses(self.homes[site], self.started)
+        self.logs.setdefault(site, []).append(self.sites[site])
 
-    def progress(self, record) -> None:
-        """Kill the coordinator after a round."""
-        if self.kind in ("coordinator", "everything") and record.rounds == self.at - 1:
-            self.kind = "over"
-            raise CoordinatorKilled
-
-    def change(self, method: str, site: str, request: bytes, answer: bytes) -> bytes:
-        """Lie in place of the site."""
-        if method != "respond" or site != self.site:
-            return answer
-        self.first = self.first or answer
-        if self.kind not in LIES or self.asked != self.at or self.done:
-            return answer
-        self.done = True
-        if self.kind == "replay" and self.first != answer:
-            return self.first
-        message = wire.read_answer(answer, request, self.run, site)
-        arrays = {name: array.copy() for name, array in message.arrays.items()}
-        name, round_ = next(iter(arrays)), message.round
-        if self.kind == "nan":
-            arrays[name] = np.full(arrays[name].shape, np.nan)
-        elif self.kind == "shape":
-            arrays[name] = arrays[name][:-1]
-        elif self.kind == "key":
-            arrays["another"] = np.zeros(1)
-        elif self.kind == "value":
-            arrays[name] = arrays[name] + 1.0
-        else:
-            round_ += 1
-        return wire.answer(Message(round_, arrays), request, self.run, site)
+    def restart(self, site: str) -> None:
+        """End a site and start it again."""
+        self.sites[site].end()
+        self.start(site)
 
     def repair(self) -> None:
-        """Bring up what is down, as an operator would; a job that died takes all sites along."""
-        for site in SITES:
-            dead = site not in self.sites.running or not self.sites.running[site][0].is_alive()
-            if dead or self.kind in ("paused", "over"):
-                self.sites.start(site)
-        self.kind = "repaired" if self.done or self.kind == "over" else self.kind
+        """Bring up what is down and end what was replaced."""
+        for old in self.beside:
+            old.end()
+        self.beside.clear()
+        for site, processes in self.sites.items():
+            if not processes.alive:
+                self.restart(site)
+
+    def sizes(self) -> dict[Path, int]:
+        """Return how long what left is by now."""
+        logs = [unit.log for units in self.logs.values() for unit in units]
+        return {log: log.stat().st_size for log in logs if log.exists()}
+
+    def left(self, site: str, since: dict[Path, int]) -> Iterator[tuple[str, bytes, bytes]]:
+        """Yield what left a site since then."""
+        for unit in self.logs[site]:
+            yield from sent(unit.log, since.get(unit.log, 0))
+
+    def corrupt_ledgers(self) -> int:
+        """Return how many ledgers do not add up in the end."""
+        wrong = 0
+        for home in self.homes.values():
+            try:
+                Ledger.open(home / "ledger.db").verify()
+            except Exception:
+                wrong += 1
+        return wrong
 
 
-class Replay:
-    """Answers from what the sites really sent."""
-
-    def __init__(self, sites: Processes, run: str) -> None:
-        self.answers, self.run = sites.answers, run
-
-    def call(self, method: str, data, names, timeout: float):
-        """Yield the recorded answer of every site."""
-        for site in names:
-            own = data if isinstance(data, bytes) else data[site]
-            known = releases(self.answers.get((site, own), set()), own, self.run, site)
-            yield site, next(iter(known)) if known else ConnectionError("was not asked")
-
-
-def replayed(proposal: Proposal, sites: Processes, result) -> bool:
-    """Whether the rounds, run again over what the sites sent, give the same factors."""
-    computation = Computation(dataclasses.replace(proposal))
-    inner = computation.coordinator()
-    terms = computation.terms
-    coordinator = inner if terms is None else SecureCoordinator(inner, terms, PINNED)
-    gone = {failure.site: failure.round for failure in result.record.failures}
-    gone |= {site: 0 for site in SITES if site not in result.record.sites and site not in gone}
-    caller = Caller(Replay(sites, proposal.run), proposal.run, TIMEOUT)
-
-    def ask(request, names):
-        for site, answer in caller("respond", request, names):
-            asked = request if isinstance(request, Message) else request[site]
-            left = gone.get(site, 1 << 30) <= asked.round
-            yield site, ConnectionError("left") if left else answer
-
+@contextlib.contextmanager
+def federation(place: Path) -> Iterator[Parties]:
+    """Write three sites, and run them."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    CONTEXT.set_forkserver_preload(PRELOAD)
+    parties = Parties(place)
+    for site in SITES:
+        write_site(place / site, site)
+        parties.start(site)
     try:
-        drive(coordinator, SITES, ask, on_failure="exclude", minimum=2)
-    except TacitError:
-        return False
-    again = computation.shared(inner)
-    return all(np.array_equal(again[n], f) for n, f in result.outcome.items()) and bool(
-        json.dumps(sorted(again)) == json.dumps(sorted(result.outcome))
-    )
+        yield parties
+    finally:
+        for unit in (*parties.beside, *parties.sites.values()):
+            unit.end()
+
+
+def draw(rng: np.random.Generator, number: int) -> tuple[str, int | None]:
+    """Return a case, and a threshold for every second one."""
+    able = {name: [t for t, why in thresholds(name).items() if t and why is None]
+            for name in CASES}  # fmt: skip
+    names = [name for name in CASES if able[name]] if number % 2 == 0 else list(CASES)
+    name = str(rng.choice(names))
+    return name, int(rng.choice(able[name])) if number % 2 == 0 else None
+
+
+class Trial:
+    """One run with one fault; a brief one lasts for less than a call may take."""
+
+    def __init__(
+        self, parties: Parties, number: int, rng: np.random.Generator, *, brief: bool = False
+    ) -> None:
+        self.parties, self.number = parties, number
+        self.name, self.threshold = draw(rng, number)
+        self.case = CASES[self.name]
+        self.kind, self.where = str(rng.choice(KINDS)), str(rng.choice(PLACES))
+        self.site = str(rng.choice(SITES[: self.case.sites]))
+        self.policy = str(rng.choice(["stop", "exclude"]))
+        self.for_good = self.threshold == 2 and bool(rng.random() < 0.2)
+        computation = Computation(self.case.proposal("plan", self.threshold))
+        whole, opened = computation.rounds, computation.agreement.open_rounds
+        sums = (whole - opened) * (5 if self.threshold else 1)
+        self.at = int(rng.integers(1, 2 + opened + sums + 2))
+        if self.for_good:  # in the exchanges where a list is confirmed
+            last = 2 + opened + 5 * int(rng.integers(whole - opened))
+            self.at = last + int(rng.integers(4, 6))
+            self.kind, self.where, self.policy = "SIGKILL", "two sites", "exclude"
+            self.site = SITES[1]
+        self.delay = float(rng.uniform(0.0, 0.03))
+        self.long, self.twice = not brief and bool(rng.integers(2)), bool(rng.integers(2))
+        self.fired, self.undo = False, []
+        self.places: list[list[int]] = []  # where a list was lost, after every attempt
+        self.since = parties.sizes()
+
+    def play(self) -> dict[str, Any]:
+        """Run, let the fault happen, repair, until it is complete; then look at everything."""
+        while True:
+            row = self._play()
+            if self.fired or self.at == 1:
+                return row
+            self.at = max(1, self.at // 2)  # the run was over before: it is not counted
+            self.number += 100_000
+
+    def _play(self) -> dict[str, Any]:
+        folder = self.parties.place / f"c{self.number}"
+        folder.mkdir()
+        file = folder / "coordinator.toml"
+        file.write_text(coordinator_text(self.name, self.threshold, self.policy, TIMEOUT))
+        output = folder / "result"
+        self.proposal = self.case.proposal(run_name(output / "run"), self.threshold)
+        base = {site: unit.calls.value for site, unit in self.parties.sites.items()}
+        for site in SITES[1:] if self.for_good else ():  # neither of them answers that call
+            self.parties.sites[site].hold.value = base[site] + self.at
+        started, attempts, reasons = time.monotonic(), 0, []
+        before: dict[str, dict[int, bytes]] = {}
+        while not (output / "complete").exists() and time.monotonic() < started + DEADLINE:
+            if self.for_good and self.fired and attempts >= 2:
+                break
+            attempts += 1
+            command = CoordinatorProcesses(file, output, self.parties.paths)
+            while command.process.is_alive() and time.monotonic() < started + DEADLINE:
+                self._undo_due()
+                unit = self.parties.sites[self.site]
+                if not self.fired and unit.calls.value - base[self.site] >= self.at:
+                    time.sleep(self.delay)
+                    before = self._kept()
+                    command = self._happen(command, file, output)
+                time.sleep(0.002)
+            command.end()
+            if (output / "failed.json").exists():
+                reasons.append(json.loads((output / "failed.json").read_text())["reason"])
+            self._undo_due(everything=True)
+            if self.for_good and self.fired:
+                self.places.append(self._place(output))
+            else:
+                self.parties.repair()
+        row = self._judge(folder, reasons, before)
+        self.parties.repair()
+        facts = {"number": self.number, "family": self.name, "secure": self.threshold or "",
+                 "fault": self.kind, "at": self.where, "call": self.at, "policy": self.policy,
+                 "carried by": "sockets", "attempts": attempts,
+                 "seconds": time.monotonic() - started}  # fmt: skip
+        return facts | row | ({"why": reasons[-1]} if reasons else {})
+
+    # -- the fault ---------------------------------------------------------------------------
+
+    def _happen(
+        self, command: CoordinatorProcesses, file: Path, output: Path
+    ) -> CoordinatorProcesses:
+        """Do it; return the coordinator that runs afterwards."""
+        parties, self.fired = self.parties, True
+        if self.for_good:
+            for site in SITES[1:]:
+                parties.sites[site].end()
+            return command
+        unit = parties.sites[self.site]
+        at_site = self.where in ("site", "line")
+        target = {"site": unit.data.pid, "line": unit.client.pid, "job": command.job,
+                  "coordinator": command.process.pid}[self.where]  # fmt: skip
+        if self.kind == "cut":
+            for site in [self.site] if at_site else SITES:
+                parties.sites[site].cut(2.5 if self.long else 0.3)
+        elif self.kind == "restart" and at_site:
+            parties.restart(self.site)
+        elif self.kind == "restart":
+            command.end()
+            return CoordinatorProcesses(file, output, parties.paths)
+        elif self.kind == "SIGSTOP":
+            _signal(target, signal.SIGSTOP)
+            later = time.monotonic() + (TIMEOUT + 1.0 if self.long else 0.5)
+            self.undo.append((later, lambda: _signal(target, signal.SIGCONT)))
+            if at_site and self.twice:  # its holder starts it again, beside the paused one
+                parties.beside.append(unit)
+                parties.start(self.site)
+        else:
+            _signal(target, signal.Signals[self.kind])
+        return command
+
+    def _undo_due(self, everything: bool = False) -> None:
+        due = [pair for pair in self.undo if everything or pair[0] <= time.monotonic()]
+        for pair in due:
+            self.undo.remove(pair)
+            pair[1]()
+
+    # -- what came of it ------------------------------------------------------------------------
+
+    def _kept(self) -> dict[str, dict[int, bytes]]:
+        return {s: audit.replies(h, self.proposal.run) for s, h in self.parties.homes.items()}
+
+    def _judge(
+        self, folder: Path, reasons: list[str], before: dict[str, dict[int, bytes]]
+    ) -> dict[str, Any]:
+        output, homes = folder / "result", self.parties.homes
+        names = SITES[: self.case.sites]
+        complete, kept = (output / "complete").exists(), self._kept()
+        record = json.loads((output / "run" / "record.json").read_text()) if complete else {}
+        ended = self.for_good and not complete and self._named(reasons)
+        same = all(kept[s].get(r) == b for s, found in before.items() for r, b in found.items())
+        left = {site: list(self.parties.left(site, self.since)) for site in names}
+        row = {
+            BARS[0]: not all(
+                audit.paid_once(homes[s], self.proposal, began=bool(kept[s])) for s in names
+            ),
+            BARS[1]: not same
+            or not all(audit.released_once(homes[s], self.proposal, s, left[s]) for s in names),
+            BARS[2]: complete and not self._right(output),
+            BARS[3]: not (ended or (complete and self._released(record))),
+            "ended": "completed" if complete else "list lost" if ended else "no",
+        }
+        if complete and self.threshold is None:
+            self.parties.last = self.proposal, output, _members(output), names
+        return row
+
+    def _released(self, record: dict[str, Any]) -> bool:
+        """Whether it was released, or a site was left out that gave no certificate at the end."""
+        why = record["not_released"]
+        return why is None or (self.policy == "exclude" and "gave no certificate" in why)
+
+    def _place(self, output: Path) -> list[int]:
+        """Return the sum, the try and the exchange that the coordinator is at."""
+        saved = Checkpoint(output / "run" / "checkpoint").load()
+        return [-1, 0, 0] if saved is None else saved[0].arrays["place"].tolist()
+
+    def _named(self, reasons: list[str]) -> bool:
+        """Whether a run whose list cannot be finished says so, and revealed nothing more."""
+        wanted = "is lost without them" if self.places[-1][2] >= 3 else "2 are needed"
+        stayed = len({tuple(place) for place in self.places}) == 1
+        return stayed and bool(reasons) and wanted in reasons[-1]
+
+    def _right(self, output: Path) -> bool:
+        """Whether what was learned is what the messages in the outboxes imply."""
+        again = _implied(self.proposal, self.parties.homes, output, _members(output))
+        return again is not None and audit.agree(again, _learned(output))
+
+
+def _learned(output: Path) -> dict[str, Any]:
+    return dict(Message.from_bytes((output / "learned.tacit").read_bytes()).arrays)
+
+
+def _members(output: Path) -> dict[int, list[str]]:
+    """Return whose answers each round took in, in the process that went on from it."""
+    lines = (output / "absorbed.jsonl").read_text(encoding="utf-8").splitlines()
+    return dict(json.loads(line) for line in lines)
+
+
+def _implied(
+    proposal: Proposal, homes: dict[str, Path], output: Path, members: dict[int, list[str]]
+) -> dict[str, Any] | None:
+    seed = audit.seed_of(output / "run" / "checkpoint")
+    again = audit.implied(proposal, homes, seed, members, PINNED)
+    return None if again is None else audit.arrays_of(again.result)
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    if process:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def controls(parties: Parties) -> dict[str, bool]:
+    """Change one number of a kept message, and one that left: both must be noticed."""
+    proposal, output, members, names = parties.last
+    site = names[0]
+    home = parties.homes[site]
+    folder = audit.run_folder(home, proposal.run) / "outbox"
+    outbox = Outbox(folder)
+    last = outbox.rounds()[-1]
+    digest, reply, state = outbox.read(last)
+    left = [
+        (method, request, answer)
+        for method, request, answer in parties.left(site, {})
+        if method == "respond"
+    ]
+    before = audit.released_once(home, proposal, site, left)
+    arrays = {name: array + 1 for name, array in reply.arrays.items()}
+    outbox._put(last, digest, Message(last, arrays, reply.step), state)
+    again = _implied(proposal, parties.homes, output, members)
+    return {
+        "control: a changed number is noticed in the result": again is None
+        or not audit.agree(again, _learned(output)),
+        "control: a message that is not the one kept is noticed": before
+        and not audit.released_once(home, proposal, site, left),
+    }

@@ -22,7 +22,16 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.messages import Message
 from tests.federation.identities import pinned, pinned_toml
 
-from .support import FACTORIZATION, PINNED, SITES, USER, Direct, services
+from .support import (
+    FACTORIZATION,
+    PINNED,
+    REGRESSION,
+    ROW,
+    SITES,
+    USER,
+    Direct,
+    services,
+)
 from .test_recommender import proposal as recommended
 from .test_recommender import services as raters
 from .test_spectral import TOPICS, counts, sites
@@ -48,6 +57,13 @@ def topic_sites(folder, number=1):
     found = sites(folder, "topics", "document", TOPICS)
     colluding(folder, number)
     return {s: SiteService(SiteConfig.read(folder / s / "site.toml")) for s in found}
+
+
+def test_what_needs_every_sites_own_release_is_refused_before_anybody_pays():
+    """A sum over sites would leave it with nothing to look at, after the charge."""
+    wanted = Proposal("regression", REGRESSION, ROW, SITES, "run", 3)
+    with pytest.raises(ParameterError, match="needs every site's own release"):
+        Computation(wanted)
 
 
 # --- one threshold ------------------------------------------------------------------------------

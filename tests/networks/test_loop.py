@@ -241,6 +241,17 @@ def test_what_goes_on_is_what_would_have_been(tmp_path):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
 
 
+def test_the_history_of_a_run_that_went_on_begins_at_its_beginning(tmp_path):
+    training = settings(steps=9, sampling_rate=1.0, samples=3)
+    how = {"checkpoint": tmp_path / "run", "reports": 3}
+    with pytest.raises(Stop):
+        run(training, None, watch=stop_after(6), **how)
+    whole = run(training, None, watch=lambda progress: None, reports=3)
+    found = run(training, None, watch=lambda progress: None, **how)
+    assert [progress.step for progress in found.history] == [3, 6, 9]
+    assert found.history[2].dropout[0].name == whole.history[2].dropout[0].name
+
+
 @pytest.mark.parametrize("done", [0, 4, 7])
 def test_a_step_whose_outcome_was_lost_is_not_drawn_again(tmp_path, done):
     """Two steps are claimed, and the machine fails before their replies are kept."""

@@ -90,6 +90,7 @@ class Agreement(ABC):
     version: ClassVar[int] = 1
     source: str = "grid"  # of noise
     conditional: ClassVar[bool] = False  # built from data, as some papers do
+    apart: ClassVar[bool] = False  # whether a coordinator looks at every site's own release
     trusts: ClassVar[tuple[str, ...]] = ("central", "site")  # that its holders really give
 
     privacy: Privacy | None

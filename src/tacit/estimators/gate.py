@@ -21,6 +21,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.privacy.ledger.reservation import Reservation
 from tacit.rounds.checkpoint import write_durably
+from tacit.rounds.sides import Attempt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +51,7 @@ class Gate:
         self.reservation, self.noise, self._folder = reservation, noise, folder
         self._standing: dict[str, Any] = {}
         self.drew = False  # whether anything was released here
+        self.attempt: Attempt | None = None  # the try that a release is for
         self._before: dict[str, int] = {}
 
     def before(self, step: str) -> int:
@@ -61,6 +63,14 @@ class Gate:
             held = self.reservation
             self._before[step] = 0 if held is None else held.claimed(step)
         return self._before[step]
+
+    def is_lost(self, step: str, position: int) -> bool:
+        """Whether a process that died claimed this draw, and it must not be drawn again."""
+        if position >= self.before(step):
+            return False
+        assert self.reservation is not None
+        lost = () if self.attempt is None else self.attempt.lost
+        return self.reservation.last_try(step, position) not in lost
 
     def sample(self, step: Step, units: int) -> NDArray[np.int64]:
         """Return a fresh secret sample of the units, at the step's rate; all without one."""
@@ -87,12 +97,19 @@ class Gate:
         chosen = step.mechanism if mechanism is None else mechanism
         if not step.affords(chosen):
             raise NothingReleased("a mechanism that was not agreed on: nothing was released")
-        payer = None
-        if self.reservation is not None:
-            payer = self.reservation.at(
-                step.name, position, step.times, step.price, step.part is not None
+        held, attempt, payer = self.reservation, self.attempt, None
+        name, lost = "", tuple[str, ...]()
+        if held is not None:
+            if attempt is not None:
+                name, lost = attempt.name(), attempt.lost
+            payer = held.at(
+                step.name, position, step.times, step.price, step.part is not None, name, lost
             )
-        released = privatize(chosen, value, ledger=payer, rng=self.noise)
+        try:
+            released = privatize(chosen, value, ledger=payer, rng=self.noise)
+        finally:
+            if held is not None and attempt is not None:
+                attempt.spent = held.last_try(step.name, position) == name
         self.drew = True
         if hasattr(released, "key"):
             self._keep(step.name, released)

@@ -158,6 +158,7 @@ class Holder(Participant):
         step, position = self._order.admit(request.round, request.step)
         asked = step.read(request)
         self._order.advance(step)
+        self.gate.attempt = self.attempt
         reply = Message(request.round, self._answer(step, asked, position), step.name)
         self._last = request, reply  # a digest is made only where a request is repeated
         return reply

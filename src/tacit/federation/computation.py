@@ -238,6 +238,8 @@ class Computation:
 
 def _sums(agreement: Agreement) -> bool:
     """Whether a coordinator needs nothing but sums of fixed lengths."""
+    if agreement.apart:
+        return False
     private = [step for step in agreement.steps if step.open is None]
     specs = [spec for step in private for spec in step.leaving.values()]
     fixed = all(isinstance(n, int) for spec in specs for n in spec.shape)

@@ -6,6 +6,7 @@ It knows nothing of what carries its messages: a `Transport` calls sites by name
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -109,7 +110,9 @@ def _settle(
         else:
             found[name] = answer
     if lost and (on_failure == "stop" or len(found) < minimum):
-        raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
+        why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+        few = f"{len(found)} sites are left, {minimum} are needed: "
+        raise SiteFailure(why if on_failure == "stop" else few + why)
     return found, lost
 
 
@@ -160,27 +163,42 @@ def run_proposal(
     if identity is not None:
         whole = opening_text(*(array.tobytes() for array in opening.values()))
         opening["signature"] = np.frombuffer(keys.sign(identity, whole), np.uint8)
-    _, lost = _settle(caller, "open", Message(0, opening), proposal.sites, on_failure, minimum)
-    names = tuple(name for name in proposal.sites if name not in lost)
-    _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
-    names, lost = tuple(name for name in names if name not in more), {**lost, **more}
+    asked, kept = Message(0, opening), None if checkpoint is None else Checkpoint(checkpoint)
     inner = computation.coordinator()
     coordinator: Coordinator = inner
     if terms is not None:
         coordinator = SecureCoordinator(inner, terms, pinned)
+    try:
+        _, lost = _settle(caller, "open", asked, proposal.sites, on_failure, minimum)
+        names = tuple(name for name in proposal.sites if name not in lost)
+        _, more = _settle(caller, "begin", Message(0), names, on_failure, minimum)
+    except SiteFailure as error:
+        raise SiteFailure(f"{error}{_remark(coordinator, kept)}") from None
+    names, lost = tuple(name for name in names if name not in more), {**lost, **more}
     record = drive(
         coordinator,
         names,
         lambda request, left: caller("respond", request, left),
         on_failure=on_failure,
         minimum=minimum,
-        checkpoint=None if checkpoint is None else Checkpoint(checkpoint),
+        checkpoint=kept,
         progress=progress,
+        absent=tuple(name for name in proposal.sites if name not in names),
     )
     record.failures[:0] = [Failure(0, name, reason) for name, reason in lost.items()]
     certificates = _close(caller, computation, inner, record, on_failure, minimum)
+    _dismiss(caller, asked, _closing(computation, inner), set(proposal.sites) - set(record.sites))
     model = computation.conclude(inner, record, certificates)
     return Result(model, computation.outcome(), record, certificates)
+
+
+def _remark(coordinator: Coordinator, checkpoint: Checkpoint | None) -> str:
+    """Return what there is to say about a run that cannot go on where it was."""
+    saved = None if checkpoint is None else checkpoint.load()
+    if saved is None:
+        return ""
+    coordinator.restore(saved[0].arrays)
+    return coordinator.remark
 
 
 def _close(
@@ -196,8 +214,8 @@ def _close(
     A site that gives none, or that of something else, is named. Where sites may be excluded the
     others' run is not lost by that, but what it gave is not released.
     """
-    shared = {f"shared/{n}": a for n, a in computation.shared(coordinator).items()}
-    found, lost = _settle(caller, "close", Message(0, shared), record.sites, on_failure, minimum)
+    closing = _closing(computation, coordinator)
+    found, lost = _settle(caller, "close", closing, record.sites, on_failure, minimum)
     certificates = {}
     for name, reply in found.items():
         try:
@@ -208,6 +226,21 @@ def _close(
         raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
     record.failures += [Failure(record.rounds, name, reason) for name, reason in lost.items()]
     return certificates
+
+
+def _closing(computation: Computation, coordinator: Coordinator) -> Message:
+    shared = computation.shared(coordinator)
+    return Message(0, {f"shared/{name}": array for name, array in shared.items()})
+
+
+def _dismiss(caller: Caller, opening: Message, closing: Message, names: set[str]) -> None:
+    """Tell sites that were left out that the run is over, as far as they can be reached.
+
+    They hold one-time keys of the sum that went on without them, and erase them now.
+    """
+    for method, message in (("open", opening), ("close", closing)):
+        answers = list(caller(method, message, tuple(sorted(names)))) if names else []
+        names = {name for name, answer in answers if isinstance(answer, Message)}
 
 
 def _certificate(computation: Computation, name: str, reply: Message) -> Certificate:
@@ -285,6 +318,8 @@ def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds
     reason = f"{', '.join(without)} gave no certificate" if without else None
     if proposal.rehearsal:
         reason = "a rehearsal, on made-up data"
+    # without a record, what lies there is of a process that died while it wrote
+    shutil.rmtree(folder / "release", ignore_errors=True)
     whole = Message(result.record.rounds, result.outcome)
     (folder / "outcome.tacit").write_bytes(whole.to_bytes())
     try:

@@ -77,7 +77,7 @@ class SiteService:
         self._computation: Computation | None = None
         self._permission: Permission | None = None
         self._side: SiteSide | None = None
-        self._participant: Participant | None = None
+        self._participant: Remembering | None = None
         self._closed: tuple[bytes, Message] | None = None
         self._coordinator = ""
         self.result: Any = None
@@ -230,7 +230,7 @@ class SiteService:
             self._tell("began", {"epsilon left": left.epsilon, "delta left": left.delta})
         return Message(0, {"ready": wire.text_array(self.name)})
 
-    def _build(self) -> Participant:
+    def _build(self) -> Remembering:
         proposal, computation, permission = self._proposal, self._computation, self._permission
         assert proposal is not None and computation is not None and permission is not None
         folder = self._run_folder(proposal)
@@ -248,7 +248,7 @@ class SiteService:
             self._side = computation.site(
                 self.name, tables, ledger, folder / "standing", (self._timing,)
             )
-        participant = self._side.participant
+        participant: Participant = self._side.participant
         if computation.terms is not None:
             key = self.config.key()
             assert key is not None  # a proposal without it is refused
@@ -311,7 +311,12 @@ class SiteService:
         return reply
 
     def _close(self, request: Message) -> Message:
-        if self._side is None:
+        proposal = self._proposal
+        assert proposal is not None
+        began = not proposal.rehearsal and self.config.open_ledger().holds(proposal.run)
+        if self._participant is None and began:  # in a process that died
+            self._participant = self._build()
+        if self._side is None or self._participant is None:
             raise RequestRefused("asked to close before the run began", "order")
         if self._closed is not None:
             digest, reply = self._closed
@@ -326,9 +331,10 @@ class SiteService:
         self.result = self._side.participant
         text = self._side.certificate().to_json()
         self._side.close()
+        self._participant.close()
         reply = Message(0, {"certificate": wire.text_array(text)})
         self._closed = request.digest, reply
-        self._tell("closed", {"run": "" if self._proposal is None else self._proposal.run})
+        self._tell("closed", {"run": proposal.run})
         return reply
 
 

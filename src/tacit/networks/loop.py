@@ -7,15 +7,15 @@ posterior samples, dropout rates.
 **Resuming.** The whole run is reserved under its name before the first step, and every step is
 claimed before its noise is drawn. With a folder for checkpoints the state before each step is
 kept, and every reply before it is used, so an interrupted run goes on where it stopped. A step
-that was claimed and whose reply a crash lost is spent and not drawn again: the run is shorter by
-it, and `Trained.lost` says so.
+that was claimed and whose reply was lost otherwise than by the end of its process is spent and not
+drawn again: the run is shorter by it, and `Trained.lost` says so.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -182,6 +182,7 @@ class _State:
             "averaged": self._averaged,
             "lost": self.lost,
             "rng": self._rng.bit_generator.state,
+            "history": [asdict(progress) for progress in self.history],
         }
         return {
             "theta": self.theta.numpy(),
@@ -195,6 +196,12 @@ class _State:
         note = json.loads(state["note"].tobytes())
         self.step, self.lost, self._averaged = note["step"], note["lost"], note["averaged"]
         self._rng.bit_generator.state = note["rng"]
+        self.history = [
+            Progress(
+                **(shown | {"dropout": tuple(LayerDropout(**one) for one in shown["dropout"])})
+            )
+            for shown in note["history"]
+        ]
         self.theta, self._velocity, self._average, self._first = (
             as_tensor(state[name]) for name in ("theta", "velocity", "average", "first")
         )

@@ -72,8 +72,7 @@ class Learner(Holder):
         return {"sum": value, "drawn": np.ones(1, np.int64)}
 
     def _answer(self, step: Step, asked: Asked, position: int) -> dict[str, NDArray[Any]]:
-        # claimed by a process that died, and never drawn again
-        if position < self.gate.before(STEP):
+        if self.gate.is_lost(STEP, position):
             nothing = {"sum": np.zeros(self.agreement.size), "drawn": np.zeros(1, np.int64)}
             return self._checked(step, asked, nothing)
         return super()._answer(step, asked, position)

@@ -61,6 +61,7 @@ class RegressionAgreement(Agreement):
     """
 
     family = "regression"
+    apart = True
     cites: ClassVar[tuple[str, ...]] = ("dwork2006", "bernstein2019", "alparslan2023")
 
     design: Design

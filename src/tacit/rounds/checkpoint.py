@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.errors import RequestRefused
 from tacit.rounds.messages import Message
-from tacit.rounds.sides import Participant
+from tacit.rounds.sides import Attempt, Participant
 
 __all__ = ["Checkpoint", "Outbox", "Remembering", "run_name", "write_durably"]
 
@@ -114,7 +114,9 @@ class Outbox:
         data = self._path(round).read_bytes()
         length = int.from_bytes(data[32:40], "little")
         reply = Message.from_bytes(data[40 : 40 + length])
-        return data[:32], reply, dict(Message.from_bytes(data[40 + length :]).arrays)
+        state = data[40 + length :]
+        erased = not state.strip(b"\0")  # cut off, or about to be when a process died
+        return data[:32], reply, {} if erased else dict(Message.from_bytes(state).arrays)
 
     def put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
         """Keep a reply and the participant's state, durably and at once, before it is sent.
@@ -125,20 +127,44 @@ class Outbox:
         with _locked(self.folder):
             if self._known is not None and self.rounds()[-1:] != self._known:
                 raise RequestRefused("another process of this site has answered since")
-            self._put(request, reply, state)
+            self._put(request.round, request.digest, reply, state)
             self._known = [request.round]
 
-    def _put(self, request: Message, reply: Message, state: Mapping[str, Any]) -> None:
-        body = reply.to_bytes()
-        kept = Message(request.round, state).to_bytes()
-        write_durably(
-            self._path(request.round),
-            request.digest + len(body).to_bytes(8, "little") + body + kept,
-        )
+    def _put(self, round: int, digest: bytes, reply: Message, state: Mapping[str, Any]) -> None:
+        body, kept = reply.to_bytes(), Message(round, state).to_bytes()
+        write_durably(self._path(round), digest + len(body).to_bytes(8, "little") + body + kept)
+
+    @property
+    def _tries(self) -> Path:
+        return self.folder / "tries"
+
+    def attempt(self, request: Message) -> Attempt:
+        """Return a try at a request that was never answered from here."""
+        digest, kept = request.digest, b""
+        if self._tries.exists():
+            kept = self._tries.read_bytes()
+        lost = kept[32:].decode("ascii").split() if kept[:32] == digest else []
+
+        def keep(name: str) -> None:
+            write_durably(self._tries, digest + " ".join([*lost, name]).encode())
+
+        return Attempt(tuple(lost), keep)
+
+    def forsake(self) -> None:
+        """Forget tries that failed: what was drawn may have been why, so it is not drawn again."""
+        write_durably(self._tries, b"")
 
     def erase(self, round: int) -> None:
         """Overwrite the state that stands behind a reply."""
         _erase(self._path(round))
+
+    def close(self, round: int, state: Mapping[str, Any]) -> None:
+        """Put another state in the place of the last one, which is overwritten."""
+        with _locked(self.folder):
+            digest, reply, _ = self.read(round)
+            self.erase(round)
+            self._put(round, digest, reply, state)
+        self.erase_earlier()
 
     def erase_earlier(self) -> None:
         """Overwrite the states before the last one, and drafts that a crash left behind."""
@@ -187,13 +213,18 @@ class Remembering(Participant):
     Neither a live nor a restarted one goes back: an older round, or another content for the last
     one, would need fresh noise and is refused. The participant's state is kept beside the last
     reply, so that it goes on from there.
+
+    A reply that was drawn and not kept never left. Where the process died in between, the next one
+    draws again, under the same claim: when a process is killed does not depend on what it drew.
+    Where answering *failed* after the claim, the noise may have been the reason, and drawing until
+    it succeeds would be another law: that step stays lost.
     """
 
     def __init__(self, participant: Participant, outbox: Outbox) -> None:
         self.participant, self.outbox = participant, outbox
         self.name, self.open_rounds = participant.name, participant.open_rounds
         self._last = outbox.last()
-        if self._last is not None:
+        if self._last is not None and self._last[2]:
             participant.restore(self._last[2])
         if participant.one_time:
             outbox.erase_earlier()
@@ -208,9 +239,23 @@ class Remembering(Participant):
                 raise RequestRefused(
                     f"round {request.round} was answered already, to another request", "order"
                 )
-        reply = self.participant.respond(request)
+        attempt = self.outbox.attempt(request)
+        self.participant.attempt = attempt
+        try:
+            reply = self.participant.respond(request)
+        except Exception:
+            if attempt.spent:
+                self.outbox.forsake()
+            raise
         self.outbox.put(request, reply, self.participant.state())
         if self.participant.one_time and self._last is not None:
             self.outbox.erase(self._last[1].round)
         self._last = request.digest, reply, {}
         return reply
+
+    def close(self) -> None:
+        """Have the participant forget what was for one use, here and on disk: the run is over."""
+        if self.participant.one_time:
+            self.participant.forget()
+            if self._last is not None:
+                self.outbox.close(self._last[1].round, self.participant.state())

@@ -34,11 +34,14 @@ def drive(
     minimum: int = 1,
     checkpoint: Checkpoint | None = None,
     progress: Callable[[RunRecord], None] | None = None,
+    absent: Sequence[str] = (),
 ) -> RunRecord:
     """Run a joint computation until the coordinator has no further request.
 
     ``ask`` sends a request to sites and yields their answers; what it yields late is asked late.
-    ``progress`` is called with the record after every complete round; the rest is as in `run`.
+    ``progress`` is called with the record after every complete round. ``absent`` are further sites
+    that were lost before the first round: a run that is resumed goes on without them. The rest is
+    as in `run`.
     """
     check("on_failure", on_failure, OneOf("stop", "exclude"))
     check("minimum", minimum, Integer(1))
@@ -53,7 +56,7 @@ def drive(
         record.rounds = record.resumed_at = state.round
         active = [name for name in active if name not in excluded]
     elif checkpoint is not None:  # its seed is on disk before the first message
-        checkpoint.save(Message(0, coordinator.state()), ())
+        checkpoint.save(Message(0, coordinator.state()), tuple(absent))
     while (request := coordinator.request(record.rounds)) is not None:
         started = time.perf_counter()
         if checkpoint is not None and isinstance(request, Message):
@@ -74,7 +77,7 @@ def drive(
         record.rounds += 1
         record.seconds.append(time.perf_counter() - started)
         if checkpoint is not None:
-            gone = tuple(name for name in names if name not in active)
+            gone = tuple(name for name in (*names, *absent) if name not in active)
             checkpoint.save(Message(record.rounds, coordinator.state()), gone)
         if progress is not None:
             record.sites = tuple(active)

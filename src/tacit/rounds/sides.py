@@ -7,8 +7,9 @@ participant is drawn by the participant before its reply leaves.
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from tacit.rounds.messages import ArraySpec, Message
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Collected", "Coordinator", "Failure", "Participant", "RunRecord"]
+__all__ = ["Attempt", "Collected", "Coordinator", "Failure", "Participant", "RunRecord"]
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,55 @@ class Collected:
     by_site: Mapping[str, Message] | None
 
 
+class Attempt:
+    """One try at answering a request, known by a name that is on disk before anything is claimed.
+
+    A process that dies after a ledger noted the claim of a step, and before the reply was kept,
+    has let nothing out: replies leave from the disk. Whoever comes after it finds the name of that
+    try, and may draw the step again under the same payment.
+
+    Parameters
+    ----------
+    lost
+        The names of tries at the same request by processes that died: nothing of them left.
+    keep
+        Puts the name of this one on disk.
+
+    Attributes
+    ----------
+    spent
+        Whether a claim was noted for this very try.
+    """
+
+    def __init__(
+        self, lost: tuple[str, ...] = (), keep: Callable[[str], None] = lambda name: None
+    ) -> None:
+        self.lost, self._keep = lost, keep
+        self._name: str | None = None
+        self.spent = False
+
+    def name(self) -> str:
+        """Return its name, which is on disk by then."""
+        if self._name is None:
+            name = uuid.uuid4().hex
+            self._keep(name)
+            self._name = name
+        return self._name
+
+
 class Participant(ABC):
     """One party: answers requests from what it holds.
 
     ``open_rounds`` is how many rounds, at the beginning, carry what is public: they are answered
     as they are, also under secure aggregation. ``one_time`` says that a state holds secrets that
-    must be gone once the next one is on disk.
+    must be gone once the next one is on disk. ``attempt`` is the try that is under way, where
+    replies are kept.
     """
 
     name: str
     open_rounds: int = 0
     one_time: bool = False
+    attempt: Attempt | None = None
 
     @abstractmethod
     def respond(self, request: Message) -> Message:
@@ -52,6 +91,9 @@ class Participant(ABC):
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Take in what all learned together; what is derived from it here never leaves."""
+
+    def forget(self) -> None:
+        """Overwrite what was for one use, and answer nothing any more: the run is over here."""
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """Return what has to survive a restart, as named arrays; it never leaves."""

@@ -77,6 +77,7 @@ class CountsAgreement(FactorizationAgreement):
 
     cites = ("schein2019", "ermis2020")
     trusts = ("central", "site", "local")
+    apart = True
 
     method: LocalCounts
 

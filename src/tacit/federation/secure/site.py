@@ -71,9 +71,12 @@ class SecureParticipant(Participant):
         self._asked: Message | None = None
         self._layout: tuple[tuple[str, ...], tuple[int, ...]] = ((), ())
         self._values: NDArray[np.int64] | None = None  # drawn once for that round
+        self._over = False
 
     def respond(self, request: Message) -> Message:
         """Take one step of the exchange; what is public is answered as it is."""
+        if self._over:
+            raise RequestRefused("the run is over here", "order")
         if "place" not in request.arrays:
             self._check_open(request)
             return self.inner.respond(request)
@@ -175,6 +178,7 @@ class SecureParticipant(Participant):
     def _answer(self) -> NDArray[np.int64]:
         """Ask the computation, once; return its arrays as one vector of whole numbers."""
         assert self._asked is not None
+        self.inner.attempt = self.attempt
         reply = self.inner.respond(self._asked)
         names, grids = self._layout
         if set(names) != set(reply.arrays):
@@ -222,12 +226,26 @@ class SecureParticipant(Participant):
             raise RequestRefused(f"{name} and the list of sites do not fit together")
         return group
 
+    def forget(self) -> None:
+        """Overwrite the keys and shares of a sum that went on, or ended, without this site.
+
+        What this site confirmed is forgotten with them, so it takes part in no further sum.
+        """
+        if self._member is not None:
+            self._member.wipe()
+        if self._values is not None:
+            self._values[:] = 0
+        self._member = self._values = self._asked = None
+        self._over = True
+
     # -- restarts --------------------------------------------------------------------------
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """Return the computation's state and all of this exchange; it never leaves."""
         kept = {f"inner/{n}": a for n, a in self.inner.state().items()}
         kept["next"] = np.array([self._next])
+        if self._over:
+            kept["over"] = np.array([True])
         if self._values is not None:
             kept["values"] = self._values
         if self._member is not None:
@@ -242,7 +260,7 @@ class SecureParticipant(Participant):
         """Take up a state."""
         parts = by_kind(state)
         self.inner.restore(parts.get("inner", {}))
-        self._next = int(state["next"][0])
+        self._next, self._over = int(state["next"][0]), "over" in state
         self._values = state["values"].copy() if "values" in state else None
         self._asked = Message.from_bytes(state["asked"].tobytes()) if "asked" in state else None
         self._member = None

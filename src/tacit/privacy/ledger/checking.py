@@ -31,7 +31,7 @@ def check_rows(rows: Iterable[Row], head: Head, rule: str, name: str) -> Head:
     id.
     """
     paid: dict[str, dict[DpEvent, int]] = {}
-    drawn: set[tuple[str, str, int]] = set()
+    drawn: dict[tuple[str, str, int], str] = {}
     for row in rows:
         where = f"row {row.counter} of ledger {name[:8]}"
         if row.counter != head.counter + 1 or row.previous != head.digest:
@@ -62,10 +62,14 @@ def _check_claim(
     row: Row,
     event: DpEvent,
     paid: dict[str, dict[DpEvent, int]],
-    drawn: set[tuple[str, str, int]],
+    drawn: dict[tuple[str, str, int], str],
     where: str,
 ) -> None:
-    """Raise unless a claim was paid for, and names no position that was claimed before."""
+    """Raise unless a claim was paid for, and names no position that was claimed before.
+
+    A try may claim once more what the last one claimed, by name and for nothing. ``drawn`` holds
+    the name of the last try at every position.
+    """
     if row.run not in paid or row.cost or row.cost_delta:
         raise LedgerCorrupt(f"{where} claims a step that was not reserved")
     for leaf, count in leaves(event).items():
@@ -75,8 +79,10 @@ def _check_claim(
         paid[row.run][leaf] = left
     named = claimed_positions(row.purpose)
     if named is not None:
-        step, first, stop = named
-        claimed = {(row.run, step, position) for position in range(first, stop)}
-        if claimed & drawn:
-            raise LedgerCorrupt(f"{where} claims a step that was claimed before")
-        drawn |= claimed
+        for position in range(named.first, named.stop):
+            place = row.run, named.step, position
+            last = drawn.get(place)
+            again = bool(named.after) and named.after == last and not leaves(event)
+            if (last is not None or named.after) and not again:
+                raise LedgerCorrupt(f"{where} claims a step that was claimed before")
+            drawn[place] = named.name

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from tacit.errors import BudgetExceeded, LedgerError
 from tacit.privacy.events import (
@@ -23,7 +23,7 @@ from tacit.privacy.events import (
 from tacit.privacy.ledger.entry import LedgerEntry
 from tacit.privacy.ledger.store import Row, Store
 
-__all__ = ["Reservation", "StepClaim", "claimed_positions", "row_leaves"]
+__all__ = ["Claimed", "Reservation", "StepClaim", "claimed_positions", "row_leaves"]
 
 
 def row_leaves(row: Row) -> dict[DpEvent, int]:
@@ -45,7 +45,8 @@ class Payer(Protocol):
     ) -> Row: ...
 
 
-_NAMED = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
+_TRY = r"[0-9a-f]{32}"
+_NAMED = re.compile(rf"(.*)\[(\d+):(\d+)\](?: try ({_TRY})(?: after ({_TRY}))?)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class StepClaim:
 
     ``position`` is the how-manieth time it is drawn (from 0), of ``times`` at most; ``event`` what
     one draw costs; ``shared`` whether it is about a part of the units: disjoint parts are paid for
-    once.
+    once. ``name`` is that of the try it is for, and ``lost`` are tries of which nothing left,
+    because their process died: what they claimed may be claimed again, by one try after the other.
     """
 
     reservation: Reservation
@@ -63,6 +65,8 @@ class StepClaim:
     times: int
     event: DpEvent
     shared: bool = False
+    name: str = ""
+    lost: tuple[str, ...] = ()
 
     def claim(self) -> None:
         """Use it up; raise `BudgetExceeded` if it was before, or was never reserved."""
@@ -94,14 +98,22 @@ class Reservation:
         self._block = block
         self._named: dict[str, list[tuple[int, int]]] = {}  # positions that anybody claimed
         self._mine: dict[str, set[int]] = {}  # of those, what this process has yet to draw
+        self._tries: dict[tuple[str, int], str] = {}  # the last try at a position
         self._pid = os.getpid()
         self._lock = threading.Lock()
 
     def at(
-        self, step: str, position: int, times: int, event: DpEvent, shared: bool = False
+        self,
+        step: str,
+        position: int,
+        times: int,
+        event: DpEvent,
+        shared: bool = False,
+        name: str = "",
+        lost: tuple[str, ...] = (),
     ) -> StepClaim:
         """Return one step, to be claimed; see `StepClaim`."""
-        return StepClaim(self, step, position, times, event, shared)
+        return StepClaim(self, step, position, times, event, shared, name, lost)
 
     def claim_step(self, wanted: StepClaim) -> None:
         """Use up one named step, claiming up to a block of its positions at once."""
@@ -113,13 +125,17 @@ class Reservation:
                 self.note(row)
                 claimed = claimed_positions(row.purpose)
                 assert claimed is not None
-                mine.update(range(claimed[1], claimed[2]))
+                mine.update(range(claimed.first, claimed.stop))
             mine.remove(wanted.position)
 
     def _named_block(self, wanted: StepClaim) -> tuple[str, DpEvent]:
         """Return which positions are claimed and what they cost; refuse what was claimed."""
-        first = wanted.position
-        stop = min(first + self._block, wanted.times)
+        first, name = wanted.position, f" try {wanted.name}" if wanted.name else ""
+        last = self._tries.get((wanted.step, first), "")
+        if name and last in wanted.lost:  # paid for by a try of which nothing left
+            return f"{wanted.step}[{first}:{first + 1}]{name} after {last}", NoOpDpEvent()
+        # a try is at one request: what a block claims for later ones could not be told apart
+        stop = min(first + (1 if name else self._block), wanted.times)
         for start, end in self._named.get(wanted.step, []):
             if start <= first < end:
                 stop = first
@@ -138,13 +154,18 @@ class Reservation:
                     "price. Nothing was released"
                 )
             event = NoOpDpEvent()  # another part of the units has paid
-        return f"{wanted.step}[{first}:{stop}]", event
+        return f"{wanted.step}[{first}:{stop}]{name}", event
 
     def claimed(self, step: str) -> int:
         """Return how many positions of a step were claimed, by anybody, ever."""
         with self._lock:
             self._catch_up()
             return sum(stop - first for first, stop in self._named.get(step, []))
+
+    def last_try(self, step: str, position: int) -> str:
+        """Return the name of the last try at a position, of those seen here; empty without."""
+        with self._lock:
+            return self._tries.get((step, position), "")
 
     def _catch_up(self) -> None:
         for row in self.ledger._store.run_rows(self.run, after=self.seen):
@@ -156,8 +177,10 @@ class Reservation:
             return
         self.subtract(row.counter, row_leaves(row))
         if (claimed := claimed_positions(row.purpose)) is not None:
-            step, first, stop = claimed
-            self._named.setdefault(step, []).append((first, stop))
+            if not claimed.after:
+                self._named.setdefault(claimed.step, []).append((claimed.first, claimed.stop))
+            if claimed.name:
+                self._tries[claimed.step, claimed.first] = claimed.name
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -218,7 +241,23 @@ class Reservation:
         raise TypeError("a reservation cannot be pickled: its steps would be drawn twice")
 
 
-def claimed_positions(purpose: str) -> tuple[str, int, int] | None:
-    """Return the step and the positions that a claim names; None where it names none."""
+class Claimed(NamedTuple):
+    """What a claim names: positions of a step, for which try, after which that was lost."""
+
+    step: str
+    first: int
+    stop: int
+    name: str = ""
+    after: str = ""
+
+
+def claimed_positions(purpose: str) -> Claimed | None:
+    """Return what a claim names; None where it names nothing.
+
+    >>> claimed_positions("offsets[0:1]")
+    Claimed(step='offsets', first=0, stop=1, name='', after='')
+    """
     found = _NAMED.fullmatch(purpose)
-    return None if found is None else (found[1], int(found[2]), int(found[3]))
+    if found is None:
+        return None
+    return Claimed(found[1], int(found[2]), int(found[3]), found[4] or "", found[5] or "")
