@@ -187,6 +187,16 @@ def _added_total(counts: Mapping[DpEvent, int], delta: float) -> float:
     return float_above(total) if own <= as_exact(delta) else math.inf
 
 
+def _approximate_epsilon(epsilon: float, own: float, delta: float) -> float:
+    """Return the ε at δ of one (ε₀, δ₀)-private event, with δ₀ ≤ δ.
+
+    The worst has δ(ε) = δ₀ + (1 − δ₀)·(1 − e^(ε − ε₀))/(1 + e^(−ε₀)) (Kairouz, Oh & Viswanath
+    2015).
+    """
+    spare = (delta - own) * (1.0 - 1e-9) * (1.0 + math.exp(-epsilon)) / (1.0 - own)
+    return max(0.0, epsilon + math.log1p(-spare)) if spare < 1.0 else 0.0
+
+
 def _times(count: int, cost: float) -> float:
     """Return the cost of many events, infinite where numbers end."""
     return as_float(count) * cost if cost else 0.0
@@ -236,11 +246,12 @@ class AdvancedAccountant(Accountant):
         best = _shares(counts, delta)[0]
         for slack in (0.05, 0.25, 0.5, 0.75, 0.95):
             _, costs = _shares(counts, delta * (1.0 - slack))
-            if not costs or any(math.isinf(cost) for cost, _ in costs):
+            rest = delta * slack
+            if not costs or rest == 0.0 or any(math.isinf(cost) for cost, _ in costs):
                 continue
             drift = math.fsum(_times(n, cost * math.tanh(cost / 2.0)) for cost, n in costs)
             spread = math.fsum(_times(n, cost * cost) for cost, n in costs)
-            best = min(best, drift + math.sqrt(2.0 * math.log(1.0 / (delta * slack)) * spread))
+            best = min(best, drift + math.sqrt(2.0 * -math.log(rest) * spread))
         return best
 
 
@@ -347,6 +358,9 @@ class PLDAccountant(Accountant):
             return added
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
             return gaussian.gdp_to_dp(gaussian_mu(counts), delta)
+        match list(counts.items()):
+            case [(ApproximateDpEvent(epsilon, own), 1)] if own <= delta:
+                return _approximate_epsilon(epsilon, own, delta)
         return min(added, composed_epsilon(counts, delta))
 
     def delta(self, epsilon: float) -> float:

@@ -63,7 +63,7 @@ __all__ = [
 
 Bag = tuple[tuple[DpEvent, int], ...]
 
-_LONGEST = 1 << 20  # of a transform, and of one event's grid
+_LONGEST = 1 << 19  # of a transform, and of one event's grid
 _ACCURACY = 1e-4  # the share of ε that the grid may add
 _TAIL = 1e-6  # the share of δ that lies beyond the grids and the window
 _WRAPPED = 1e-8  # tilted probability that wraps around from below
@@ -149,6 +149,8 @@ def _best_order(orders: _Orders, log_delta: float) -> tuple[float, float]:
 
 def sides(bag: Bag) -> tuple[bool, ...]:
     """Return which of (P, Q) and (Q, P) have to be looked at."""
+    if not bag:
+        return ()
     return (False,) if all(is_symmetric(leaf) for leaf, _ in bag) else (False, True)
 
 
@@ -254,7 +256,7 @@ class Curve:
             return 1.0
         place = min(int(np.searchsorted(at, epsilon, side="right")) - 1, len(at) - 1)
         found = self._value(place)
-        if place + 1 < len(at) and at[place + 1] > at[place]:
+        if place + 1 < len(at) and 0.0 < at[place + 1] - at[place] < 30.0:
             share = math.expm1(epsilon - at[place]) / math.expm1(at[place + 1] - at[place])
             found += (self._value(place + 1) - found) * min(max(share, 0.0), 1.0)
         return min(1.0, found * (1.0 + 1e-12) + self._infinite)
@@ -278,6 +280,8 @@ class Curve:
         low, high = self._value(first - 1), self._value(first)
         width = float(self._at[first] - self._at[first - 1])
         share = (low - left) / (low - high) if low > high else 1.0
+        if width > 30.0:  # a grid for losses that nobody needs to know
+            return float(self._at[first])
         found = float(self._at[first - 1]) + math.log1p(math.expm1(width) * min(max(share, 0), 1))
         return min(found * (1.0 + math.copysign(1e-12, found)), float(self._at[first]))
 

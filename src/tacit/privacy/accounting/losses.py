@@ -36,6 +36,7 @@ from tacit.privacy.events import (
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
     ShuffledDpEvent,
+    response_epsilon,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _atoms(leaf: DpEvent) -> Losses | None:
         case ApproximateDpEvent(epsilon, delta):
             return _two_atoms(epsilon, delta)
         case RandomizedResponseDpEvent(noise, buckets):
-            top = math.log1p(buckets * (1.0 - noise) / noise) * (1.0 + 4.0 * UNIT)
+            top = response_epsilon(noise, buckets) * (1.0 + 8.0 * UNIT)
             lie = noise / buckets
             mass = np.array([lie, (buckets - 2) * lie, 1.0 - noise + lie])
             return Losses(np.array([-top, 0.0, top]), mass, 0.0)

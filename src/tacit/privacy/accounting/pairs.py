@@ -80,7 +80,7 @@ class Cells:
         steps = np.diff(self.edges if self.above_least is None else self.above_least)
         width = -np.expm1(-steps)
         p = self.p * (1.0 + 64.0 * UNIT)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             share = self.gain - self.error if swapped else self.gain + self.error
             upper = np.where(width > 0.0, share / width, p)
         upper = np.clip(upper, 0.0, p)

@@ -13,23 +13,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from tacit.privacy.accounting import composition, gaussian, losses
-from tacit.privacy.accounting.composition import Bag, bag_of, convolved, renyi_delta, renyi_epsilon
-from tacit.privacy.amounts import as_float
+from tacit.privacy.accounting.composition import (
+    Bag,
+    bag_of,
+    convolved,
+    renyi_delta,
+    renyi_epsilon,
+    sides,
+)
+from tacit.privacy.amounts import as_float, float_above
 from tacit.privacy.events import (
+    ApproximateDpEvent,
     DpEvent,
     GaussianDpEvent,
     PoissonSampledDpEvent,
     _unsampled,
+    pure_epsilon,
 )
 
-__all__ = ["clear_caches", "composed_delta", "composed_epsilon", "gaussian_mu"]
+__all__ = ["clear_caches", "composed_delta", "composed_epsilon", "gaussian_mu", "rough_epsilon"]
 
 _MOST_EVENTS = 10**14  # beyond, rounding errors of a convolution exceed what it says
 _END = 10**200  # beyond, numbers end
 _LEAST_NOISE = 1e-3  # below, nothing is gained by sampling or by being exact
 _SMALLEST_DELTA = 1e-280  # that a convolution resolves
+_HOPELESS = 1e6  # an ε of one event beyond which nobody needs more than the sum
 _NEAR = 1.02  # a δ this close to the end of its decade is compared with the next
 
 
@@ -44,44 +55,74 @@ def gaussian_mu(counts: Mapping[DpEvent, int]) -> float:
     )
 
 
-def _prepared(counts: Mapping[DpEvent, int]) -> tuple[Bag, float]:
-    """Return a bag with at most one Gaussian, or without it and its μ if that is huge."""
+class _Prepared(NamedTuple):
+    """A bag to be convolved, with what is only added up: ε, δ, and the μ of a large Gaussian."""
+
+    bag: Bag
+    epsilon: float
+    delta: float
+    mu: float
+
+
+def _prepared(counts: Mapping[DpEvent, int]) -> _Prepared:
+    """Return a bag with at most one Gaussian and without events that are hardly private."""
     plain: dict[DpEvent, int] = {}
+    epsilon = delta = 0.0
     for leaf, n in counts.items():
         match leaf:
             case PoissonSampledDpEvent(_, GaussianDpEvent(noise) as child, neighbours) if (
                 noise < _LEAST_NOISE
             ):  # quasi-convexity: a sample costs at most the whole
                 single = _unsampled(child, neighbours)
+            case ApproximateDpEvent(own, slack) if own > _HOPELESS:
+                epsilon, delta = epsilon + as_float(n) * own, delta + as_float(n) * slack
+                continue
             case _:
                 single = leaf
-        plain[single] = plain.get(single, 0) + n
+        pure = pure_epsilon(single)
+        if pure is not None and pure > _HOPELESS:
+            epsilon += as_float(n) * float_above(pure)
+        else:
+            plain[single] = plain.get(single, 0) + n
     rest = {leaf: n for leaf, n in plain.items() if not isinstance(leaf, GaussianDpEvent)}
     mu = gaussian_mu(plain) * (1.0 + 1e-15)
     if mu > 1.0 / _LEAST_NOISE:
-        return bag_of(rest), mu
-    if 0.0 < mu < math.inf and not math.isinf(1.0 / mu):
+        return _Prepared(bag_of(rest), epsilon, delta, mu)
+    if mu > 0.0 and not math.isinf(1.0 / mu):
         rest[GaussianDpEvent(1.0 / mu)] = 1
-    return bag_of(rest), 0.0
+    return _Prepared(bag_of(rest), epsilon, delta, 0.0)
 
 
 def composed_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
     """Return the ε of a bag at δ > 0, which ledger and certificate of a run both ask for."""
-    bag, mu = _prepared(counts)
-    if mu > 0.0:  # no privacy to speak of: the parts add up
-        if math.isinf(mu):
-            return math.inf
-        return gaussian.gdp_to_dp(mu, delta / 2.0) + (_epsilon(bag, delta / 2.0) if bag else 0.0)
-    return _epsilon(bag, delta) if bag else 0.0
+    bag, added, own, mu = _prepared(counts)
+    left = (delta - own) * (1.0 - 1e-15 if own else 1.0)
+    if left <= 0.0 or math.isinf(mu):
+        return math.inf
+    if mu > 0.0:
+        left /= 2.0
+        added += gaussian.gdp_to_dp(mu, left) if left > 0.0 else math.inf
+    return (added + (_epsilon(bag, left) if bag else 0.0)) * (1.0 + 1e-15 if added else 1.0)
+
+
+def rough_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
+    """Return Rényi's bound on the ε of a bag, where a search begins."""
+    bag, added, own, mu = _prepared(counts)
+    if mu > 0.0 or delta <= own or sum(n for _, n in bag) > _END:
+        return math.inf
+    return added + max((renyi_epsilon(bag, side, delta - own) for side in sides(bag)), default=0.0)
 
 
 def composed_delta(counts: Mapping[DpEvent, int], epsilon: float) -> float:
     """Return the δ of a bag at ε."""
-    bag, mu = _prepared(counts)
+    bag, added, own, mu = _prepared(counts)
+    left = epsilon - added * (1.0 + 1e-15)
+    if left < 0.0 or math.isinf(mu):
+        return 1.0
     if mu > 0.0:
-        whole = gaussian.gdp_delta(mu, epsilon / 2.0)
-        return min(1.0, whole + (_delta(bag, epsilon / 2.0) if bag else 0.0))
-    return _delta(bag, epsilon) if bag else 0.0
+        left /= 2.0
+        own += gaussian.gdp_delta(mu, left)
+    return min(1.0, own + (_delta(bag, left) if bag else 0.0))
 
 
 def _convolves(bag: Bag) -> bool:
@@ -101,7 +142,7 @@ def _by_need(bounds: dict[bool, float]) -> list[bool]:
 def _epsilon(bag: Bag, delta: float) -> float:
     if sum(n for _, n in bag) > _END:
         return math.inf
-    bounds = {side: renyi_epsilon(bag, side, delta) for side in composition.sides(bag)}
+    bounds = {side: renyi_epsilon(bag, side, delta) for side in sides(bag)}
     if not _convolves(bag) or delta < _SMALLEST_DELTA:
         return max(bounds.values())
     worst = 0.0
@@ -126,7 +167,7 @@ def _convolved_epsilon(bag: Bag, side: bool, delta: float) -> float:
 def _delta(bag: Bag, epsilon: float) -> float:
     if sum(n for _, n in bag) > _END:
         return 1.0
-    bounds = {side: renyi_delta(bag, side, epsilon) for side in composition.sides(bag)}
+    bounds = {side: renyi_delta(bag, side, epsilon) for side in sides(bag)}
     if not _convolves(bag):
         return max(bounds.values())
     worst = 0.0
