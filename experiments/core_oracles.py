@@ -147,10 +147,10 @@ def sampled_composition(rate: float, sigma: float, steps: int, how: str) -> Orac
         grown = np.exp(t * loss) * mass
         mean = float(grown @ loss / grown.sum())
         spread = steps * float(grown @ np.square(loss - mean) / grown.sum()) + t**-2
-        line = np.linspace(0.0, 12.0 / math.sqrt(spread), 801)
+        line = np.linspace(0.0, 100.0 / math.sqrt(spread), 6001)
         s = t + 1j * line
         centre = steps * float(log_moment(t)[0].real) - t * epsilon
-        values = np.concatenate([steps * log_moment(part) for part in np.array_split(s, 8)])
+        values = np.concatenate([steps * log_moment(part) for part in np.array_split(s, 60)])
         values = np.exp(values - s * epsilon - centre) / (s * (s + 1.0))
         return float(np.trapezoid(values.real, line)) / math.pi * math.exp(centre)
 

@@ -380,7 +380,7 @@ def convolved(bag: Bag, swapped: bool, decade: int) -> Curve | None:
     """
     delta = 10.0**-decade
     expected, curve = math.inf, None
-    for _ in range(3):
+    for _ in range(8):
         plan = _plan(bag, swapped, delta, expected)
         if plan is None:
             return curve

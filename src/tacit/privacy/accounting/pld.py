@@ -11,7 +11,7 @@ with δ by construction; at the border to the next smaller one its answer there 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from tacit.privacy.accounting.composition import (
 )
 from tacit.privacy.amounts import as_float, float_above
 from tacit.privacy.events import (
+    ADD_REMOVE,
     ApproximateDpEvent,
     DpEvent,
     GaussianDpEvent,
@@ -39,6 +40,7 @@ __all__ = ["clear_caches", "composed_delta", "composed_epsilon", "gaussian_mu", 
 _MOST_EVENTS = 10**14  # beyond, rounding errors of a convolution exceed what it says
 _END = 10**200  # beyond, numbers end
 _LEAST_NOISE = 1e-3  # below, nothing is gained by sampling or by being exact
+_LEAST_RATE = 1e-100  # of sampling, for which quotients are numbers
 _SMALLEST_DELTA = 1e-280  # that a convolution resolves
 _HOPELESS = 1e6  # an ε of one event beyond which nobody needs more than the sum
 _NEAR = 1.02  # a δ this close to the end of its decade is compared with the next
@@ -125,6 +127,34 @@ def composed_delta(counts: Mapping[DpEvent, int], epsilon: float) -> float:
     return min(1.0, own + (_delta(bag, left) if bag else 0.0))
 
 
+def _one_sampled(bag: Bag) -> Callable[[float], float] | None:
+    """Return δ(ε) of a single Poisson-sampled Gaussian in closed form, or None.
+
+    With P = (1 − q)·N₀ + q·N₁, (P − e^ε·N₀)₊ = q·(N₁ − e^y·N₀)₊ where e^y = 1 + (e^ε − 1)/q, and
+    (N₀ − e^ε·P)₊ = c·(N₀ − e^y·N₁)₊ where c = q − (1 − q)·(e^ε − 1) and e^y = q·e^ε/c.
+    """
+    match bag:
+        case ((PoissonSampledDpEvent(rate, GaussianDpEvent(noise), neighbours), 1),) if (
+            neighbours == ADD_REMOVE and rate > _LEAST_RATE
+        ):
+            mu = 1.0 / noise
+        case _:
+            return None
+
+    def delta(epsilon: float) -> float:
+        if epsilon > 700.0:
+            return rate * gaussian.gdp_delta(mu, epsilon) * (1.0 + 1e-12)
+        grown = math.expm1(epsilon)
+        worst = rate * gaussian.gdp_delta(mu, math.log1p(grown / rate))
+        rest = rate - (1.0 - rate) * grown
+        if rest > 0.0:
+            shifted = epsilon + math.log(rate) - math.log(rest)
+            worst = max(worst, rest * gaussian.gdp_delta(mu, shifted))
+        return worst * (1.0 + 1e-12)
+
+    return delta
+
+
 def _convolves(bag: Bag) -> bool:
     return sum(n for _, n in bag) <= _MOST_EVENTS
 
@@ -142,6 +172,12 @@ def _by_need(bounds: dict[bool, float]) -> list[bool]:
 def _epsilon(bag: Bag, delta: float) -> float:
     if sum(n for _, n in bag) > _END:
         return math.inf
+    if (exact := _one_sampled(bag)) is not None:
+        if exact(0.0) <= delta:
+            return 0.0
+        most = max(renyi_epsilon(bag, side, delta) for side in sides(bag))
+        if math.isfinite(most) and delta > _SMALLEST_DELTA:
+            return gaussian.solve_decreasing(exact, delta, most / 2.0, most)
     bounds = {side: renyi_epsilon(bag, side, delta) for side in sides(bag)}
     if not _convolves(bag) or delta < _SMALLEST_DELTA:
         return max(bounds.values())
@@ -167,6 +203,8 @@ def _convolved_epsilon(bag: Bag, side: bool, delta: float) -> float:
 def _delta(bag: Bag, epsilon: float) -> float:
     if sum(n for _, n in bag) > _END:
         return 1.0
+    if (exact := _one_sampled(bag)) is not None:
+        return exact(epsilon)
     bounds = {side: renyi_delta(bag, side, epsilon) for side in sides(bag)}
     if not _convolves(bag):
         return max(bounds.values())
