@@ -77,11 +77,13 @@ def test_a_price_does_not_pay_for_a_draw_without_noise() -> None:
 
 
 def test_a_mechanism_at_exactly_the_price_is_afforded() -> None:
-    price, room = ApproximateDpEvent(1.0, 1e-6), 1.0 + 1e-9
+    price = ApproximateDpEvent(1.0, 1e-6)
     part = Step("part", Gaussian.for_privacy(1.0, 1e-6, 1.0), cost=price)
-    assert epsilon_of(Piecewise(room).event, 1e-6) == room
-    assert part.affords(Piecewise(room))
-    assert not part.affords(Piecewise(1.0 + 2e-9))
+    # δ = 1e-6 buys (1 + 1/e)·1e-6 of ε
+    within, beyond = Piecewise(1.0 + 1.3680e-6), Piecewise(1.0 + 1.3700e-6)
+    assert epsilon_of(within.event, 1e-6) <= 1.0 + 1e-9 < epsilon_of(beyond.event, 1e-6)
+    assert part.affords(within)
+    assert not part.affords(beyond)
 
 
 @pytest.mark.parametrize("kind", [-1, 2])

@@ -27,6 +27,7 @@ from tacit.audit.transcript import Step, fresh, record, replay, source_of
 from tacit.errors import NotCertified, ParameterError
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.sampled import PoissonSampled
+from tacit.privacy.guarantee import shown, shown_left
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,8 +76,8 @@ class Audit:
         verdict = "holds" if self.holds else "IS BROKEN"
         return (
             f"{self.subject}, {self.unit}, {self.neighbours}, δ = {self.delta:g}: claimed "
-            f"ε = {self.claimed:.4g}, certified ε = {self.certified:.4g}, attacked ε ≥ "
-            f"{self.attacked:.4g} ({rates.miss_runs + rates.alarm_runs:,} runs, "
+            f"ε = {shown(self.claimed, 4)}, certified ε = {shown(self.certified, 4)}, attacked "
+            f"ε ≥ {shown_left(self.attacked, 4)} ({rates.miss_runs + rates.alarm_runs:,} runs, "
             f"{self.bound.confidence:.4g} confidence): the certificate {verdict}"
         )
 

@@ -30,6 +30,7 @@ def site(
     from tacit.errors import LedgerError
     from tacit.federation.files import SiteConfig
     from tacit.federation.members.standing import identities_page
+    from tacit.privacy.guarantee import shown_left
 
     settings = SiteConfig.read(config)
     page = settings.page()
@@ -37,7 +38,7 @@ def site(
     try:
         left = settings.open_ledger().remaining
         budget: dict[str, float] | None = {"epsilon": left.epsilon, "delta": left.delta}
-        told = f"ε = {left.epsilon:.4g} and δ = {left.delta:.3g} are left."
+        told = f"ε = {shown_left(left.epsilon, 4)} and δ = {shown_left(left.delta, 3)} are left."
     except LedgerError as error:
         if not policy:
             raise

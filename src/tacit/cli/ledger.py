@@ -42,8 +42,8 @@ def create(
         ledger = Ledger.open(file, epsilon=epsilon, delta=delta)
     output.show(
         {"id": ledger.id, "epsilon": ledger.epsilon, "delta": ledger.delta},
-        f"Ledger {ledger.id[:8]}: ε = {ledger.epsilon:g} and δ = {ledger.delta:g}, for ever. Keep "
-        "it where it is: a copy would start the budget anew.",
+        f"Ledger {ledger.id[:8]}: ε = {ledger.epsilon:.15g} and δ = {ledger.delta:.15g}, for "
+        "ever. Keep it where it is: a copy would start the budget anew.",
         as_json,
     )
 
@@ -54,6 +54,7 @@ def show(file: File, as_json: Json = False) -> None:
 
     Example: tacit ledger show north.db
     """
+    from tacit.privacy.guarantee import shown, shown_left
     from tacit.privacy.ledger.ledger import Ledger
 
     ledger = Ledger.open(file)
@@ -72,14 +73,15 @@ def show(file: File, as_json: Json = False) -> None:
             row.time[:19].replace("T", " "),
             row.kind,
             row.purpose,
-            f"{row.epsilon:.6g}",
+            shown(row.epsilon),
         )
     console = Console()
     console.print(table)
     spent, left = ledger.spent, ledger.remaining
     console.print(
-        f"spent ε = {spent.epsilon:.6g} of {ledger.epsilon:g}, δ = {spent.delta:.3g} of "
-        f"{ledger.delta:g}; left ε = {left.epsilon:.6g}, δ = {left.delta:.3g}",
+        f"spent ε = {shown(spent.epsilon)} of {ledger.epsilon:.15g}, δ = {shown(spent.delta, 3)} "
+        f"of {ledger.delta:.15g}; left ε = {shown_left(left.epsilon)}, "
+        f"δ = {shown_left(left.delta, 3)}",
         soft_wrap=True,
     )
 

@@ -13,7 +13,7 @@ __all__ = ["calibrate", "certify"]
 
 MECHANISMS = (
     "gaussian, symmetric-gaussian, laplace, geometric, k-norm, smooth-laplace, "
-    "randomized-response, one-bit, piecewise, exponential"
+    "randomized-response, one-bit, piecewise, hybrid, exponential"
 )
 Mechanism = Annotated[
     str,
@@ -51,6 +51,9 @@ def certify(
     lie: Annotated[float | None, typer.Option(help="Probability of a uniform answer.")] = None,
     magnitude: Annotated[float | None, typer.Option(help="One-bit answers are ± this.")] = None,
     reach: Annotated[float | None, typer.Option(help="Piecewise answers lie in ± this.")] = None,
+    deviation: Annotated[
+        float | None, typer.Option(help="Worst standard deviation of hybrid answers.")
+    ] = None,
     delta: Delta = 0.0,
     sensitivity: Sensitivity = 1.0,
     rate: Rate = 1.0,
@@ -67,10 +70,11 @@ def certify(
     from tacit.errors import ParameterError
     from tacit.privacy.accounting.accountants import epsilon_of
     from tacit.privacy.catalogue import Query
-    from tacit.privacy.guarantee import round_up
+    from tacit.privacy.guarantee import round_up, shown
 
     entry = _entry(mechanism)
-    given = {"sigma": sigma, "scale": scale, "lie": lie, "magnitude": magnitude, "reach": reach}
+    given = {"sigma": sigma, "scale": scale, "lie": lie, "magnitude": magnitude, "reach": reach,
+             "deviation": deviation}  # fmt: skip
     value = given.pop(entry.parameter)
     extra = [name for name, other in given.items() if other is not None]
     if value is None or extra:
@@ -89,8 +93,8 @@ def certify(
             entry.parameter: value,
             **_facts(query, accountant),
         },
-        f"{_schedule(mechanism, entry.parameter, value, rate, steps)} gives ε = {epsilon:.6g} at "
-        f"δ = {delta:g} ({neighbours}, {accountant} accountant)."
+        f"{_schedule(mechanism, entry.parameter, value, rate, steps)} gives ε = {shown(epsilon)} "
+        f"at δ = {shown(delta)} ({neighbours}, {accountant} accountant)."
         + ("" if math.isfinite(epsilon) or delta else " Pass --delta: it is not purely private."),
         as_json,
     )
@@ -113,6 +117,7 @@ def calibrate(
     Example: tacit calibrate gaussian --epsilon 1 --delta 1e-5 --rate 0.01 --steps 1000
     """
     from tacit.privacy.catalogue import Query
+    from tacit.privacy.guarantee import shown
 
     entry = _entry(mechanism)
     query = Query(sensitivity, neighbours, rate, steps, delta, categories)
@@ -125,7 +130,7 @@ def calibrate(
             "mechanism": mechanism,
             **_facts(query, accountant),
         },
-        f"ε = {epsilon:g} at δ = {delta:g} needs "
+        f"ε = {shown(epsilon)} at δ = {shown(delta)} needs "
         f"{_schedule(mechanism, entry.parameter, value, rate, steps)} "
         f"({neighbours}, {accountant} accountant).",
         as_json,
@@ -140,5 +145,5 @@ def _facts(query: Any, accountant: str) -> dict[str, Any]:
 
 def _schedule(mechanism: str, parameter: str, value: float, rate: float, steps: int) -> str:
     times = f", {steps:,} times" if steps > 1 else ""
-    sample = f" on Poisson samples at rate {rate:g}" if rate < 1 else ""
-    return f"{mechanism} with {parameter} = {value:.6g}{sample}{times}"
+    sample = f" on Poisson samples at rate {rate:.15g}" if rate < 1 else ""
+    return f"{mechanism} with {parameter} = {value:.15g}{sample}{times}"

@@ -13,6 +13,7 @@ from tacit.data.synthetic import LABORATORY_TESTS, hospital_results
 from tacit.demo.hospitals import EPSILONS, Comparison, compare, estimator
 from tacit.errors import ParameterError
 from tacit.estimators.site import Site
+from tacit.privacy.guarantee import shown_left
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.report.contents import Accuracy
 from tacit.report.page import write_report
@@ -67,7 +68,7 @@ def run_demo(
     console.print("[bold]What is left in each ledger[/bold]")
     left = {name: ledger.remaining.epsilon for name, ledger in ledgers.items()}
     for name, epsilon in left.items():
-        console.print(f"• {name}: ε = {epsilon:.4g} of {_CEILING:g}")
+        console.print(f"• {name}: ε = {shown_left(epsilon, 4)} of {_CEILING:g}")
     for epsilon, fitted in found.fitted.items():
         fitted.release(folder / f"release-{epsilon:g}")
     report = write_report(

@@ -24,7 +24,7 @@ from tacit.estimators.site import Site
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import NonPrivateDpEvent
-from tacit.privacy.guarantee import Privacy
+from tacit.privacy.guarantee import Privacy, shown_left
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.reservation import Reservation
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
@@ -223,7 +223,7 @@ def reserve(
         and not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
     ]
     if len(sites) > 1 and refusing:
-        left = {n: f"{ledgers[n].remaining.epsilon:.4g}" for n in refusing}
+        left = {n: shown_left(ledgers[n].remaining.epsilon, 4) for n in refusing}
         raise BudgetExceeded(
             f"the ledgers of {', '.join(refusing)} refuse this run (ε left: {left}). No site "
             "was charged and nothing was released"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.site import Site
 from tacit.privacy.accounting.accountants import epsilon_of
-from tacit.privacy.guarantee import round_up
+from tacit.privacy.guarantee import shown, shown_left
 
 __all__ = ["Price", "SitePrice", "price_of"]
 
@@ -39,10 +39,10 @@ class Price:
         lines = []
         for site in self.sites:
             left = site.remaining_epsilon
-            budget = "no ledger" if left is None else f"ε = {left:.4g} left"
+            budget = "no ledger" if left is None else f"ε = {shown_left(left, 4)} left"
             verdict = "affordable" if site.affordable else "refused by its ledger"
             lines.append(
-                f"{site.site}: ε = {round_up(site.epsilon, 4):g}, δ = {site.delta:g} ({budget}: "
+                f"{site.site}: ε = {shown(site.epsilon, 4)}, δ = {shown(site.delta)} ({budget}: "
                 f"{verdict})"
             )
         return "\n".join(lines)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tacit.privacy.guarantee import shown, shown_left
+
 __all__ = ["line_about"]
 
 
@@ -22,10 +24,10 @@ def line_about(what: str, told: Mapping[str, Any]) -> str:
         others = ", ".join(told["with"]) or "nobody else"
         return (
             f"{told['for']} opened {kind}{told['computation']} with {others}, "
-            f"ε = {told['epsilon']:g} (run {told['run'][:8]})"
+            f"ε = {shown(told['epsilon'])} (run {told['run'][:8]})"
         )
     if what == "began":
-        return f"data read, run reserved: ε = {told['epsilon left']:.4g} left"
+        return f"data read, run reserved: ε = {shown_left(told['epsilon left'], 4)} left"
     if what == "answered":
         return f"request {told['round']} of at most {told['of']} answered"
     if what == "closed":

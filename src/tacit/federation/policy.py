@@ -18,7 +18,7 @@ from tacit.estimators.families import estimator_of
 from tacit.federation.computation import Computation
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure.threshold import default_threshold
-from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS, Privacy
+from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS, Privacy, shown
 
 __all__ = ["Limits", "Objection", "Permission", "Policy"]
 
@@ -288,7 +288,7 @@ class Limits:
             return f"{len(within)} runs began within {self.days:g} days"
         total = sum(within) + epsilon
         if self.epsilon is not None and total > self.epsilon:
-            return f"ε = {total:g} within {self.days:g} days is more than {self.epsilon:g}"
+            return f"ε = {shown(total)} within {self.days:g} days is more than {self.epsilon:g}"
         return None
 
     @property

@@ -31,7 +31,7 @@ from tacit.networks.loop import Progress, Trained
 from tacit.networks.rows import NORMALIZE, PIECE, seen_rows
 from tacit.networks.training import Training
 from tacit.networks.weights import flat_weights, learned, with_weights, write_weights
-from tacit.privacy.guarantee import Privacy
+from tacit.privacy.guarantee import Privacy, shown
 from tacit.privacy.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class PrivateNetwork(PrivateEstimator):
 
             def watch(progress: Progress) -> None:
                 nonlocal done
-                advance(progress.step - done, f"ε = {progress.epsilon:.3g} so far")
+                advance(progress.step - done, f"ε = {shown(progress.epsilon, 3)} so far")
                 done = progress.step
 
             return super()._run(sites, dataclasses.replace(agreement, watch=watch))

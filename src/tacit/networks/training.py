@@ -34,7 +34,7 @@ from tacit.networks.dynamics import METHODS, SCHEDULES, Dynamics
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.calibration import calibrate, gaussian_event
 from tacit.privacy.events import ADD_REMOVE
-from tacit.privacy.guarantee import Privacy
+from tacit.privacy.guarantee import Privacy, shown
 
 __all__ = ["ACCOUNTANTS", "Training", "affordable_steps"]
 
@@ -241,8 +241,8 @@ class Training:
         epsilon = epsilon_of(event, privacy.delta)
         if epsilon > privacy.epsilon * (1.0 + 1e-9):
             raise ParameterError(
-                f"noise_multiplier={self.noise_multiplier:g} gives epsilon={epsilon:.4g} over "
-                f"{steps} steps, above {privacy.epsilon:g}: take at most "
+                f"noise_multiplier={self.noise_multiplier:g} gives epsilon={shown(epsilon, 4)} "
+                f"over {steps} steps, above {privacy.epsilon:g}: take at most "
                 "tacit.networks.affordable_steps(…) steps"
             )
         return self.noise_multiplier

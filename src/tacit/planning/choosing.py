@@ -10,7 +10,7 @@ from tacit.errors import ParameterError
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import GaussianDpEvent, repeat
-from tacit.privacy.guarantee import Privacy, round_up
+from tacit.privacy.guarantee import Privacy, round_up, shown, shown_left
 
 __all__ = ["ChoicePrice", "price_of_choosing"]
 
@@ -36,7 +36,8 @@ class ChoicePrice:
     def __str__(self) -> str:
         return (
             f"fitting {self.candidates} candidates on the private data and keeping the best costs "
-            f"ε = {self.total:.4g} in all, or leaves each ε = {self.each:.4g} of the budget"
+            f"ε = {shown(self.total, 4)} in all, or leaves each ε = {shown_left(self.each, 4)} of "
+            "the budget"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-__all__ = ["add_amounts", "as_exact", "float_above", "float_below"]
+__all__ = ["add_amounts", "as_exact", "as_float", "float_above", "float_below"]
 
 _LARGEST_DENOMINATOR = 1 << 512
 _GRID = 10**40
@@ -23,6 +23,15 @@ def as_exact(value: float) -> Fraction:
     True
     """
     return Fraction(repr(float(value)))
+
+
+def as_float(count: int) -> float:
+    """Return a count of any size as a float from above.
+
+    >>> as_float(10**400)
+    inf
+    """
+    return float(count) if count < 1 << 53 else float_above(Fraction(count))
 
 
 def add_amounts(total: Fraction, cost: Fraction) -> Fraction:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tacit._core.check import Integer, OneOf, Real, check
-from tacit.errors import NotCertified
+from tacit.errors import NotCertified, ParameterError
 from tacit.privacy import calibration
 from tacit.privacy.accounting import gaussian
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import (
     ADD_REMOVE,
+    MOST_CATEGORIES,
     REPLACE,
     ApproximateDpEvent,
     DiscreteLaplaceDpEvent,
@@ -27,8 +29,13 @@ from tacit.privacy.events import (
     RandomizedResponseDpEvent,
     repeat,
 )
+from tacit.privacy.guarantee import round_up
 
 __all__ = ["CATALOGUE", "Entry", "Query"]
+
+_DIGITS = 6  # of noise that is printed
+_TRIES = 20
+_AMOUNT = Real(1e-150, 1e150)  # quotients of two are numbers
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,12 @@ class Query:
     categories: int = 2
 
     def __post_init__(self) -> None:
-        check("sensitivity", self.sensitivity, Real(0, open_low=True))
+        check("sensitivity", self.sensitivity, _AMOUNT)
         check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
         check("rate", self.rate, Real(0, 1, open_low=True))
         check("steps", self.steps, Integer(1))
         check("delta", self.delta, Real(0, 1, open_high=True))
-        check("categories", self.categories, Integer(2))
+        check("categories", self.categories, Integer(2, MOST_CATEGORIES))
 
     @property
     def reach(self) -> float:
@@ -95,7 +102,7 @@ class Entry:
 
     def event(self, value: float, query: Query) -> DpEvent:
         """Return the event of the whole schedule at one amount of noise."""
-        check(self.parameter, value, Real(0, open_low=True))
+        check(self.parameter, value, _AMOUNT)
         if query.rate == 1.0:
             return repeat(self.step(value, query), query.steps)
         if not self.sampled:
@@ -105,8 +112,30 @@ class Entry:
         return repeat(event, query.steps)
 
     def calibrate(self, epsilon: float, query: Query, accountant: str = "pld") -> float:
-        """Return the least noise for which the whole schedule is (ε, δ)-private."""
-        check("epsilon", epsilon, Real(0, open_low=True))
+        """Return the least noise of six digits for which the whole schedule is (ε, δ)-private.
+
+        What is printed is what was confirmed, so it holds when it is typed in again.
+        """
+        value = self._least(epsilon, query, accountant)
+        nearest = float(f"{value:.{_DIGITS}g}")
+        if nearest < value and not self._meets(nearest, epsilon, query, accountant):
+            nearest = round_up(value, _DIGITS)
+        for _ in range(_TRIES):
+            if self._meets(nearest, epsilon, query, accountant):
+                return nearest
+            nearest = round_up(nearest * (1.0 + 10.0**-_DIGITS), _DIGITS)
+        raise NotCertified(f"no {self.parameter} of {_DIGITS} digits reaches ε = {epsilon:g}")
+
+    def _meets(self, value: float, epsilon: float, query: Query, accountant: str) -> bool:
+        try:
+            event = self.event(value, query)
+        except (NotCertified, ParameterError):
+            return False
+        return epsilon_of(event, query.delta, accountant) <= epsilon
+
+    def _least(self, epsilon: float, query: Query, accountant: str) -> float:
+        """Return the least noise as the search finds it."""
+        check("epsilon", epsilon, _AMOUNT)
         if self.from_epsilon is None:
             return calibration.calibrate(
                 lambda value: self.event(value, query),
@@ -132,6 +161,8 @@ def _smooth(scale: float, query: Query) -> DpEvent:
     epsilon = 2.0 / scale
     if epsilon > 10.0:
         raise NotCertified("smooth-sensitivity Laplace noise is certified up to ε = 10")
+    if query.delta > 0.1:
+        raise NotCertified("smooth sensitivity is sound up to delta = 0.1: pass less")
     # what calibration leaves to the noise source is left here too
     share = (1.0 - 2.0 * calibration.SOURCE_SHARE) / query.steps
     if query.delta * share > 0.1:
@@ -151,12 +182,17 @@ def _piecewise(reach: float, query: Query) -> DpEvent:
     return ApproximateDpEvent(4.0 * math.atanh(1.0 / reach))
 
 
+def _grown(epsilon: float) -> float:
+    """Return e^ε, at most e^300: more noise than needed is still enough."""
+    return math.exp(min(epsilon, 300.0))
+
+
 def hybrid_deviation(epsilon: float) -> float:
     """Return the worst standard deviation of a hybrid answer (Wang et al. 2019, equation 10)."""
     bit = 1.0 / math.tanh(epsilon / 2.0) ** 2
     if epsilon <= 0.61:
         return math.sqrt(bit)
-    half = math.exp(epsilon / 2.0)
+    half = _grown(epsilon / 2.0)
     return math.sqrt((half + 3.0) / (3.0 * half * (half - 1.0)) + bit / half)
 
 
@@ -209,7 +245,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "lie",
             "probability of a uniform answer",
             lambda lie, q: RandomizedResponseDpEvent(lie, q.categories),
-            lambda epsilon, q: q.categories / (math.exp(epsilon) + q.categories - 1.0),
+            lambda epsilon, q: q.categories / (_grown(epsilon) + q.categories - 1.0),
         ),
         "one-bit": Entry(
             "magnitude",

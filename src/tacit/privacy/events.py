@@ -55,6 +55,7 @@ __all__ = [
 ADD_REMOVE = "add-remove-one"
 REPLACE = "replace-one"
 
+MOST_CATEGORIES = 10**12  # of randomized response
 _POSITIVE = Real(0, open_low=True, allow_inf=True)
 
 
@@ -138,7 +139,7 @@ class RandomizedResponseDpEvent(DpEvent):
     def __post_init__(self) -> None:
         super().__post_init__()
         check("noise_parameter", self.noise_parameter, Real(0, 1, open_low=True))
-        check("num_buckets", self.num_buckets, Integer(2))
+        check("num_buckets", self.num_buckets, Integer(2, MOST_CATEGORIES))
 
 
 @dataclass(frozen=True)
@@ -299,18 +300,28 @@ def pure_epsilon(event: DpEvent) -> Fraction | None:
         case DiscreteLaplaceDpEvent(parameter, sensitivity):
             return as_exact(parameter) * sensitivity
         case RandomizedResponseDpEvent(p, k):
-            # P(truth)/P(another) = (1 − p + p/k) / (p/k)
-            return _just_above(math.log1p(k * (1.0 - p) / p)) if p < 1.0 else Fraction(0)
+            return _just_above(response_epsilon(p, k)) if p < 1.0 else Fraction(0)
         case ApproximateDpEvent(epsilon, 0.0):
             return as_exact(epsilon)
         case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
-            return _just_above(math.log1p(rate * math.expm1(1.0 / multiplier)))
+            grown = 1.0 / multiplier
+            if grown > 700.0:  # ln(1 − q + q·e^ε) < ln(1 + q·e^ε)
+                return _just_above(float(np.logaddexp(0.0, math.log(rate) + grown)))
+            return _just_above(math.log1p(rate * math.expm1(grown)))
         case _:
             return None
 
 
+def response_epsilon(lie: float, buckets: int) -> float:
+    """Return ε of randomized response: P(truth)/P(another) = (1 − p + p/k) / (p/k)."""
+    odds = buckets * (1.0 - lie) / lie
+    if math.isfinite(odds):
+        return math.log1p(odds)
+    return math.log(buckets) + math.log1p(-lie) - math.log(lie)
+
+
 def _just_above(value: float) -> Fraction:
-    return Fraction(value * (1.0 + 1e-15))
+    return Fraction(value * (1.0 + 1e-15)) if math.isfinite(value) else Fraction(10) ** 400
 
 
 def event_to_json(event: DpEvent) -> dict[str, Any]:

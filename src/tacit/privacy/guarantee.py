@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from tacit._core.check import OneOf, Real, check
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 
-__all__ = ["Privacy", "round_up"]
+__all__ = ["Privacy", "round_up", "shown", "shown_left"]
 
 UNITS = ("entry", "row", "user", "document")
 NEIGHBOURS = (REPLACE, ADD_REMOVE)
@@ -36,6 +36,35 @@ def round_up(value: float, digits: int = 9) -> float:
     quantum = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     rounded = float(exact.quantize(quantum, rounding=ROUND_CEILING))
     return rounded if rounded >= value else math.nextafter(value, math.inf)
+
+
+def shown(value: float, digits: int = 6) -> str:
+    """Return what was spent, or what noise is needed, as text that is never less.
+
+    >>> shown(1.00000001), shown(0.5), shown(2.00001, 3)
+    ('1.00001', '0.5', '2.01')
+    """
+    return _text(value, digits, ROUND_CEILING)
+
+
+def shown_left(value: float, digits: int = 6) -> str:
+    """Return what is left of a budget as text that is never more.
+
+    >>> shown_left(0.99999999)
+    '0.999999'
+    """
+    return _text(value, digits, ROUND_FLOOR)
+
+
+def _text(value: float, digits: int, rounding: str) -> str:
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    exact = Decimal(value)
+    spelled = Decimal(repr(float(value)))
+    if len(spelled.normalize().as_tuple().digits) <= digits:  # what a person wrote
+        return f"{value:.{digits}g}"
+    quantum = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return f"{float(exact.quantize(quantum, rounding=rounding)):.{digits}g}"
 
 
 @dataclass(frozen=True)

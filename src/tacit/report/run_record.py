@@ -8,6 +8,7 @@ from typing import Any
 
 from tacit._core.html import Html, join, table, tag
 from tacit.errors import ParameterError
+from tacit.privacy.guarantee import shown
 from tacit.report.charts import Chart, line_chart
 
 __all__ = ["headline", "read_record", "run_section", "site_rows"]
@@ -45,7 +46,7 @@ def site_rows(record: dict[str, Any]) -> list[list[str]]:
         story = "took part to the end"
         if site in failed:
             story = f"left in round {failed[site]['round']}: {failed[site]['reason']}"
-        rows.append([site, "–" if epsilon is None else f"{epsilon:.4g}", story])
+        rows.append([site, "–" if epsilon is None else shown(epsilon, 4), story])
     return rows
 
 

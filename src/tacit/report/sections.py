@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tacit._core.html import Html, join, table, tag
+from tacit.privacy.guarantee import shown, shown_left
 from tacit.report.charts import Chart, line_chart
 from tacit.report.citations import citation_keys, citations
 from tacit.report.contents import Accuracy, Contents, Factor
@@ -57,7 +58,12 @@ def trust_section(contents: Contents) -> Html:
 def ledger_table(ledger: Ledger, name: str = "the ledger") -> Html:
     """Return the charges of a ledger as a table."""
     rows = [
-        [row.counter, row.time[:19].replace("T", " "), row.purpose, number(row.epsilon)]
+        [
+            row.counter,
+            row.time[:19].replace("T", " "),
+            row.purpose,
+            shown(row.epsilon, 4),
+        ]
         for row in ledger.rows()
         if row.kind == "charge"
     ]
@@ -74,10 +80,10 @@ def budget_section(ledgers: Mapping[str, Ledger]) -> Html:
         (
             [
                 name,
-                number(ledger.spent.epsilon),
+                shown(ledger.spent.epsilon, 4),
                 number(ledger.epsilon),
-                number(ledger.remaining.epsilon),
-                f"{ledger.spent.delta:.3g}",
+                shown_left(ledger.remaining.epsilon, 4),
+                shown(ledger.spent.delta, 3),
                 f"{ledger.delta:g}",
             ]
             for name, ledger in ledgers.items()

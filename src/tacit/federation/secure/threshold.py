@@ -25,7 +25,7 @@ from tacit.privacy.events import (
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
-from tacit.privacy.guarantee import round_up
+from tacit.privacy.guarantee import round_up, shown
 
 __all__ = [
     "check_threshold",
@@ -117,7 +117,7 @@ def said_of_colluding(
         line = f"ε is for a coordinator with {colluding} of the other sites on its side"
         for others in sorted({0, most} - {colluding}):
             epsilon = epsilon_against(event, delta, threshold, colluding, others)
-            line += f"; with {others} it is {round_up(epsilon, 4):g}"
+            line += f"; with {others} it is {shown(epsilon, 4)}"
         lines.append(line)
     lines.append(
         "integrity is not promised: nobody sees through a secure sum, so one site can spoil it"

@@ -21,15 +21,14 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
-
-import numpy as np
+from typing import ClassVar, Self
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.pld import composed_distribution, composed_epsilon, gaussian_mu
-from tacit.privacy.amounts import float_above
+from tacit.privacy.accounting.composition import log_moments, renyi, sides
+from tacit.privacy.accounting.pld import composed_delta, composed_epsilon, gaussian_mu
+from tacit.privacy.amounts import as_exact, as_float, float_above
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
@@ -38,13 +37,13 @@ from tacit.privacy.events import (
     LaplaceDpEvent,
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
+    RandomizedResponseDpEvent,
     SelfComposedDpEvent,
+    ShuffledDpEvent,
     ZCDpEvent,
     _unsampled,
-    compose,
     leaves,
     pure_epsilon,
-    to_dp_accounting,
 )
 
 __all__ = [
@@ -60,10 +59,6 @@ __all__ = [
 ]
 
 _DELTA = Real(0, 1, open_high=True)
-
-# The finest δ that convolved privacy-loss distributions resolve: their Fourier transforms
-# carry rounding errors of about 1e-15 a bin. Below it the Rényi bound is used.
-_SMALLEST_PLD_DELTA = 1e-12
 
 
 def _cannot(name: str, event: DpEvent) -> NotCertified:
@@ -154,7 +149,7 @@ def _is_free(leaf: DpEvent) -> bool:
             return math.isinf(multiplier)
         case PoissonSampledDpEvent(_, child, _):
             return _is_free(child)
-        case ApproximateDpEvent(0.0, 0.0) | ZCDpEvent(0.0):
+        case ApproximateDpEvent(0.0, 0.0) | ZCDpEvent(0.0) | RandomizedResponseDpEvent(1.0):
             return True
         case _:
             return False
@@ -177,6 +172,36 @@ def _pure_total(counts: Mapping[DpEvent, int]) -> float:
     return math.inf if total is None else float_above(total)
 
 
+def _added_total(counts: Mapping[DpEvent, int], delta: float) -> float:
+    """Return the sum of ε of events that are pure but for δ of their own, if δ covers those."""
+    total = own = Fraction(0)
+    for leaf, n in counts.items():
+        if isinstance(leaf, ApproximateDpEvent):
+            part: Fraction | None = as_exact(leaf.epsilon)
+            own += as_exact(leaf.delta) * n
+        else:
+            part = pure_epsilon(leaf)
+        if part is None:
+            return math.inf
+        total += part * n
+    return float_above(total) if own <= as_exact(delta) else math.inf
+
+
+def _approximate_epsilon(epsilon: float, own: float, delta: float) -> float:
+    """Return the ε at δ of one (ε₀, δ₀)-private event, with δ₀ ≤ δ.
+
+    The worst has δ(ε) = δ₀ + (1 − δ₀)·(1 − e^(ε − ε₀))/(1 + e^(−ε₀)) (Kairouz, Oh & Viswanath
+    2015).
+    """
+    spare = (delta - own) * (1.0 - 1e-9) * (1.0 + math.exp(-epsilon)) / (1.0 - own)
+    return max(0.0, epsilon + math.log1p(-spare)) if spare < 1.0 else 0.0
+
+
+def _times(count: int, cost: float) -> float:
+    """Return the cost of many events, infinite where numbers end."""
+    return as_float(count) * cost if cost else 0.0
+
+
 class BasicAccountant(Accountant):
     """ε and δ add up; events without a δ of their own share what is left of it equally."""
 
@@ -189,7 +214,7 @@ class BasicAccountant(Accountant):
 def _shares(counts: Mapping[DpEvent, int], delta: float) -> tuple[float, list[tuple[float, int]]]:
     """Return the total ε and the (ε_i, count_i), with δ shared among the events."""
     own = math.fsum(
-        leaf.delta * n for leaf, n in counts.items() if isinstance(leaf, ApproximateDpEvent)
+        _times(n, leaf.delta) for leaf, n in counts.items() if isinstance(leaf, ApproximateDpEvent)
     )
     sharing = sum(
         n
@@ -199,9 +224,11 @@ def _shares(counts: Mapping[DpEvent, int], delta: float) -> tuple[float, list[tu
     left = delta - own
     if left < 0.0 or (left == 0.0 and sharing):
         return math.inf, []
-    share = left / sharing if sharing else 0.0
+    share = left / as_float(sharing) if sharing else 0.0
+    if sharing and share == 0.0:
+        return math.inf, []
     costs = [(_single_epsilon(leaf, share), n) for leaf, n in counts.items()]
-    return math.fsum(cost * n for cost, n in costs) * (1.0 + 1e-12), costs
+    return math.fsum(_times(n, cost) for cost, n in costs) * (1.0 + 1e-12), costs
 
 
 class AdvancedAccountant(Accountant):
@@ -219,11 +246,12 @@ class AdvancedAccountant(Accountant):
         best = _shares(counts, delta)[0]
         for slack in (0.05, 0.25, 0.5, 0.75, 0.95):
             _, costs = _shares(counts, delta * (1.0 - slack))
-            if not costs or any(math.isinf(cost) for cost, _ in costs):
+            rest = delta * slack
+            if not costs or rest == 0.0 or any(math.isinf(cost) for cost, _ in costs):
                 continue
-            drift = math.fsum(n * cost * math.tanh(cost / 2.0) for cost, n in costs)
-            spread = math.fsum(n * cost * cost for cost, n in costs)
-            best = min(best, drift + math.sqrt(2.0 * math.log(1.0 / (delta * slack)) * spread))
+            drift = math.fsum(_times(n, cost * math.tanh(cost / 2.0)) for cost, n in costs)
+            spread = math.fsum(_times(n, cost * cost) for cost, n in costs)
+            best = min(best, drift + math.sqrt(2.0 * -math.log(rest) * spread))
         return best
 
 
@@ -233,8 +261,8 @@ class ZCDPAccountant(Accountant):
     name = "zcdp"
 
     def _epsilon(self, counts: Mapping[DpEvent, int], delta: float) -> float:
-        rho = math.fsum(n * concentration(leaf)[0] for leaf, n in counts.items())
-        own = math.fsum(n * concentration(leaf)[1] for leaf, n in counts.items())
+        rho = math.fsum(_times(n, concentration(leaf)[0]) for leaf, n in counts.items())
+        own = math.fsum(_times(n, concentration(leaf)[1]) for leaf, n in counts.items())
         pure = _pure_total(counts)
         return min(pure, gaussian.zcdp_to_dp(rho, delta - own)) if delta > own else pure
 
@@ -260,66 +288,61 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
 
 
 class RDPAccountant(Accountant):
-    """Rényi divergences at a range of orders, from dp_accounting's formulas."""
+    """Rényi divergences at a range of orders."""
 
     name = "rdp"
 
     def check_supported(self, leaf: DpEvent) -> None:
-        """Refuse (ε, δ) mechanisms and sampled events under replacement."""
+        """Refuse (ε, δ) mechanisms, shuffled messages and sampled events under replacement."""
+        if isinstance(leaf, ShuffledDpEvent):
+            raise _cannot("rdp", leaf)
         if isinstance(leaf, ApproximateDpEvent) and leaf.delta > 0.0:
             raise _cannot("rdp", leaf)
         if isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours == REPLACE:
             raise _cannot("rdp", leaf)
 
     def _epsilon(self, counts: Mapping[DpEvent, int], delta: float) -> float:
-        from dp_accounting.rdp import rdp_privacy_accountant as library
-
+        pure = _pure_total(counts)
         if delta == 0.0:
-            return _pure_total(counts)
-        total = sum(n * _rdp_of(leaf) for leaf, n in counts.items())
-        epsilon, _ = library.compute_epsilon(_orders(), total, delta)
-        return min(float(epsilon), _pure_total(counts))
+            return pure
+        moments = [0.0] * len(_ORDERS)
+        for leaf, n in counts.items():
+            delta -= _times(n, _rdp_of(leaf)[1])
+            parts = _rdp_of(leaf)[0]
+            moments = [k + _times(n, part) for k, part in zip(moments, parts, strict=True)]
+        if delta <= 0.0:
+            return pure
+        tried = [renyi(k, t, math.log(delta)) for k, t in zip(moments, _ORDERS, strict=True)]
+        return min(pure, max(0.0, min(tried)))
 
 
-@lru_cache(maxsize=1)
-def _orders() -> Any:
-    dense = 1.0 + np.arange(1, 100) / 10.0
-    return np.concatenate([dense, np.arange(11, 64), 2.0 ** np.arange(6, 31)])
+# Rényi orders, less one
+_ORDERS = (
+    *(k / 10.0 for k in range(1, 100)),
+    *(float(k) for k in range(10, 63)),
+    *(2.0**k - 1.0 for k in range(6, 31)),
+)
 
 
 @lru_cache(maxsize=256)
-def _rdp_of(leaf: DpEvent) -> Any:
-    """Return the Rényi divergence of one elementary event at each order."""
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.rdp import RdpAccountant
-
+def _rdp_of(leaf: DpEvent) -> tuple[tuple[float, ...], float]:
+    """Return (α − 1)·(Rényi divergence) of one event at each order, and the δ beside it."""
     match leaf:
         case GaussianDpEvent() | ZCDpEvent():
-            return _orders() * concentration(leaf)[0]
-        case LaplaceDpEvent() | PoissonSampledDpEvent(event=GaussianDpEvent()):
-            # the series for sampled noise is as long as the order; larger orders are left out
-            usable = _orders() <= 1024.0
-            single = RdpAccountant(_orders()[usable], NeighboringRelation.ADD_OR_REMOVE_ONE)
-            divergence = np.full(_orders().size, np.inf)
-            divergence[usable] = single.compose(to_dp_accounting(leaf)).rdp
-            return divergence
-    exact = pure_epsilon(leaf)
-    if exact is None:
-        raise _cannot("rdp", leaf)
-    epsilon = float_above(exact)
-    # binary randomized response dominates every ε-private mechanism
-    alpha = _orders()
-    log_p, log_q = -math.log1p(math.exp(-epsilon)), -math.log1p(math.exp(epsilon))
-    mixed = np.logaddexp(alpha * log_p + (1 - alpha) * log_q, alpha * log_q + (1 - alpha) * log_p)
-    return np.minimum(mixed / (alpha - 1.0), epsilon)
+            rho = concentration(leaf)[0]
+            return tuple(t * (1.0 + t) * rho for t in _ORDERS), 0.0
+    bag = ((leaf, 1),)
+    found = [log_moments(bag, side, _ORDERS) for side in sides(bag)]
+    worst = tuple(max(at_order) for at_order in zip(*(k for k, _ in found), strict=True))
+    return worst, max(infinite for _, infinite in found)
 
 
 class PLDAccountant(Accountant):
     """Privacy-loss distributions; the headline of every certificate.
 
     Unsampled Gaussians merge into one exactly (their 1/σ² add), and a bag of Gaussians alone
-    is answered in closed form. Everything else is convolved on a grid of losses, rounded
-    upwards. At δ = 0 the answer is the sum of pure ε.
+    is answered in closed form. Everything else is convolved (`tacit.privacy.accounting.pld`). At
+    δ = 0 the answer is the sum of pure ε.
     """
 
     name = "pld"
@@ -330,20 +353,15 @@ class PLDAccountant(Accountant):
             raise _cannot("pld", leaf)
 
     def _epsilon(self, counts: Mapping[DpEvent, int], delta: float) -> float:
-        pure = _pure_total(counts)
+        added = _added_total(counts, delta)
         if delta == 0.0:
-            return pure
+            return added
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
-            return min(pure, gaussian.gdp_to_dp(gaussian_mu(counts), delta))
-        if delta < _SMALLEST_PLD_DELTA:
-            try:
-                rdp = RDPAccountant().add(
-                    compose(SelfComposedDpEvent(leaf, n) for leaf, n in counts.items())
-                )
-            except NotCertified:
-                return pure
-            return min(pure, rdp.epsilon(delta))
-        return min(pure, composed_epsilon(counts, delta))
+            return gaussian.gdp_to_dp(gaussian_mu(counts), delta)
+        match list(counts.items()):
+            case [(ApproximateDpEvent(epsilon, own), 1)] if own <= delta:
+                return _approximate_epsilon(epsilon, own, delta)
+        return min(added, composed_epsilon(counts, delta))
 
     def delta(self, epsilon: float) -> float:
         """Return the δ of the composed distribution, in closed form for Gaussians alone."""
@@ -355,7 +373,7 @@ class PLDAccountant(Accountant):
             return 0.0
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
             return gaussian.gdp_delta(gaussian_mu(counts), epsilon)
-        return float(min(1.0, composed_distribution(counts).get_delta_for_epsilon(epsilon)))
+        return composed_delta(counts, epsilon)
 
 
 @lru_cache(maxsize=4096)

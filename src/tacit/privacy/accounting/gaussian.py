@@ -34,6 +34,8 @@ __all__ = [
     "zcdp_to_dp",
 ]
 
+_CLOSE = 0.01  # μ below which Mills ratios a and b are too close to be subtracted
+_ROUNDING = 1e-11  # relative, of a δ
 _EPSILON = Real(0, allow_inf=True)
 _DELTA = Real(0, 1, open_low=True, open_high=True)
 
@@ -60,12 +62,22 @@ def gdp_deltas(mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     a, b = epsilon / mu - mu / 2.0, epsilon / mu + mu / 2.0
     # below −5 the Mills ratio overflows, and nothing cancels there
     direct = special.ndtr(-a) - np.exp(np.minimum(epsilon, 700.0) + special.log_ndtr(-b))
-    safe = np.maximum(a, -5.0)
+    safe = np.minimum(np.maximum(a, -5.0), 1e100)
     mills = special.erfcx(safe / math.sqrt(2.0)) - special.erfcx(
         np.maximum(b, safe) / math.sqrt(2.0)
     )
+    if mu < _CLOSE:  # R(a) − R(b) = ∫ (1 − x·R(x)) dx, by three nodes: nothing cancels
+        mills = np.zeros_like(safe)
+        for node, weight in (
+            (-math.sqrt(0.6), 5.0 / 18.0),
+            (0.0, 8.0 / 18.0),
+            (math.sqrt(0.6), 5.0 / 18.0),
+        ):
+            x = safe + mu * (0.5 + 0.5 * node)
+            ratio = math.sqrt(math.pi / 2.0) * special.erfcx(x / math.sqrt(2.0))
+            mills += weight * mu * math.sqrt(2.0 / math.pi) * np.maximum(1.0 - x * ratio, 0.0)
     tail = 0.5 * np.exp(-safe * safe / 2.0) * mills
-    return np.asarray(np.clip(np.where(a < -5.0, direct, tail), 0.0, 1.0))
+    return np.asarray(np.clip(np.where(a < -5.0, direct, tail) * (1.0 + _ROUNDING), 0.0, 1.0))
 
 
 def solve_decreasing(
@@ -84,18 +96,22 @@ def solve_decreasing(
     """
     if not 0.0 < low <= high < math.inf:
         raise NotCertified("no search can begin there: ε or δ is beyond the range of numbers")
+    step = 2.0  # grows, so that a root that is far away is bracketed soon
     while function(high) > target:
-        low, high = high, high * 2.0
-        if high > 1e300:
+        if high >= 1e300:
             raise NotCertified("no finite amount of noise reaches the target")
+        low, high, step = high, min(high * step, 1e300), min(step * step, 1e20)
+    step = 2.0
     while function(low) <= target:
-        high, low = low, low / 2.0
-        if low < 1e-300:
-            return high
+        if low <= 1e-300:
+            return low
+        high, low, step = low, max(low / step, 1e-300), min(step * step, 1e20)
 
     def excess(log_x: float) -> float:
         value = function(math.exp(log_x))
-        return math.log(min(max(value, 1e-300), 1e300)) - math.log(max(target, 1e-300))
+        # what is far below the target, or nought, is simply below
+        value = min(max(value, 1e-3 * target, 1e-300), 1e300)
+        return math.log(value) - math.log(max(target, 1e-300))
 
     # rounding of exp(log x) may move an end across the target: it is the answer then
     if excess(math.log(high)) > 0.0:
@@ -142,6 +158,8 @@ def dp_to_gdp(epsilon: float, delta: float) -> float:
     check("delta", delta, _DELTA)
     if math.isinf(epsilon):
         return math.inf
+    if max(epsilon, delta) < 1e-290:  # δ(0) < 0.4·μ
+        return delta
     # noise 1/μ: classical calibration sqrt(2·ln(1.25/δ))/ε is a fair start
     start = math.sqrt(2.0 * (math.log(1.25) - math.log(delta))) / max(epsilon, 1e-9)
     return 1.0 / solve_decreasing(

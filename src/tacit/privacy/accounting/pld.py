@@ -1,211 +1,238 @@
-"""Privacy-loss distributions of events, composed on a grid of losses rounded upwards.
+"""ε and δ of bags of events, by privacy-loss distributions.
 
-Built with dp_accounting, except for the Poisson-sampled Gaussian and for shuffled messages, whose
-hockey sticks are evaluated all at once.
+The least of the valid bounds is stated: the tilted convolution (`composition.convolved`) and
+Rényi's (`composition.renyi_epsilon`), for the worse of the two directions. Unsampled Gaussians are
+one Gaussian, whose 1/σ² is the sum of theirs.
+
+A convolution is planned for a decade of δ and answers for all of it, so within a decade ε falls
+with δ by construction; at the border to the next smaller one its answer there bounds ε too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
-
-from tacit.errors import NotCertified
-from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.shuffled import shuffled_deltas, shuffled_reach
+from tacit.privacy.accounting import composition, gaussian, losses
+from tacit.privacy.accounting.composition import (
+    Bag,
+    bag_of,
+    convolved,
+    renyi_delta,
+    renyi_epsilon,
+    sides,
+)
+from tacit.privacy.amounts import as_float, float_above
 from tacit.privacy.events import (
-    REPLACE,
+    ADD_REMOVE,
     ApproximateDpEvent,
-    DiscreteLaplaceDpEvent,
     DpEvent,
     GaussianDpEvent,
-    LaplaceDpEvent,
     PoissonSampledDpEvent,
-    RandomizedResponseDpEvent,
-    ShuffledDpEvent,
+    _unsampled,
     pure_epsilon,
 )
 
-__all__ = [
-    "clear_caches",
-    "composed_distribution",
-    "composed_epsilon",
-    "gaussian_mu",
-    "loss_interval",
-]
+__all__ = ["clear_caches", "composed_delta", "composed_epsilon", "gaussian_mu", "rough_epsilon"]
+
+_MOST_EVENTS = 10**14  # beyond, rounding errors of a convolution exceed what it says
+_END = 10**200  # beyond, numbers end
+_LEAST_NOISE = 1e-3  # below, nothing is gained by sampling or by being exact
+_LEAST_RATE = 1e-100  # of sampling, for which quotients are numbers
+_SMALLEST_DELTA = 1e-280  # that a convolution resolves
+_HOPELESS = 1e6  # an ε of one event beyond which nobody needs more than the sum
+_NEAR = 1.02  # a δ this close to the end of its decade is compared with the next
 
 
 def gaussian_mu(counts: Mapping[DpEvent, int]) -> float:
     """Return μ of a bag of Gaussians: their squares add."""
     return math.sqrt(
         math.fsum(
-            n * gaussian.inverse_square(leaf.noise_multiplier)
+            as_float(n) * gaussian.inverse_square(leaf.noise_multiplier)
             for leaf, n in counts.items()
             if isinstance(leaf, GaussianDpEvent)
         )
     )
 
 
-_Key = tuple[tuple[DpEvent, int], ...]
+class _Prepared(NamedTuple):
+    """A bag to be convolved, with what is only added up: ε, δ, and the μ of a large Gaussian."""
+
+    bag: Bag
+    epsilon: float
+    delta: float
+    mu: float
 
 
-def _key(counts: Mapping[DpEvent, int]) -> _Key:
-    """Return a bag as a hashable value in a fixed order, so that sums do not depend on it."""
-    return tuple(sorted(counts.items(), key=repr))
-
-
-def loss_interval(counts: Mapping[DpEvent, int]) -> float:
-    """Return the grid of losses: 1e-4, or finer where the whole loss is small.
-
-    The spread of the composed loss is about sqrt(Σ n·s²), with s the size of one loss; a
-    thousandth of it keeps the rounding of each event well below the answer.
-    """
-    spread = widest = 0.0
+def _prepared(counts: Mapping[DpEvent, int]) -> _Prepared:
+    """Return a bag with at most one Gaussian and without events that are hardly private."""
+    plain: dict[DpEvent, int] = {}
+    epsilon = delta = 0.0
     for leaf, n in counts.items():
         match leaf:
-            case GaussianDpEvent(multiplier):
-                size, reach = 1.0 / multiplier, 10.0 / multiplier
-            case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), _):
-                size, reach = rate / multiplier, 10.0 / multiplier
-            case ApproximateDpEvent(epsilon, _):
-                size = reach = epsilon
-            case ShuffledDpEvent(local, people):
-                reach = shuffled_reach(local, people)
-                size = reach / 8.0
+            case PoissonSampledDpEvent(_, GaussianDpEvent(noise) as child, neighbours) if (
+                noise < _LEAST_NOISE
+            ):  # quasi-convexity: a sample costs at most the whole
+                single = _unsampled(child, neighbours)
+            case ApproximateDpEvent(own, slack) if own > _HOPELESS:
+                epsilon, delta = epsilon + as_float(n) * own, delta + as_float(n) * slack
+                continue
             case _:
-                size = reach = float(pure_epsilon(leaf) or 0.0)
-        spread += n * size * size
-        widest = max(widest, reach)
-    # the grid of a single loss has at most some 200,000 points
-    return float(max(min(1e-4, math.sqrt(spread) / 1000.0), widest / 200_000.0, 1e-9))
-
-
-@lru_cache(maxsize=64)
-def _composed(key: _Key) -> Any:
-    """Return the composed privacy-loss distribution of a bag of events."""
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    counts = dict(key)
-    interval = loss_interval(counts)
-    total = library.identity(value_discretization_interval=interval)
-    gaussians: dict[DpEvent, int] = {
-        leaf: n for leaf, n in counts.items() if isinstance(leaf, GaussianDpEvent)
-    }
-    if gaussians:
-        merged = GaussianDpEvent(1.0 / gaussian_mu(gaussians))
-        total = total.compose(_single_distribution(merged, interval))
-    for leaf, n in key:
-        if leaf not in gaussians:
-            total = total.compose(_single_distribution(leaf, interval).self_compose(n))
-    return total
-
-
-@lru_cache(maxsize=256)
-def _single_distribution(leaf: DpEvent, interval: float) -> Any:
-    """Return the privacy-loss distribution of one elementary event."""
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    grid = {"value_discretization_interval": interval}
-    match leaf:
-        case GaussianDpEvent(multiplier):
-            return library.from_gaussian_mechanism(multiplier, **grid)
-        case LaplaceDpEvent(multiplier):
-            return library.from_laplace_mechanism(multiplier, **grid)
-        case DiscreteLaplaceDpEvent(parameter, sensitivity):
-            return library.from_discrete_laplace_mechanism(parameter, sensitivity, **grid)
-        case RandomizedResponseDpEvent(noise, buckets):
-            if noise == 1.0:
-                return library.identity(**grid)
-            return library.from_randomized_response(noise, buckets, **grid)
-        case ApproximateDpEvent(epsilon, delta):
-            pair = common.DifferentialPrivacyParameters(epsilon, delta)
-            return library.from_privacy_parameters(pair, **grid)
-        case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
-            return library.from_laplace_mechanism(multiplier, sampling_prob=rate, **grid)
-        case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours):
-            if neighbours == REPLACE:
-                relation = NeighboringRelation.REPLACE_ONE
-                return library.from_gaussian_mechanism(
-                    multiplier, sampling_prob=rate, neighboring_relation=relation, **grid
-                )
-            return _sampled_gaussian(rate, multiplier, interval)
-        case ShuffledDpEvent(local, people):
-            return _shuffled(local, people, interval)
-    raise NotCertified(f"the pld accountant cannot account for {leaf}")
-
-
-def _sampled_gaussian(rate: float, multiplier: float, interval: float) -> Any:
-    """Return the distribution of a Poisson-sampled Gaussian, all losses at once.
-
-    With P = (1 − q)·N₀ + q·N₁ against N₀, (P − e^ε·N₀)₊ = q·(N₁ − e^ε'·N₀)₊ where
-    e^ε' = 1 + (e^ε − 1)/q, and (N₀ − e^ε·P)₊ = c·(N₀ − e^ε''·N₁)₊ where c = 1 − e^ε·(1 − q) and
-    e^ε'' = q·e^ε/c. So both hockey sticks are those of the plain Gaussian, evaluated elsewhere;
-    the dots are connected as dp_accounting does.
-    """
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as library
-    from dp_accounting.pld import privacy_loss_mechanism as losses
-
-    mu = 1.0 / multiplier
-    masses = []
-    for side in (losses.AdjacencyType.REMOVE, losses.AdjacencyType.ADD):
-        bounds = losses.GaussianPrivacyLoss(
-            multiplier, sampling_prob=rate, adjacency_type=side
-        ).connect_dots_bounds()
-        lower = math.floor(bounds.epsilon_lower / interval)
-        upper = math.ceil(bounds.epsilon_upper / interval)
-        epsilon = np.arange(lower, upper + 1) * interval
-        delta = np.zeros(epsilon.size)
-        if side is losses.AdjacencyType.REMOVE:
-            ratio = 1.0 + np.expm1(epsilon) / rate
-            inner = ratio > 0.0
-            delta[~inner] = -np.expm1(epsilon[~inner])
-            delta[inner] = rate * gaussian.gdp_deltas(mu, np.log(ratio[inner]))
+                single = leaf
+        pure = pure_epsilon(single)
+        if pure is not None and pure > _HOPELESS:
+            epsilon += as_float(n) * float_above(pure)
         else:
-            weight = rate - (1.0 - rate) * np.expm1(epsilon)  # c, without cancellation
-            inner = weight > 0.0
-            shifted = epsilon[inner] + math.log(rate) - np.log(weight[inner])
-            delta[inner] = weight[inner] * gaussian.gdp_deltas(mu, shifted)
-        masses.append(
-            pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, lower, upper, delta)
-        )
-    return library.PrivacyLossDistribution(*masses)
-
-
-def _shuffled(local: float, people: int, interval: float) -> Any:
-    """Return the distribution of shuffled messages; the pair is symmetric."""
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    upper = math.ceil(shuffled_reach(local, people) / interval)
-    delta = shuffled_deltas(local, people, np.arange(-upper, upper + 1) * interval)
-    return library.PrivacyLossDistribution(
-        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -upper, upper, delta)
-    )
-
-
-def composed_distribution(counts: Mapping[DpEvent, int]) -> Any:
-    """Return the composed privacy-loss distribution of a bag of elementary events."""
-    return _composed(_key(counts))
+            plain[single] = plain.get(single, 0) + n
+    rest = {leaf: n for leaf, n in plain.items() if not isinstance(leaf, GaussianDpEvent)}
+    mu = gaussian_mu(plain) * (1.0 + 1e-15)
+    if mu > 1.0 / _LEAST_NOISE:
+        return _Prepared(bag_of(rest), epsilon, delta, mu)
+    if mu > 0.0 and not math.isinf(1.0 / mu):
+        rest[GaussianDpEvent(1.0 / mu)] = 1
+    return _Prepared(bag_of(rest), epsilon, delta, 0.0)
 
 
 def composed_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
-    """Return its ε at δ, which ledger and certificate of a run both ask for."""
-    return _epsilon(_key(counts), delta)
+    """Return the ε of a bag at δ > 0, which ledger and certificate of a run both ask for."""
+    bag, added, own, mu = _prepared(counts)
+    left = (delta - own) * (1.0 - 1e-15 if own else 1.0)
+    if left <= 0.0 or math.isinf(mu):
+        return math.inf
+    if mu > 0.0:
+        left /= 2.0
+        added += gaussian.gdp_to_dp(mu, left) if left > 0.0 else math.inf
+    return (added + (_epsilon(bag, left) if bag else 0.0)) * (1.0 + 1e-15 if added else 1.0)
 
 
-@lru_cache(maxsize=256)
-def _epsilon(key: _Key, delta: float) -> float:
-    return float(_composed(key).get_epsilon_for_delta(delta))
+def rough_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
+    """Return Rényi's bound on the ε of a bag, where a search begins."""
+    bag, added, own, mu = _prepared(counts)
+    if mu > 0.0 or delta <= own or sum(n for _, n in bag) > _END:
+        return math.inf
+    return added + max((renyi_epsilon(bag, side, delta - own) for side in sides(bag)), default=0.0)
+
+
+def composed_delta(counts: Mapping[DpEvent, int], epsilon: float) -> float:
+    """Return the δ of a bag at ε."""
+    bag, added, own, mu = _prepared(counts)
+    left = epsilon - added * (1.0 + 1e-15)
+    if left < 0.0 or math.isinf(mu):
+        return 1.0
+    if mu > 0.0:
+        left /= 2.0
+        own += gaussian.gdp_delta(mu, left)
+    return min(1.0, own + (_delta(bag, left) if bag else 0.0))
+
+
+def _one_sampled(bag: Bag) -> Callable[[float], float] | None:
+    """Return δ(ε) of a single Poisson-sampled Gaussian in closed form, or None.
+
+    With P = (1 − q)·N₀ + q·N₁, (P − e^ε·N₀)₊ = q·(N₁ − e^y·N₀)₊ where e^y = 1 + (e^ε − 1)/q, and
+    (N₀ − e^ε·P)₊ = c·(N₀ − e^y·N₁)₊ where c = q − (1 − q)·(e^ε − 1) and e^y = q·e^ε/c.
+    """
+    match bag:
+        case ((PoissonSampledDpEvent(rate, GaussianDpEvent(noise), neighbours), 1),) if (
+            neighbours == ADD_REMOVE and rate > _LEAST_RATE
+        ):
+            mu = 1.0 / noise
+        case _:
+            return None
+
+    def delta(epsilon: float) -> float:
+        if epsilon > 700.0:
+            return rate * gaussian.gdp_delta(mu, epsilon) * (1.0 + 1e-12)
+        grown = math.expm1(epsilon)
+        worst = rate * gaussian.gdp_delta(mu, math.log1p(grown / rate))
+        rest = rate - (1.0 - rate) * grown
+        if rest > 0.0:
+            shifted = epsilon + math.log(rate) - math.log(rest)
+            worst = max(worst, rest * gaussian.gdp_delta(mu, shifted))
+        return worst * (1.0 + 1e-12)
+
+    return delta
+
+
+def _convolves(bag: Bag) -> bool:
+    return sum(n for _, n in bag) <= _MOST_EVENTS
+
+
+def _decade(delta: float) -> int:
+    return math.floor(0.5 - math.log10(delta))
+
+
+def _by_need(bounds: dict[bool, float]) -> list[bool]:
+    """Return the directions of a bag, the one with the larger bound first."""
+    return sorted(bounds, key=lambda swapped: -bounds[swapped])
+
+
+@lru_cache(maxsize=512)
+def _epsilon(bag: Bag, delta: float) -> float:
+    if sum(n for _, n in bag) > _END:
+        return math.inf
+    if (exact := _one_sampled(bag)) is not None:
+        if exact(0.0) <= delta:
+            return 0.0
+        most = max(renyi_epsilon(bag, side, delta) for side in sides(bag))
+        if math.isfinite(most) and delta > _SMALLEST_DELTA:
+            return gaussian.solve_decreasing(exact, delta, most / 2.0, most)
+    bounds = {side: renyi_epsilon(bag, side, delta) for side in sides(bag)}
+    if not _convolves(bag) or delta < _SMALLEST_DELTA:
+        return max(bounds.values())
+    worst = 0.0
+    for side in _by_need(bounds):
+        if bounds[side] > worst:
+            worst = max(worst, min(bounds[side], _convolved_epsilon(bag, side, delta)))
+    return worst
+
+
+def _convolved_epsilon(bag: Bag, side: bool, delta: float) -> float:
+    decade = _decade(delta)
+    curve = convolved(bag, side, decade)
+    found = math.inf if curve is None else max(0.0, curve.epsilon(delta))
+    border = 10.0 ** -(decade + 0.5)
+    if delta < border * _NEAR:
+        smaller = convolved(bag, side, decade + 1)
+        found = found if smaller is None else min(found, max(0.0, smaller.epsilon(border)))
+    return found
+
+
+@lru_cache(maxsize=512)
+def _delta(bag: Bag, epsilon: float) -> float:
+    if sum(n for _, n in bag) > _END:
+        return 1.0
+    if (exact := _one_sampled(bag)) is not None:
+        return exact(epsilon)
+    bounds = {side: renyi_delta(bag, side, epsilon) for side in sides(bag)}
+    if not _convolves(bag):
+        return max(bounds.values())
+    worst = 0.0
+    for side in _by_need(bounds):
+        if bounds[side] > worst:
+            worst = max(worst, _convolved_delta(bag, side, epsilon, bounds[side]))
+    return worst
+
+
+def _convolved_delta(bag: Bag, side: bool, epsilon: float, bound: float) -> float:
+    """Return δ by the convolution of the decade that it turns out to lie in."""
+    for _ in range(4):
+        if not _SMALLEST_DELTA < bound < 1.0:
+            break
+        decade = max(_decade(bound), 0)
+        curve = convolved(bag, side, decade)
+        found = 1.0 if curve is None else curve.delta(epsilon)
+        if found >= bound:
+            break
+        bound = found
+        if _decade(bound) == decade:
+            break
+    return bound
 
 
 def clear_caches() -> None:
     """Forget computed distributions, for measurements of speed."""
-    _epsilon.cache_clear()
-    _composed.cache_clear()
-    _single_distribution.cache_clear()
+    for cached in (_epsilon, _delta, convolved, renyi_delta, renyi_epsilon, composition._orders):
+        cached.cache_clear()
+    losses.sketch.cache_clear()

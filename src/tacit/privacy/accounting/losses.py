@@ -1,0 +1,216 @@
+"""Privacy losses of single events: sketches at places of their own, and grids.
+
+Both bound the true losses from above (`tacit.privacy.accounting.pairs`).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from tacit.errors import NotCertified
+from tacit.privacy.accounting.pairs import (
+    UNIT,
+    Losses,
+    gaussian_above,
+    laplace_above,
+    plain_gaussian,
+    plain_laplace,
+    replaced_gaussian,
+    replaced_loss,
+    sampled_gaussian,
+    sampled_laplace,
+)
+from tacit.privacy.accounting.shuffled import shuffled_deltas, shuffled_reach
+from tacit.privacy.events import (
+    REPLACE,
+    ApproximateDpEvent,
+    DiscreteLaplaceDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+    RandomizedResponseDpEvent,
+    ShuffledDpEvent,
+    response_epsilon,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["extent", "grid_losses", "is_symmetric", "sketch"]
+
+_REACH = 14.0  # standard deviations: 8e-45 of a Gaussian lies beyond
+_SKETCH = 1200  # cells of a sketch
+_MOST_ATOMS = 20_000  # of discrete Laplace noise; with more it is only known to be pure
+
+
+def _atoms(leaf: DpEvent) -> Losses | None:
+    """Return the losses of an event that has finitely many, else None."""
+    match leaf:
+        case ApproximateDpEvent(epsilon, delta):
+            return _two_atoms(epsilon, delta)
+        case RandomizedResponseDpEvent(noise, buckets):
+            top = response_epsilon(noise, buckets) * (1.0 + 8.0 * UNIT)
+            lie = noise / buckets
+            mass = np.array([lie, (buckets - 2) * lie, 1.0 - noise + lie])
+            return Losses(np.array([-top, 0.0, top]), mass, 0.0)
+        case DiscreteLaplaceDpEvent(parameter, sensitivity):
+            top = parameter * sensitivity
+            if sensitivity > _MOST_ATOMS:
+                return _two_atoms(top * (1.0 + 4.0 * UNIT), 0.0)
+            inner = np.arange(sensitivity - 1, 0, -1.0)
+            mass = math.tanh(parameter / 2.0) * np.exp(-parameter * inner)
+            whole = 1.0 / (1.0 + math.exp(-parameter))
+            at = np.concatenate([[-top], parameter * (sensitivity - 2.0 * inner), [top]])
+            mass = np.concatenate([[whole * math.exp(-min(top, 745.0))], mass, [whole]])
+            return Losses(at * (1.0 + 4.0 * UNIT), mass * (1.0 + 16.0 * UNIT), 0.0)
+    return None
+
+
+def _two_atoms(epsilon: float, delta: float) -> Losses:
+    """Return the worst losses of an (ε, δ)-private event (Kairouz, Oh & Viswanath 2015)."""
+    high = (1.0 - delta) / (1.0 + math.exp(-epsilon))
+    low = high * math.exp(-min(epsilon, 745.0))
+    return Losses(np.array([-epsilon, epsilon]), np.array([low, high]), delta)
+
+
+def _split_atoms(atoms: Losses, step: float) -> Losses:
+    """Return atoms on a grid that ends at the largest, each split between its neighbours."""
+    top = float(atoms.at[-1])
+    size = math.ceil((top - float(atoms.at[0])) / step) + 1
+    place = (atoms.at - top) / step + (size - 1.0)
+    upper = np.clip(np.ceil(place), 1, size - 1).astype(np.int64)
+    part = np.expm1(-step * (place - (upper - 1.0))) / math.expm1(-step)
+    part = np.clip(part + 32.0 * UNIT * size, 0.0, 1.0)
+    mass = np.zeros(size)
+    whole = atoms.mass * (1.0 + 16.0 * UNIT)
+    np.add.at(mass, upper, whole * part)
+    np.add.at(mass, upper - 1, whole * (1.0 - part))
+    return Losses(top + step * np.arange(1 - size, 1.0), mass, atoms.infinite)
+
+
+def _shuffled(local: float, people: int, edges: Floats) -> Losses:
+    """Return losses of shuffled messages from their δ(ε) at the edges.
+
+    Q of losses above x is minus the slope of δ in e^ε. Made to fall with x, it gives a measure
+    whose δ is nowhere below.
+    """
+    delta = shuffled_deltas(local, people, edges)
+    slope = -np.diff(delta) / (np.exp(edges[:-1]) * np.expm1(np.diff(edges)))
+    tail = np.append(np.maximum.accumulate(np.maximum(slope, 0.0)[::-1])[::-1], 0.0)
+    mass = np.exp(edges[1:]) * -np.diff(tail) * (1.0 + 1e-13)
+    infinite = float(delta[-1])
+    lowest = max(0.0, 1.0 - infinite - math.fsum(mass)) + 1e-13
+    return Losses(edges, np.concatenate([[lowest], mass]), infinite)
+
+
+def is_symmetric(leaf: DpEvent) -> bool:
+    """Whether the pair (Q, P) of an event has the same losses as (P, Q)."""
+    return not (isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours != REPLACE)
+
+
+@lru_cache(maxsize=512)
+def sketch(leaf: DpEvent, swapped: bool) -> Losses:
+    """Return some thousand losses of an event, at places of its own, down to tails of 1e-43."""
+    atoms = _atoms(leaf)
+    if atoms is not None:
+        return atoms._replace(mass=atoms.mass * (1.0 + 16.0 * UNIT))
+    match leaf:
+        case GaussianDpEvent(multiplier):
+            mu = 1.0 / multiplier
+            z = np.linspace(mu - _REACH, mu + _REACH, _SKETCH)
+            return plain_gaussian(mu, mu * z - mu * mu / 2.0).losses()
+        case LaplaceDpEvent(multiplier):
+            return plain_laplace(
+                1.0 / multiplier, np.linspace(-1.0, 1.0, _SKETCH) / multiplier
+            ).losses()
+        case ShuffledDpEvent(local, people):
+            reach = shuffled_reach(local, people)
+            return _shuffled(local, people, np.linspace(-reach, reach, 2 * _SKETCH))
+        case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
+            y = np.linspace(-1.0, 1.0, _SKETCH) / multiplier
+            above = laplace_above(rate, 1.0 / multiplier, y)
+            return sampled_laplace(rate, 1.0 / multiplier, above).losses(swapped=swapped)
+        case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours):
+            mu = 1.0 / multiplier
+            z = np.linspace(-_REACH, mu + _REACH, _SKETCH)
+            if neighbours == REPLACE:
+                right = replaced_loss(rate, mu, z[z > 0.0])
+                right = np.append(0.0, right)
+                right = right[np.append(True, np.diff(right) > 0.0)]
+                return replaced_gaussian(rate, mu, np.concatenate([-right[:0:-1], right])).losses()
+            above = np.append(0.0, gaussian_above(rate, mu, z))
+            above = above[np.append(True, np.diff(above) > 0.0)]
+            return sampled_gaussian(rate, mu, above).losses(swapped=swapped)
+    raise NotCertified(f"the pld accountant cannot account for {leaf}")
+
+
+def _upper(probability: float) -> float:
+    """Return the z beyond which a standard Gaussian has no more than that probability."""
+    return float(-special.ndtri(min(max(probability, 1e-44), 0.5)))
+
+
+def extent(leaf: DpEvent, swapped: bool, tail: float) -> tuple[float, float]:
+    """Return the losses from which a grid begins and where it ends; ``tail`` lies beyond."""
+    atoms = _atoms(leaf)
+    if atoms is not None:
+        return float(atoms.at[0]), float(atoms.at[-1])
+    match leaf:
+        case GaussianDpEvent(multiplier):
+            mu = 1.0 / multiplier
+            return mu * (mu / 2.0 - _REACH), mu * (mu / 2.0 + _upper(tail))
+        case LaplaceDpEvent(multiplier):
+            return -1.0 / multiplier, 1.0 / multiplier
+        case ShuffledDpEvent(local, people):
+            reach = shuffled_reach(local, people)
+            return -reach, reach
+        case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
+            top = 1.0 / multiplier
+            least = math.log1p(rate * math.expm1(-top))
+            most = least + float(laplace_above(rate, top, np.array([top]))[0])
+            return (-most, -least) if swapped else (least, most)
+        case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours):
+            mu = 1.0 / multiplier
+            far = max(_upper(tail / 2.0), mu + _upper(min(tail / (2.0 * rate), 0.5)))
+            if neighbours == REPLACE:
+                most = float(replaced_loss(rate, mu, np.array([far]))[0])
+                return -most, most
+            least = math.log1p(-rate)
+            if swapped:  # what lies beyond moves up to the end of the grid
+                far = _upper(1e-20)
+            most = least + float(gaussian_above(rate, mu, np.array([far]))[0])
+            return (-most, -least) if swapped else (least, most)
+    raise NotCertified(f"the pld accountant cannot account for {leaf}")
+
+
+def grid_losses(leaf: DpEvent, swapped: bool, step: float, tail: float) -> Losses:
+    """Return an event's losses at distances of ``step``, beginning where it suits the event."""
+    atoms = _atoms(leaf)
+    if atoms is not None:
+        return _split_atoms(atoms, step)
+    low, high = extent(leaf, swapped, tail)
+    above = step * np.arange(max(math.ceil((high - low) / step), 1) + 1.0)
+    match leaf:
+        case GaussianDpEvent(multiplier):
+            return plain_gaussian(1.0 / multiplier, low + above).losses()
+        case LaplaceDpEvent():
+            return plain_laplace(high, high - above[::-1]).losses()
+        case ShuffledDpEvent(local, people):
+            return _shuffled(local, people, low + above)
+        case PoissonSampledDpEvent(rate, LaplaceDpEvent(multiplier), _):
+            return sampled_laplace(rate, 1.0 / multiplier, above).losses(swapped=swapped)
+        case PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier), neighbours):
+            mu = 1.0 / multiplier
+            if neighbours == REPLACE:
+                right = step * np.arange(max(math.ceil(high / step), 1) + 1.0)
+                edges = np.concatenate([-right[:0:-1], right])
+                return replaced_gaussian(rate, mu, edges).losses()
+            return sampled_gaussian(rate, mu, above).losses(swapped=swapped)
+    raise NotCertified(f"the pld accountant cannot account for {leaf}")
