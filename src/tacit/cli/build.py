@@ -62,17 +62,25 @@ def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
         except TacitError as error:
             config.fail(str(error), "site", "data", number)
         try:
-            sites.append(Site(entry["name"], data, _ledger(config, entry)))
+            sites.append(Site(entry["name"], data, _ledger(config, entry, model.privacy)))
         except TacitError as error:
             config.fail(str(error), "site", "ledger", number)
     return sites
 
 
-def _ledger(config: Config, entry: dict[str, Any]) -> Ledger | None:
+def _ledger(config: Config, entry: dict[str, Any], privacy: Privacy | None) -> Ledger | None:
     if "ledger" not in entry:
         return None
     path = config.folder / entry["ledger"]
     epsilon = entry.get("ledger_epsilon")
     if epsilon is None and not path.exists():
         raise ParameterError(f"there is no ledger {path}: add ledger_epsilon = … to make one")
-    return Ledger.open(path, epsilon=epsilon, delta=entry.get("ledger_delta"))
+    made = {} if path.exists() or privacy is None else _for_whom(entry, privacy)
+    return Ledger.open(path, epsilon=epsilon, delta=entry.get("ledger_delta"), **made)
+
+
+def _for_whom(entry: dict[str, Any], privacy: Privacy) -> dict[str, Any]:
+    """Return what a new ledger is for: what the entry states, else what this fit is about."""
+    if "ledger_unit" in entry:
+        return {"unit": entry["ledger_unit"], "neighbours": entry.get("ledger_neighbours")}
+    return {"unit": privacy.unit, "neighbours": privacy.neighbours}

@@ -177,7 +177,7 @@ def run_proposal(
         checkpoint=None if checkpoint is None else Checkpoint(checkpoint),
         progress=progress,
     )
-    certificates = _close(caller, computation, inner, record, on_failure, minimum)
+    certificates = _close(caller, computation, inner, record, on_failure, minimum, pinned)
     model = computation.conclude(inner, record, certificates)
     return Result(model, computation.outcome(), record, certificates)
 
@@ -189,6 +189,7 @@ def _close(
     record: RunRecord,
     on_failure: str,
     minimum: int,
+    pinned: Mapping[str, bytes],
 ) -> dict[str, Certificate]:
     """Hand out what was learned; take in certificates, each checked against what was asked.
 
@@ -200,7 +201,7 @@ def _close(
     certificates = {}
     for name, reply in found.items():
         try:
-            certificates[name] = _certificate(computation, name, reply)
+            certificates[name] = _certificate(computation, name, reply, pinned.get(name))
         except SiteFailure as error:
             lost[name] = str(error)
     if lost and (on_failure == "stop" or len(certificates) < minimum):
@@ -209,7 +210,9 @@ def _close(
     return certificates
 
 
-def _certificate(computation: Computation, name: str, reply: Message) -> Certificate:
+def _certificate(
+    computation: Computation, name: str, reply: Message, pinned: bytes | None
+) -> Certificate:
     """Read a site's certificate; it must state what was agreed on, whoever sent it."""
     try:
         certificate = Certificate.from_json(reply["certificate"].tobytes().decode())
@@ -228,6 +231,8 @@ def _certificate(computation: Computation, name: str, reply: Message) -> Certifi
         certificate.verify()  # the events are those of the agreement, so this cannot take long
     except TacitError:
         raise SiteFailure("sent a certificate that does not agree with itself") from None
+    if pinned is not None and certificate.identity and certificate.identity != pinned.hex():
+        raise SiteFailure("sent a certificate that another identity vouches for")
     return certificate
 
 
