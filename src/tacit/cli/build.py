@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tacit.cli.config import Config
@@ -12,8 +13,9 @@ from tacit.estimators.families import estimator_called
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.naming import name_ledger
 
-__all__ = ["estimator_of", "sites_of"]
+__all__ = ["estimator_of", "name_ledgers", "sites_of"]
 
 
 def estimator_of(config: Config) -> tuple[PrivateEstimator, Any]:
@@ -66,6 +68,21 @@ def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
         except TacitError as error:
             config.fail(str(error), "site", "ledger", number)
     return sites
+
+
+def name_ledgers(config: Config, sites: Sequence[Site]) -> None:
+    """Let each site's data name the ledger that pays for it, before anything is charged."""
+    for number, (entry, site) in enumerate(zip(config.data["site"], sites, strict=True)):
+        if site.ledger is None:
+            continue
+        data = config.folder / entry["data"]
+        place = data.with_name(data.name + ".ledger")
+        try:
+            name_ledger(
+                place, config.folder / entry["ledger"], site.ledger, entry.get("ledger_instead_of")
+            )
+        except TacitError as error:
+            config.fail(str(error), "site", "ledger", number)
 
 
 def _ledger(config: Config, entry: dict[str, Any], privacy: Privacy | None) -> Ledger | None:

@@ -64,6 +64,7 @@ _SITE = (
     "ledger_delta",
     "ledger_unit",
     "ledger_neighbours",
+    "ledger_instead_of",
 )
 _OUTPUT = ("release", "report")
 _PRIVACY = ("epsilon", "delta", "unit", "neighbours", "trust", "against")

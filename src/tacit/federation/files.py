@@ -18,6 +18,7 @@ from tacit.federation.proposal import Proposal
 from tacit.federation.secure.threshold import default_threshold
 from tacit.privacy.guarantee import NEIGHBOURS, UNITS
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.naming import name_ledger
 
 __all__ = ["CoordinatorConfig", "SiteConfig", "Step"]
 
@@ -61,6 +62,7 @@ _LEDGER_MORE = {  # what it is for, follows from what is allowed; key and mark l
     "most": _TABLE,
     "key": _TEXT,
     "mark": _TEXT,
+    "instead_of": _TEXT,
 }
 _PARTS: dict[str, Any] = {  # what stands in lists and tables
     "data": _TABLE,
@@ -238,7 +240,8 @@ class SiteConfig:
     @property
     def _stated(self) -> dict[str, Any]:
         """What the file says about its ledger, as `Ledger.open` takes it."""
-        found = {name: value for name, value in self.ledger.items() if name != "file"}
+        apart = ("file", "instead_of")
+        found = {name: value for name, value in self.ledger.items() if name not in apart}
         for name in {"key", "mark"} & set(found):
             found[name] = self.folder / found[name]
         return found
@@ -258,6 +261,14 @@ class SiteConfig:
             remedy = "restore it" if paid else "`tacit ledger create` with this site's file"
             raise LedgerError(f"there is no ledger {path}: {remedy}")
         return self._endorsed(Ledger.open(path, **self._stated))
+
+    def name_ledger(self, ledger: Ledger) -> None:
+        """Let the site's data name the ledger that pays for them; another one is refused.
+
+        ``instead_of`` in the ledger's table names one that was replaced.
+        """
+        instead_of = self.ledger.get("instead_of")
+        name_ledger(self.state / "ledger.json", self._ledger_file, ledger, instead_of)
 
     def key(self) -> bytes | None:
         """Return the site's signing key, where it has one."""

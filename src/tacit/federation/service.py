@@ -255,6 +255,7 @@ class SiteService:
         else:
             tables = self._tables(permission)
             ledger = self.config.open_ledger()
+            self.config.name_ledger(ledger)
             History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
             self._side = computation.site(
                 self.name, tables, ledger, folder / "standing", (self._timing,)

@@ -18,8 +18,6 @@ from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.certificate_fields import fields_of
 from tacit.privacy.curve import Curve, curve_of
 from tacit.privacy.events import (
-    ADD_REMOVE,
-    REPLACE,
     DpEvent,
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
@@ -27,7 +25,7 @@ from tacit.privacy.events import (
     leaves,
 )
 from tacit.privacy.groups import group_event
-from tacit.privacy.guarantee import Privacy, round_up
+from tacit.privacy.guarantee import Privacy, change_words, round_up
 from tacit.privacy.ledger.entry import LedgerEntry, Seal
 from tacit.privacy.ledger.keys import (
     Endorsement,
@@ -40,17 +38,6 @@ from tacit.privacy.ledger.keys import (
 from tacit.privacy.ledger.terms import Terms
 
 __all__ = ["Certificate", "LedgerEntry"]
-
-_CHANGE = {
-    ("entry", REPLACE): "the value of one observed cell is replaced",
-    ("entry", ADD_REMOVE): "one observed cell is added or removed",
-    ("row", REPLACE): "one row is replaced",
-    ("row", ADD_REMOVE): "one row is added or removed",
-    ("user", REPLACE): "everything about one user is replaced",
-    ("user", ADD_REMOVE): "everything about one user is added or removed",
-    ("document", REPLACE): "one document is replaced",
-    ("document", ADD_REMOVE): "one document is added or removed",
-}
 
 
 class Confirms(Protocol):
@@ -344,7 +331,7 @@ class Certificate:
                 if any(isinstance(leaf, NonPrivateDpEvent) for leaf in leaves(self.event))
                 else "the events recorded have no finite epsilon."
             )
-        change = _CHANGE[self.unit, self.neighbours]
+        change = change_words(self.unit, self.neighbours)
         if self.group > 1:
             change = f"up to {self.group} times over, {change}"
         whose = f" of {self.holder}" if self.holder else ""

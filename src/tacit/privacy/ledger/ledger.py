@@ -31,7 +31,7 @@ from typing import NoReturn
 from tacit._core.check import AnyOf, InstanceOf, Integer, Real, Text, check
 from tacit.errors import BudgetExceeded, LedgerError, NotCertified
 from tacit.privacy.amounts import as_exact
-from tacit.privacy.events import DpEvent, event_to_json, leaves
+from tacit.privacy.events import DpEvent, NoOpDpEvent, event_to_json, leaves
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ceiling import Budget
 from tacit.privacy.ledger.checking import add_charge
@@ -338,6 +338,24 @@ class Ledger(Record):
         if first.terms != self._terms(terms, delta).digest:
             raise LedgerError(f"run {run!r} was reserved with other assumptions") from None
         return Reservation(self, run, purpose, self._entry(first), leaves(schedule), claim)
+
+    def note(self, text: str) -> LedgerEntry:
+        """Add a row that says something and costs nothing."""
+        check("text", text, Text())
+        stamp = now()
+
+        def build(head: Head) -> Row:
+            return next_row(
+                head,
+                time=stamp,
+                kind="note",
+                run="",
+                purpose=text,
+                event=_event_text(NoOpDpEvent()),
+                epsilon=self._ceiling.shown(head.amount, head.delta),
+            )
+
+        return self._entry(self._store.append(build))
 
     def holds(self, run: str | None) -> bool:
         """Whether a run was reserved here under that name."""
