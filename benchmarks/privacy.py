@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +21,9 @@ from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.accounting.pld import clear_caches
 from tacit.privacy.calibration import gaussian_event
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent
+from tacit.privacy.ledger.keys import head_text
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.rows import Row, next_row
 
 
 def run(quick: bool) -> Outcome:
@@ -26,6 +31,8 @@ def run(quick: bool) -> Outcome:
     _accounting(outcome)
     _noise(outcome, 200_000 if quick else 2_000_000)
     _ledger(outcome, 100 if quick else 500)
+    _signatures(outcome)
+    _long_ledger(outcome, 10_000 if quick else 100_000)
     _import(outcome)
     return outcome
 
@@ -102,6 +109,66 @@ def _ledger(outcome: Outcome, count: int) -> None:
     outcome.check(
         "durable charges a second with accounting", with_accounting, "≥ 20", with_accounting >= 20
     )
+
+
+def _signatures(outcome: Outcome) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.open(Path(folder) / "signed.db", epsilon=1e6)
+        ledger.charge(LaplaceDpEvent(1000.0), purpose="speed")
+        head, many = ledger._store.head(), 200
+
+        def sign() -> None:
+            for _ in range(many):
+                signing = ledger._store.signing()
+                assert signing is not None
+                signing.sign(head_text(ledger.id, head.counter, head.digest))
+
+        took = 1e3 * median_seconds(sign) / many
+    outcome.rows.append({"what": "signing the head, for each charge", "seconds": took / 1e3})
+    outcome.check("signing the head per charge [ms]", took, "under 0.2 ms", took < 0.2)
+
+
+def _long_ledger(outcome: Outcome, count: int) -> None:
+    """Measure a ledger of many rows; they are written in one transaction, signed one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "long.db"
+        event = LaplaceDpEvent(1000.0)
+        ledger = Ledger.open(path, epsilon=1e6)
+        ledger.charge(event, purpose="speed")
+        _lengthen(path, ledger, count)
+
+        def use() -> None:
+            again = Ledger.open(path)
+            assert again.verify() == count
+            assert again.admits(event)
+
+        took = median_seconds(use, 3)
+    outcome.rows.append({"what": f"open, verify and admit, {count:,} rows", "seconds": took})
+    bar = count / 100_000  # a quick run has fewer rows, and as many seconds for each
+    outcome.check(
+        f"a ledger of {count:,} rows opens, verifies and admits [s]",
+        took,
+        f"under {bar:g} s",
+        took < bar,
+    )
+
+
+def _lengthen(path: Path, ledger: Ledger, count: int) -> None:
+    signing, (first,) = ledger._store.signing(), ledger.rows()
+    assert signing is not None
+    same = ("time", "kind", "run", "purpose", "event", "unit", "neighbours", "terms", "run_delta")
+    fields = {name: getattr(first, name) for name in (*same, "cost", "cost_delta")}
+    head, rows = first.head(), []
+    while head.counter < count:
+        amount = head.amount + first.cost
+        row = next_row(head, **fields, amount=amount, epsilon=float(amount))
+        row = row._replace(signature=signing.sign(head_text(ledger.id, row.counter, row.digest)))
+        rows.append([str(v) if isinstance(v, Fraction) else v for v in row])
+        head = row.head()
+    with closing(sqlite3.connect(path)) as connection:
+        marks = ",".join("?" * len(Row._fields))
+        connection.executemany(f"INSERT INTO entries VALUES ({marks})", rows)
+        connection.commit()
 
 
 def _import(outcome: Outcome) -> None:

@@ -75,7 +75,11 @@ def log_likelihood(
     coordinator = Asking(agreement, seed)
     parts = {}
     for k, held in enumerate(relations):
-        ledger = Ledger.memory(epsilon=asked.epsilon) if np.isfinite(epsilon) else None
+        ledger = (
+            Ledger.memory(unit=asked.unit, neighbours=asked.neighbours, epsilon=asked.epsilon)
+            if np.isfinite(epsilon)
+            else None
+        )
         reservation = (
             None if ledger is None else ledger.reserve(agreement.event, purpose="X", delta=0.0)
         )

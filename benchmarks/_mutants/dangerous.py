@@ -74,7 +74,7 @@ STATED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "privacy/ledger/ledger.py",
-        "            if amount > self._amount_ceiling(total_delta):\n",
+        "            if amount > self._ceiling.amount(total_delta):\n",
         "            if False:\n",
         "a ledger without a ceiling for ε",
     ),
@@ -142,8 +142,8 @@ STATED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "estimators/fit.py",
-        "assumptions=notes + gate.noise.assumptions",
-        "assumptions=notes",
+        "assumptions=assumptions + gate.noise.assumptions + notes",
+        "assumptions=assumptions + notes",
         "seeded noise is not said",
     ),
     # -- what a site answers --------------------------------------------------------------------

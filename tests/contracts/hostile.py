@@ -65,7 +65,12 @@ class Witness(Gate):
         privacy = agreement.charged
         self.ledger = None
         if privacy is not None and not agreement.is_free:
-            self.ledger = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
+            self.ledger = Ledger.memory(
+                unit=privacy.unit,
+                neighbours=privacy.neighbours,
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+            )
         held = reserve(agreement, [Site("site", None, self.ledger)], "attack")["site"]
         super().__init__(held, Noise(_source(agreement), seed=SEED))
         self.values: list[tuple[str, Any, Any]] = []

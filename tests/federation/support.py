@@ -92,9 +92,11 @@ def site_file(
     }
     allow = [permission(kind) | changes for kind in ("regression", "factorization")]
     path = folder / "site.toml"
+    ledger = {"file": "ledger.db", "epsilon": epsilon, "delta": 1e-5}
+    ledger |= {"unit": "user", "most": {"row": 1}}  # a patient has one row
     path.write_text(
         f'name = "{site}"\n{identified(folder, site) if known else ""}{extra}\n'
-        f"ledger = {toml({'file': 'ledger.db', 'epsilon': epsilon, 'delta': 1e-5})}\n"
+        f"ledger = {toml(ledger)}\n"
         f"data = {toml(data)}\nallow = {toml(allow)}\n"
     )
     return path

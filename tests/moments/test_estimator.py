@@ -153,7 +153,7 @@ def test_a_secure_sum_of_a_large_vocabulary():
 
 def test_every_site_pays_once(corpus):
     documents, _, _ = corpus
-    sites = [tc.Site(s.name, s.data, tc.Ledger.memory(epsilon=1.5, delta=1e-5))
+    sites = [tc.Site(s.name, s.data, tc.Ledger.memory(unit="document", epsilon=1.5, delta=1e-5))
              for s in sites_of(documents, 2)]  # fmt: skip
     model = tc.SingleTopicModel(3, vocabulary=12, privacy=privacy(1.0, trust="site"))
     assert model.price(sites).affordable
@@ -178,7 +178,7 @@ def test_the_certificate_is_what_was_asked_for(corpus, neighbours):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_published_methods_show_their_claim(corpus, method, tmp_path):
-    ledger = tc.Ledger.memory(epsilon=1.0, delta=1e-5)
+    ledger = tc.Ledger.memory(unit="document", neighbours=REPLACE, epsilon=1.0, delta=1e-5)
     model = NoisyTopics(3, method=method, privacy=privacy(1.0, neighbours=REPLACE), ledger=ledger)
     model.fit(corpus[0])
     certificate = model.certificate_.verify()

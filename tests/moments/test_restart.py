@@ -24,7 +24,7 @@ def agreement(request):
 def side(agreement, folder, seed=None):
     """Return a site as it is after a start, or after the next one in the same folder."""
     folder.mkdir(exist_ok=True)
-    ledger = tc.Ledger.open(folder / "ledger.db", epsilon=2.0, delta=1e-5)
+    ledger = tc.Ledger.open(folder / "ledger.db", unit="document", epsilon=2.0, delta=1e-5)
     site = tc.Site("North", None, ledger)
     place = Place("topics", seed=seed)
     found = take_part(agreement, site, DOCUMENTS, place, "run", folder / "standing")

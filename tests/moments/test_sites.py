@@ -106,7 +106,7 @@ def test_samples_of_sites_share_the_noise_of_one_curator():
 
 def test_a_site_that_cannot_read_its_data_is_left_out_and_pays_nothing():
     documents, _, _ = corpora(12)
-    ledgers = [tc.Ledger.memory(epsilon=1.5, delta=1e-5) for _ in range(2)]
+    ledgers = [tc.Ledger.memory(unit="document", epsilon=1.5, delta=1e-5) for _ in range(2)]
     sites = [tc.Site("good", documents, ledgers[0]),
              tc.Site("bad", np.array([[1, -1] + [0] * 10]), ledgers[1])]  # fmt: skip
     privacy = tc.Privacy(1.0, 1e-6, unit="document", trust="site")
@@ -125,7 +125,7 @@ def test_a_site_that_cannot_read_its_data_is_left_out_and_pays_nothing():
 def test_a_lost_site_has_paid_and_says_so(loses):
     documents, single, _ = corpora(12)
     loses("basis")
-    sites = [tc.Site(name, data, tc.Ledger.memory(epsilon=1.5, delta=1e-5))
+    sites = [tc.Site(name, data, tc.Ledger.memory(unit="document", epsilon=1.5, delta=1e-5))
              for name, data in (("left", documents), ("lost", single))]  # fmt: skip
     privacy = tc.Privacy(1.0, 1e-6, unit="document", trust="site")
     model = fit(sites, privacy=privacy, on_failure="exclude")
@@ -155,7 +155,7 @@ def test_published_methods_say_that_they_are_for_one_holder(method):
 
 def test_a_site_too_large_for_whole_numbers_is_refused_before_anybody_pays(monkeypatch):
     documents, _, _ = topic_documents(600, 600, 2, words=5, seed=1)
-    sites = [tc.Site(name, documents, tc.Ledger.memory(epsilon=2.0, delta=1e-5))
+    sites = [tc.Site(name, documents, tc.Ledger.memory(unit="document", epsilon=2.0, delta=1e-5))
              for name in "ab"]  # fmt: skip
     privacy = tc.Privacy(1.0, 1e-6, unit="document", trust="aggregator")
     read = DocumentMoments.__init__

@@ -17,7 +17,7 @@ def model(**options):
 
 
 def test_the_best_of_the_choices_is_returned_and_no_budget_is_spent():
-    ledger = tc.Ledger.memory(epsilon=2.0, delta=1e-5)
+    ledger = tc.Ledger.memory(unit="user", epsilon=2.0, delta=1e-5)
     public = simulated_ratings(300, 30, per_user=10)
     choices = [AlternatingLeastSquares(clip=0.02), AlternatingLeastSquares(factors=False)]
     found = tune(model(ledger=ledger), public, {"method": choices}, sites=2, repeats=2)
@@ -29,7 +29,7 @@ def test_the_best_of_the_choices_is_returned_and_no_budget_is_spent():
 
 
 def test_trying_settings_on_private_data_charges_each_time():
-    ledger = tc.Ledger.memory(epsilon=5.0, delta=1e-4)
+    ledger = tc.Ledger.memory(unit="user", epsilon=5.0, delta=1e-4)
     site = tc.Site("A", simulated_ratings(100, 20, per_user=8), ledger)
     for rank in (1, 2):
         clone(model()).set_params(rank=rank).fit([site])

@@ -120,7 +120,7 @@ def test_a_release_has_the_law_that_inference_is_told():
     plan = PosteriorAgreement(Power(1.0), (-4.0, 4.0), 50, tc.Privacy(1.0, neighbours=REPLACE),
                         "laplace", "grid")  # fmt: skip
     truth, source = np.abs(np.clip(x, -4, 4)).mean(), Noise("grid", seed=3)
-    ledger = tc.Ledger.memory(epsilon=1e6)
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=1e6)
     value = contribution(plan, x)
     draws = [
         plan.told(privatize(plan.mechanism, value, ledger=ledger, rng=source)).values[0]

@@ -40,7 +40,7 @@ def small(*args, **kwargs):
 
 
 def test_a_fit_is_charged_once_and_certified(tmp_path):
-    ledger = tc.Ledger.open(tmp_path / "ledger.db", epsilon=1.5, delta=1e-4)
+    ledger = tc.Ledger.open(tmp_path / "ledger.db", neighbours=REPLACE, epsilon=1.5, delta=1e-4)
     x = generator(5).normal(0, 1.5, 400)
     model = small(NormalVariance(), "|x|", bounds=(-10, 10), privacy=CENTRAL, ledger=ledger)
     with pytest.raises(ParameterError, match="size must be given"):
@@ -138,7 +138,7 @@ def test_the_default_for_few_people_vectors_and_several_releases():
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_before_anybody_pays(changes, error, match):
-    ledger = tc.Ledger.memory(epsilon=10.0, delta=1e-3)
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=10.0, delta=1e-3)
     settings = {"population": Bernoulli(), "bounds": (0, 1), "privacy": CENTRAL} | changes
     population = settings.pop("population")
     with pytest.raises(error, match=match):

@@ -47,7 +47,7 @@ def test_no_candidate_is_informative_says_so():
     ranking = selector.rank()
     assert not ranking.informative
     assert ranking.advice.startswith("No candidate is informative at ε = 0.0001")
-    ledger = tc.Ledger.memory(epsilon=1.0, delta=1e-3)
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=1.0, delta=1e-3)
     selector.set_params(ledger=ledger)
     with pytest.raises(ParameterError, match="No candidate is informative"):
         selector.fit(np.full(50, 5.0))
@@ -64,7 +64,7 @@ def adaptive(ledger, **changes):
 
 
 def test_disjoint_chunks_cost_one_release(tmp_path):
-    ledger = tc.Ledger.open(tmp_path / "ledger.db", epsilon=2.5, delta=1e-3)
+    ledger = tc.Ledger.open(tmp_path / "ledger.db", neighbours=REPLACE, epsilon=2.5, delta=1e-3)
     x = generator(8).uniform(-6, 6, 300)
     model = adaptive(ledger).fit(x)
     assert [r.size for r in model.releases_] == [30, 270]
@@ -160,14 +160,14 @@ def test_a_median_may_be_chosen_after_a_first_mean():
 
 
 def test_too_few_draws_to_choose_by_are_refused_before_anybody_pays():
-    ledger = tc.Ledger.memory(epsilon=9.0, delta=1e-3)
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=9.0, delta=1e-3)
     with pytest.raises(ParameterError, match="at least 34"):
         adaptive(ledger, chains=1, draws=8).fit(generator(13).uniform(-6, 6, 300))
     assert ledger.remaining.epsilon == 9.0
 
 
 def test_two_medians_are_refused_before_anybody_pays():
-    ledger = tc.Ledger.memory(epsilon=9.0, delta=1e-3)
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=9.0, delta=1e-3)
     model = adaptive(ledger, candidates=["|x|", "median |x|"], first_statistic="median |x|")
     with pytest.raises(ParameterError, match="both not known"):
         model.fit(generator(13).uniform(-6, 6, 300))

@@ -56,7 +56,7 @@ def test_what_the_published_noise_gives_over_100_epochs():
 
 
 def test_a_ledger_pays_what_it_really_costs(ratings):
-    ledger = tc.Ledger.memory(epsilon=5.0, delta=1e-4)
+    ledger = tc.Ledger.memory(unit="entry", epsilon=5.0, delta=1e-4)
     model = GradientRecommender((1, 5), privacy=REQUEST, rank=4, ledger=ledger)
     assert not model.price(ratings).affordable
     with pytest.raises(BudgetExceeded):

@@ -66,7 +66,7 @@ def test_it_beats_knowing_nothing_and_features_help(ratings, weights):
 
 
 def test_price_certificate_and_ledger(ratings, weights, tmp_path):
-    ledger = tc.Ledger.open(tmp_path / "raters.db", epsilon=1.5, delta=1e-4)
+    ledger = tc.Ledger.open(tmp_path / "raters.db", unit="entry", epsilon=1.5, delta=1e-4)
     model = recommender(random_state=None, ledger=ledger)
     price = model.price(ratings)
     assert price.affordable and price.sites[0].epsilon <= 1.0

@@ -513,7 +513,7 @@ def test_the_price_is_what_fit_costs():
 def test_a_fit_never_costs_more_than_was_asked(epsilon, delta, columns, neighbours, noise):
     privacy = Privacy(epsilon, delta, neighbours=neighbours)
     bounds = {f"x{k}": (0.0, 1.0) for k in range(columns)}
-    ledger = Ledger.memory(epsilon=epsilon, delta=delta)
+    ledger = Ledger.memory(neighbours=neighbours, epsilon=epsilon, delta=delta)
     summary = PrivateSummary(bounds, privacy=privacy, ledger=ledger, noise=noise)
     summary.fit(np.full((3, columns), 0.5))
     assert summary.certificate_.verify(ledger).epsilon <= epsilon * (1 + 1e-8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.cli.config import Config
@@ -13,8 +13,9 @@ from tacit.estimators.families import estimator_called
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.naming import name_ledger
 
-__all__ = ["data_of", "estimator_of", "sites_of"]
+__all__ = ["data_of", "estimator_of", "name_ledgers", "sites_of"]
 
 
 def estimator_of(config: Config) -> tuple[PrivateEstimator, Any]:
@@ -61,7 +62,7 @@ def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
         except TacitError as error:
             config.fail(str(error), "site", "data", number)
         try:
-            sites.append(Site(entry["name"], data, _ledger(config, entry)))
+            sites.append(Site(entry["name"], data, _ledger(config, entry, model.privacy)))
         except TacitError as error:
             config.fail(str(error), "site", "ledger", number)
     return sites
@@ -77,11 +78,37 @@ def data_of(config: Config, model: PrivateEstimator, facts: Any, entry: Mapping[
     return model._tables({"data": source}, facts)
 
 
-def _ledger(config: Config, entry: dict[str, Any]) -> Ledger | None:
+def name_ledgers(config: Config, sites: Sequence[Site]) -> None:
+    """Let each site's data name the ledger that pays for it, before anything is charged."""
+    for number, (entry, site) in enumerate(zip(config.data["site"], sites, strict=True)):
+        if site.ledger is None:
+            continue
+        file = entry["data"] if isinstance(entry["data"], str) else entry["data"].get("file")
+        if file is None:  # a database has no folder to keep the name in
+            continue
+        data = config.folder / str(file)
+        place = data.with_name(data.name + ".ledger")
+        try:
+            name_ledger(
+                place, config.folder / entry["ledger"], site.ledger, entry.get("ledger_instead_of")
+            )
+        except TacitError as error:
+            config.fail(str(error), "site", "ledger", number)
+
+
+def _ledger(config: Config, entry: dict[str, Any], privacy: Privacy | None) -> Ledger | None:
     if "ledger" not in entry:
         return None
     path = config.folder / entry["ledger"]
     epsilon = entry.get("ledger_epsilon")
     if epsilon is None and not path.exists():
         raise ParameterError(f"there is no ledger {path}: add ledger_epsilon = … to make one")
-    return Ledger.open(path, epsilon=epsilon, delta=entry.get("ledger_delta"))
+    made = {} if path.exists() or privacy is None else _for_whom(entry, privacy)
+    return Ledger.open(path, epsilon=epsilon, delta=entry.get("ledger_delta"), **made)
+
+
+def _for_whom(entry: dict[str, Any], privacy: Privacy) -> dict[str, Any]:
+    """Return what a new ledger is for: what the entry states, else what this fit is about."""
+    if "ledger_unit" in entry:
+        return {"unit": entry["ledger_unit"], "neighbours": entry.get("ledger_neighbours")}
+    return {"unit": privacy.unit, "neighbours": privacy.neighbours}

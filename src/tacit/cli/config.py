@@ -56,7 +56,16 @@ _TOP = (
     "site",
     "output",
 )
-_SITE = ("name", "data", "ledger", "ledger_epsilon", "ledger_delta")
+_SITE = (
+    "name",
+    "data",
+    "ledger",
+    "ledger_epsilon",
+    "ledger_delta",
+    "ledger_unit",
+    "ledger_neighbours",
+    "ledger_instead_of",
+)
 _OUTPUT = ("release", "report")
 _PRIVACY = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
 

@@ -30,6 +30,7 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
 
     Example: tacit fit hospitals.toml
     """
+    from tacit.cli.build import name_ledgers
     from tacit.errors import NotCertified, TacitError
     from tacit.report.page import write_report
 
@@ -40,6 +41,8 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
             f"{config}, line {settings.line('output', 'release')}: {output['release']} holds a "
             "release already: choose another folder"
         )
+    if model.privacy is not None:
+        name_ledgers(settings, sites)
     try:
         model.fit(sites)
     except TacitError as error:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, check, federation, fit, ledger, noise, plan, predict, report
-from tacit.cli.output import Json, show
+from tacit.cli import audit, check, federation, fit, ledger, noise, plan, predict, report, verify
+from tacit.cli.output import Json
 from tacit.errors import BudgetExceeded, TacitError
 
 __all__ = ["app", "main"]
@@ -36,33 +36,11 @@ for command in (
     check.schema,
     noise.certify,
     noise.calibrate,
+    verify.verify,
 ):
     app.command()(command)
 federation.app.command()(check.rehearse)
 app.add_typer(federation.app, name="federation")
-
-
-@app.command()
-def verify(
-    folder: Annotated[Path, typer.Argument(help="The release folder.")], as_json: Json = False
-) -> None:
-    """Check every byte and every certificate of a release.
-
-    Example: tacit verify release/
-    """
-    from tacit.estimators.release import read_release
-
-    release = read_release(folder)
-    lines = [str(certificate) for certificate in release.certificates.values()]
-    show(
-        {
-            "ok": True,
-            "estimator": release.estimator,
-            "epsilon": {site: c.epsilon for site, c in release.certificates.items()},
-        },
-        f"The release of {release.estimator} in {folder} is whole.\n" + "\n".join(lines),
-        as_json,
-    )
 
 
 @app.command()

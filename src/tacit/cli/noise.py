@@ -61,6 +61,7 @@ def certify(
     neighbours: Neighbours = "add-remove-one",
     categories: Categories = 2,
     accountant: Accountant = "pld",
+    curve: Annotated[bool, typer.Option("--curve", help="Draw ε at every δ.")] = False,
     as_json: Json = False,
 ) -> None:
     """Say what an amount of noise really gives.
@@ -98,6 +99,11 @@ def certify(
         + ("" if math.isfinite(epsilon) or delta else " Pass --delta: it is not purely private."),
         as_json,
     )
+    if curve and not as_json:
+        from tacit.privacy.curve import curve_of
+        from tacit.report.terminal import draw_curves
+
+        typer.echo(draw_curves({mechanism: curve_of(event, accountant=accountant)}))
 
 
 def calibrate(

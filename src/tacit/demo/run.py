@@ -47,7 +47,9 @@ def run_demo(
     _make_room(folder, fresh)
     results = hospital_results(sizes or _SIZES, seed=_SEED)
     ledgers = {
-        name: Ledger.open(folder / f"{name}.db", epsilon=_CEILING, delta=_CEILING_DELTA)
+        name: Ledger.open(
+            folder / f"{name}.db", unit="user", epsilon=_CEILING, delta=_CEILING_DELTA
+        )
         for name in results.relations
     }
     _introduce(console, results)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,23 @@ from tacit.privacy.events import NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy, shown_left
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.reservation import Reservation
+from tacit.privacy.ledger.terms import Terms
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering, run_name
 from tacit.rounds.run import run
 from tacit.rounds.sides import Participant, RunRecord
 
-__all__ = ["Outcome", "Place", "SiteSide", "certify", "coordinator", "fit", "reserve", "take_part"]
+__all__ = [
+    "Outcome",
+    "Place",
+    "SiteSide",
+    "certify",
+    "coordinator",
+    "fit",
+    "paper_ledger",
+    "reserve",
+    "take_part",
+]
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,10 @@ def fit(
         ]
     asking = coordinator(agreement, place.seed)
     # what can fail has been tried: only now is anybody charged
-    for holding, reservation in reserve(agreement, sites, place.purpose, name).items():
+    terms = {
+        site.name: stated(agreement, site, gates[site.name], holders[site.name]) for site in sites
+    }
+    for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
         gates[holding].reservation = reservation
     privacy = agreement.privacy
     secure = privacy is not None and privacy.trust == "aggregator" and len(sites) > 1
@@ -181,7 +195,14 @@ def coordinator(agreement: Agreement, seed: int | None) -> Asking:
 
 
 def take_part(
-    agreement: Agreement, site: Site, data: Any, place: Place, run: str, folder: Path | None
+    agreement: Agreement,
+    site: Site,
+    data: Any,
+    place: Place,
+    run: str,
+    folder: Path | None,
+    notes: tuple[str, ...] = (),
+    against: str | None = None,
 ) -> SiteSide:
     """Reserve the whole agreement and return one site's side of it.
 
@@ -193,34 +214,71 @@ def take_part(
         The name of the run: taken up again under its name, it is not charged again.
     folder
         Where keys of standing releases are kept.
+    notes, against
+        What the certificate lists besides the agreement's assumptions, and whom it holds against
+        where that is not the request's.
     """
     gate = Gate(None, noise_of(agreement, place, site.name), folder)
     holder = agreement.holder(site.name, data, gate, place.seed)
-    gate.reservation = reserve(agreement, [site], place.purpose, run)[site.name]
+    words = {site.name: stated(agreement, site, gate, holder, notes, against)}
+    gate.reservation = reserve(agreement, [site], place.purpose, run, words)[site.name]
     return SiteSide(
-        holder, lambda: certify(agreement, site, gate, holder), holder.finish, gate.close
+        holder,
+        lambda: certify(agreement, site, gate, holder, notes, against),
+        holder.finish,
+        gate.close,
+    )
+
+
+def stated(
+    agreement: Agreement,
+    site: Site,
+    gate: Gate,
+    holder: Any,
+    notes: tuple[str, ...] = (),
+    against: str | None = None,
+) -> Terms:
+    """Return what a site's certificate will state, before anything is charged or drawn."""
+    privacy = agreement.privacy
+    assumptions = agreement.assumptions + holder.notes
+    if agreement.charged is None or agreement.is_free or privacy is None:
+        request = privacy or Privacy(epsilon=float("inf"))
+        return Terms.of(request, assumptions=assumptions + notes, holder=site.name)
+    if site.ledger is None or not site.ledger.durable:
+        assumptions += ("the ledger lives in memory: earlier releases are not counted",)
+    claimed, text = agreement.claim or (None, None)
+    return Terms.of(
+        privacy if against is None else replace(privacy, against=against),
+        assumptions=assumptions + gate.noise.assumptions + notes,
+        groups=holder.groups(),
+        claimed_epsilon=claimed,
+        claim=text,
+        holder=site.name,
     )
 
 
 def reserve(
-    agreement: Agreement, sites: Sequence[Site], purpose: str, run: str | None = None
+    agreement: Agreement,
+    sites: Sequence[Site],
+    purpose: str,
+    run: str | None = None,
+    terms: Mapping[str, Terms] | None = None,
 ) -> dict[str, Reservation | None]:
     """Reserve all steps at every site; nobody is charged unless all can pay.
 
-    A run that was reserved under its name before goes on, and is not charged again.
+    A run that was reserved under its name before goes on, and is not charged again. ``terms`` are
+    what each site's certificate will state.
     """
     event, privacy = agreement.event, agreement.charged
     if privacy is None or agreement.is_free:
         return {site.name: None for site in sites}
-    ledgers = {
-        site.name: site.ledger or Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
-        for site in sites
-    }
+    ledgers = {site.name: site.ledger or paper_ledger(privacy) for site in sites}
+    words = terms or {name: Terms.of(privacy) for name in ledgers}
+    price: dict[str, Any] = {"delta": privacy.delta, "asked": privacy.epsilon}
     refusing = [
         name
         for name, ledger in ledgers.items()
-        if not ledger.holds(run)
-        and not ledger.admits(event, delta=privacy.delta, asked=privacy.epsilon)
+        if not ledger.holds(run) and not ledger.admits(event, terms=words[name], **price)
     ]
     if len(sites) > 1 and refusing:
         left = {n: shown_left(ledgers[n].remaining.epsilon, 4) for n in refusing}
@@ -230,11 +288,19 @@ def reserve(
         )
     run = run or uuid.uuid4().hex
     return {
-        name: ledger.reserve(
-            event, purpose=purpose, delta=privacy.delta, asked=privacy.epsilon, run=run
-        )
+        name: ledger.reserve(event, purpose=purpose, run=run, terms=words[name], **price)
         for name, ledger in ledgers.items()
     }
+
+
+def paper_ledger(privacy: Privacy) -> Ledger:
+    """Return a ledger in memory that admits one run of a request, and no more."""
+    return Ledger.memory(
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        unit=privacy.unit,
+        neighbours=privacy.neighbours,
+    )
 
 
 def noise_of(agreement: Agreement, place: Place, site: str) -> Noise:
@@ -247,27 +313,26 @@ def noise_of(agreement: Agreement, place: Place, site: str) -> Noise:
     return Noise(kind, seed=int(place.seed) + (int.from_bytes(site.encode(), "little") << 64))
 
 
-def certify(agreement: Agreement, site: Site, gate: Gate, holder: Any) -> Certificate:
-    """Return the certificate of one site's releases."""
-    privacy, reservation = agreement.privacy, gate.reservation
-    notes = agreement.assumptions + holder.notes
-    if reservation is None or privacy is None:
-        event = NonPrivateDpEvent() if privacy is None else agreement.event
-        request = privacy or Privacy(epsilon=float("inf"))
-        return Certificate.issue(request, event, assumptions=notes, holder=site.name)
-    if not reservation.ledger.durable:
-        notes += ("the ledger lives in memory: earlier releases are not counted",)
-    claimed, text = agreement.claim or (None, None)
-    return Certificate.issue(
-        privacy,
-        agreement.event,
-        assumptions=notes + gate.noise.assumptions,
-        groups=holder.groups(),
-        claimed_epsilon=claimed,
-        claim=text,
-        holder=site.name,
-        ledger=reservation.entry,
-    )
+def certify(
+    agreement: Agreement,
+    site: Site,
+    gate: Gate,
+    holder: Any,
+    notes: tuple[str, ...] = (),
+    against: str | None = None,
+) -> Certificate:
+    """Return the certificate of one site's releases, signed where its ledger has a key.
+
+    It states what was reserved. Only an audit that stood at the gate adds that its noise was
+    seeded: its certificate is not for release, and no row confirms it.
+    """
+    terms = stated(agreement, site, gate, holder, notes, against)
+    reservation = gate.reservation
+    if reservation is None:
+        event = NonPrivateDpEvent() if agreement.privacy is None else agreement.event
+        return Certificate.of_terms(terms, event)
+    given = Certificate.of_terms(terms, agreement.event, ledger=reservation.entry)
+    return given.signed(reservation.ledger)
 
 
 def _file_name(site: str) -> str:

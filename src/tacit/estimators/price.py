@@ -9,6 +9,7 @@ from tacit.estimators.agreement import Agreement
 from tacit.estimators.site import Site
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.guarantee import shown, shown_left
+from tacit.privacy.ledger.terms import Terms
 
 __all__ = ["Price", "SitePrice", "price_of"]
 
@@ -54,11 +55,14 @@ def price_of(agreement: Agreement, sites: Sequence[Site]) -> Price:
     delta = 0.0 if privacy is None else privacy.delta
     asked = None if privacy is None else privacy.epsilon
     epsilon = epsilon_of(event, delta)
+    terms = None if privacy is None else Terms.of(privacy)
     rows = []
     for site in sites:
         ledger = site.ledger
         fits = (
-            ledger is None or agreement.is_free or ledger.admits(event, delta=delta, asked=asked)
+            ledger is None
+            or agreement.is_free
+            or ledger.admits(event, delta=delta, asked=asked, terms=terms)
         )
         left = None if ledger is None else ledger.remaining.epsilon
         rows.append(SitePrice(site.name, epsilon, delta, left, fits))

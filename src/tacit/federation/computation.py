@@ -7,7 +7,6 @@ agreement, what is read and what is made of it from the estimator.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,7 +18,7 @@ from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.families import estimator_of
-from tacit.estimators.fit import Outcome, SiteSide, coordinator, take_part
+from tacit.estimators.fit import Outcome, SiteSide, coordinator, paper_ledger, take_part
 from tacit.estimators.site import Site
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure.exchange import EXCHANGES
@@ -187,7 +186,7 @@ class Computation:
         """Return a site's side on made-up data, which pays from nothing."""
         privacy = self.agreement.charged
         assert privacy is not None  # no permission covers a proposal without one
-        paper = Ledger.memory(epsilon=privacy.epsilon, delta=privacy.delta)
+        paper = paper_ledger(privacy)
         note = "a rehearsal on made-up data: it says nothing about any data"
         made_up = self.agreement.worst_case().data
         return self._side(Site(name, None, paper), made_up, None, (note,))
@@ -195,16 +194,16 @@ class Computation:
     def _side(
         self, site: Site, data: Any, folder: Path | None, notes: tuple[str, ...]
     ) -> SiteSide:
-        side = take_part(
-            self.agreement, site, data, self.model._place(), self.proposal.run, folder
+        return take_part(
+            self.agreement,
+            site,
+            data,
+            self.model._place(),
+            self.proposal.run,
+            folder,
+            (*self.said, *notes),
+            self.against,
         )
-
-        def certificate() -> Certificate:
-            given = side.certificate()
-            whole = (*given.assumptions, *self.said, *notes)
-            return dataclasses.replace(given, assumptions=whole, against=self.against)
-
-        return dataclasses.replace(side, certificate=certificate)
 
     @property
     def against(self) -> str:

@@ -186,7 +186,7 @@ def run_proposal(
         absent=tuple(name for name in proposal.sites if name not in names),
     )
     record.failures[:0] = [Failure(0, name, reason) for name, reason in lost.items()]
-    certificates = _close(caller, computation, inner, record, on_failure, minimum)
+    certificates = _close(caller, computation, inner, record, on_failure, minimum, pinned)
     _dismiss(caller, asked, _closing(computation, inner), set(proposal.sites) - set(record.sites))
     model = computation.conclude(inner, record, certificates)
     return Result(model, computation.outcome(), record, certificates)
@@ -208,6 +208,7 @@ def _close(
     record: RunRecord,
     on_failure: str,
     minimum: int,
+    pinned: Mapping[str, bytes],
 ) -> dict[str, Certificate]:
     """Hand out what was learned; take in certificates, each checked against what was asked.
 
@@ -219,7 +220,7 @@ def _close(
     certificates = {}
     for name, reply in found.items():
         try:
-            certificates[name] = _certificate(computation, name, reply)
+            certificates[name] = _certificate(computation, name, reply, pinned.get(name))
         except SiteFailure as error:
             lost[name] = str(error)
     if lost and (on_failure == "stop" or len(certificates) < minimum):
@@ -243,7 +244,9 @@ def _dismiss(caller: Caller, opening: Message, closing: Message, names: set[str]
         names = {name for name, answer in answers if isinstance(answer, Message)}
 
 
-def _certificate(computation: Computation, name: str, reply: Message) -> Certificate:
+def _certificate(
+    computation: Computation, name: str, reply: Message, pinned: bytes | None
+) -> Certificate:
     """Read a site's certificate; it must state what was agreed on, whoever sent it."""
     try:
         certificate = Certificate.from_json(reply["certificate"].tobytes().decode())
@@ -262,6 +265,8 @@ def _certificate(computation: Computation, name: str, reply: Message) -> Certifi
         certificate.verify()  # the events are those of the agreement, so this cannot take long
     except TacitError:
         raise SiteFailure("sent a certificate that does not agree with itself") from None
+    if pinned is not None and certificate.identity and certificate.identity != pinned.hex():
+        raise SiteFailure("sent a certificate that another identity vouches for")
     return certificate
 
 

@@ -16,7 +16,9 @@ from tacit.federation.history import History
 from tacit.federation.policy import Limits, Permission, Policy
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure.threshold import default_threshold
+from tacit.privacy.guarantee import NEIGHBOURS, UNITS
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.naming import name_ledger
 
 __all__ = ["CoordinatorConfig", "SiteConfig", "Step"]
 
@@ -54,6 +56,14 @@ _COORDINATOR: dict[str, Any] = {
     "partners": _TABLE,
 }
 _LEDGER = {"file": _TEXT, "epsilon": Real(0, open_low=True), "delta": Real(0, 1, open_high=True)}
+_LEDGER_MORE = {  # what it is for, follows from what is allowed; key and mark lie beside it
+    "unit": OneOf(*UNITS),
+    "neighbours": OneOf(*NEIGHBOURS),
+    "most": _TABLE,
+    "key": _TEXT,
+    "mark": _TEXT,
+    "instead_of": _TEXT,
+}
 _PARTS: dict[str, Any] = {  # what stands in lists and tables
     "data": _TABLE,
     "allow": _TABLE,
@@ -121,7 +131,8 @@ class SiteConfig:
     state
         Where replies that were paid for are kept.
     ledger
-        ``file``, ``epsilon`` and ``delta`` of the ledger.
+        ``file``, ``epsilon`` and ``delta`` of the ledger; its ``unit`` and ``neighbours`` where
+        they do not follow from what is allowed, ``most`` of finer units, its ``key`` and ``mark``.
     data
         Table → its source, and what its columns are.
     policy
@@ -166,6 +177,10 @@ class SiteConfig:
             if key not in data["ledger"]:
                 raise ParameterError(f"{file}: [ledger] lacks {key!r}")
             check(f"ledger.{key}", data["ledger"][key], kind)
+        for key, value in data["ledger"].items():
+            if key not in _LEDGER | _LEDGER_MORE:
+                raise ParameterError(f"{file}: [ledger] has the unknown entry {key!r}")
+            check(f"ledger.{key}", value, (_LEDGER | _LEDGER_MORE)[key])
         folder = file.parent
         identity = data.get("identity")
         return cls(
@@ -207,11 +222,36 @@ class SiteConfig:
                 "begin with the whole budget"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        return Ledger.open(path, epsilon=self._ceiling[0], delta=self._ceiling[1])
+        return self._endorsed(Ledger.open(path, **{**self._protected, **self._stated}))
 
     @property
-    def _ceiling(self) -> tuple[float, float]:
-        return float(self.ledger["epsilon"]), float(self.ledger["delta"])
+    def _protected(self) -> dict[str, str]:
+        """What the ledger is for, where its table does not say: what all permissions ask for."""
+        if "unit" in self.ledger:
+            return {}
+        asked = sorted({(one.unit, str(one.neighbours)) for one in self.policy.permissions})
+        if len(asked) > 1:
+            raise ParameterError(
+                f"what is allowed is about different units, {asked}: state unit and neighbours in "
+                "[ledger], the coarsest that any use needs"
+            )
+        return {"unit": asked[0][0], "neighbours": asked[0][1]} if asked else {}
+
+    @property
+    def _stated(self) -> dict[str, Any]:
+        """What the file says about its ledger, as `Ledger.open` takes it."""
+        apart = ("file", "instead_of")
+        found = {name: value for name, value in self.ledger.items() if name not in apart}
+        for name in {"key", "mark"} & set(found):
+            found[name] = self.folder / found[name]
+        return found
+
+    def _endorsed(self, ledger: Ledger) -> Ledger:
+        """Let the site's identity vouch for the ledger's key, so that partners pin one of them."""
+        identity = self.key()
+        if identity is not None and not ledger.identity:
+            ledger.endorse(identity)
+        return ledger
 
     def open_ledger(self) -> Ledger:
         """Open the site's ledger; one that is not there is never made on the way."""
@@ -220,7 +260,15 @@ class SiteConfig:
             paid = History(self.state).runs()
             remedy = "restore it" if paid else "`tacit ledger create` with this site's file"
             raise LedgerError(f"there is no ledger {path}: {remedy}")
-        return Ledger.open(path, epsilon=self._ceiling[0], delta=self._ceiling[1])
+        return self._endorsed(Ledger.open(path, **self._stated))
+
+    def name_ledger(self, ledger: Ledger) -> None:
+        """Let the site's data name the ledger that pays for them; another one is refused.
+
+        ``instead_of`` in the ledger's table names one that was replaced.
+        """
+        instead_of = self.ledger.get("instead_of")
+        name_ledger(self.state / "ledger.json", self._ledger_file, ledger, instead_of)
 
     def key(self) -> bytes | None:
         """Return the site's signing key, where it has one."""

@@ -28,6 +28,7 @@ from typing import Any
 from tacit.data.tables import read_source
 from tacit.errors import (
     BudgetExceeded,
+    NotCertified,
     ParameterError,
     PolicyRefused,
     RequestRefused,
@@ -44,6 +45,7 @@ from tacit.federation.proposal import Proposal, opening_text
 from tacit.federation.secure import keys
 from tacit.federation.secure.exchange import check_partners
 from tacit.federation.secure.site import SecureParticipant
+from tacit.privacy.ledger.terms import Terms
 from tacit.rounds.checkpoint import Outbox, Remembering
 from tacit.rounds.messages import Message
 from tacit.rounds.sides import Participant
@@ -191,9 +193,18 @@ class SiteService:
     def _check_budget(self, proposal: Proposal, computation: Computation) -> None:
         ledger, privacy = self.config.open_ledger(), proposal.guarantee()
         assert privacy is not None  # no permission covers a proposal without one
-        if not (proposal.rehearsal or ledger.holds(proposal.run)) and not ledger.admits(
-            computation.event(), delta=privacy.delta, asked=privacy.epsilon
-        ):
+        if proposal.rehearsal or ledger.holds(proposal.run):
+            return
+        try:
+            fits = ledger.admits(
+                computation.event(),
+                delta=privacy.delta,
+                asked=privacy.epsilon,
+                terms=Terms.of(privacy),
+            )
+        except NotCertified as error:  # another unit, or noise without a price
+            raise BudgetExceeded(f"the site's ledger cannot count this run: {error}") from None
+        if not fits:
             raise BudgetExceeded("the site's ledger does not admit this run. Nothing was charged")
 
     def _signed_by(self, request: Message) -> str:
@@ -244,6 +255,7 @@ class SiteService:
         else:
             tables = self._tables(permission)
             ledger = self.config.open_ledger()
+            self.config.name_ledger(ledger)
             History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
             self._side = computation.site(
                 self.name, tables, ledger, folder / "standing", (self._timing,)

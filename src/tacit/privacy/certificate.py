@@ -6,52 +6,59 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
+from tacit._core.check import Integer, check
 from tacit._core.html import Html, table, tag
 from tacit._version import __version__
-from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
-from tacit.privacy.accounting.accountants import ACCOUNTANTS, epsilon_of
+from tacit.errors import NotCertified, TacitError, VerificationFailed
+from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.certificate_fields import fields_of
+from tacit.privacy.curve import Curve, curve_of
 from tacit.privacy.events import (
-    ADD_REMOVE,
-    REPLACE,
     DpEvent,
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
-    event_from_json,
     event_to_json,
     leaves,
 )
-from tacit.privacy.guarantee import NEIGHBOURS, TRUSTS, UNITS, Privacy, round_up
-from tacit.privacy.ledger.entry import LedgerEntry
+from tacit.privacy.groups import group_event
+from tacit.privacy.guarantee import Privacy, change_words, round_up
+from tacit.privacy.ledger.entry import LedgerEntry, Seal
+from tacit.privacy.ledger.keys import (
+    Endorsement,
+    check_endorsement,
+    check_pin,
+    identity_fingerprint,
+    is_signed,
+    key_fingerprint,
+)
+from tacit.privacy.ledger.terms import Terms
 
 __all__ = ["Certificate", "LedgerEntry"]
-
-_CHANGE = {
-    ("entry", REPLACE): "the value of one observed cell is replaced",
-    ("entry", ADD_REMOVE): "one observed cell is added or removed",
-    ("row", REPLACE): "one row is replaced",
-    ("row", ADD_REMOVE): "one row is added or removed",
-    ("user", REPLACE): "everything about one user is replaced",
-    ("user", ADD_REMOVE): "everything about one user is added or removed",
-    ("document", REPLACE): "one document is replaced",
-    ("document", ADD_REMOVE): "one document is added or removed",
-}
 
 
 class Confirms(Protocol):
     """A ledger that can say whether it holds a charge."""
 
-    def confirm(self, entry: LedgerEntry, event: DpEvent) -> None:
-        """Raise unless this ledger holds the charge that a certificate names."""
+    def confirm(self, entry: LedgerEntry, event: DpEvent, terms: Terms, seal: Seal | None) -> None:
+        """Raise unless this ledger's row holds exactly what a certificate states."""
+
+
+class Signs(Protocol):
+    """A ledger that can sign."""
+
+    def seal(self, text_of: Callable[[Seal], bytes]) -> Seal | None:
+        """Sign a text that names the end of the ledger; None where it has no key."""
 
 
 # Each upgrade turns the JSON of one certificate schema into the next one's.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-SCHEMA = 1
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: lambda data: {**data, "schema": 2, "group": 1, "seal": None},
+}
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,10 @@ class Certificate:
         that claim leaves out.
     holder, ledger
         Whose data it was, and where it was charged.
+    group
+        How many units change at once; one, unless `for_group` converted it.
+    seal
+        The signature of the ledger's key; None where it is unsigned.
     """
 
     epsilon: float
@@ -93,6 +104,8 @@ class Certificate:
     claim: str | None = None
     holder: str | None = None
     ledger: LedgerEntry | None = None
+    group: int = 1
+    seal: Seal | None = None
     version: str = __version__
     schema: int = SCHEMA
 
@@ -125,28 +138,33 @@ class Certificate:
         claimed_epsilon, claim
             For published calibrations, what the paper claimed and what that leaves out.
         """
-        assert privacy.neighbours is not None and privacy.against is not None
-        table = {
-            name: (part, round_up(epsilon_of(part, privacy.delta, accountant)))
-            for name, part in (groups or {}).items()
-        }
-        total = round_up(epsilon_of(event, privacy.delta, accountant))
-        certificate = cls(
-            epsilon=max([total, *(epsilon for _, epsilon in table.values())]),
-            delta=privacy.delta,
-            unit=privacy.unit,
-            neighbours=privacy.neighbours,
-            trust=privacy.trust,
-            against=privacy.against,
+        terms = Terms.of(
+            privacy,
             assumptions=assumptions,
-            event=event,
+            groups=groups,
             accountant=accountant,
-            groups=table,
-            calibration="certified" if claimed_epsilon is None else "published",
             claimed_epsilon=claimed_epsilon,
             claim=claim,
             holder=holder,
+        )
+        return cls.of_terms(terms, event, ledger=ledger)
+
+    @classmethod
+    def of_terms(
+        cls, terms: Terms, event: DpEvent, *, ledger: LedgerEntry | None = None
+    ) -> Certificate:
+        """Compute ε of what was done under terms that were fixed before."""
+        table = {
+            name: (part, round_up(epsilon_of(part, terms.delta, terms.accountant)))
+            for name, part in terms.groups.items()
+        }
+        total = round_up(epsilon_of(event, terms.delta, terms.accountant))
+        stated = {one.name: getattr(terms, one.name) for one in dataclasses.fields(Terms)}
+        certificate = cls(
+            epsilon=max([total, *(epsilon for _, epsilon in table.values())]),
+            event=event,
             ledger=ledger,
+            **{**stated, "groups": table},
         )
         certificate._check_consistent()
         return certificate
@@ -162,15 +180,34 @@ class Certificate:
         if self.calibration == "published" and (self.claimed_epsilon is None or not self.claim):
             raise NotCertified("a published calibration must state its claim and what it omits")
 
-    def verify(self, ledger: Confirms | None = None) -> Certificate:
+    @property
+    def terms(self) -> Terms:
+        """What it states besides ε and its events, as the row of a ledger holds it."""
+        groups = {name: event for name, (event, _) in self.groups.items()}
+        stated = {
+            one.name: getattr(self, one.name)
+            for one in dataclasses.fields(Terms)
+            if one.name != "groups"
+        }
+        return Terms(groups=groups, **stated)
+
+    def verify(self, ledger: Confirms | None = None, *, pin: str | None = None) -> Certificate:
         """Recompute ε from the events; raise `VerificationFailed` if anything disagrees.
+
+        A signature that is there must be right: `signature` says ``"signed"`` or ``"unsigned"``,
+        and what is forged raises.
 
         Parameters
         ----------
         ledger
-            The data holder's ledger; then also check that it holds the charge.
+            The data holder's ledger; then also check that its row holds exactly what is stated.
+        pin
+            A fingerprint that you were told: that of the site's identity, or of the ledger's key.
         """
         self._check_consistent()
+        self._check_seal()
+        if pin is not None:
+            check_pin(pin, self.seal.key if self.seal else "", self.identity)
         recomputed = round_up(epsilon_of(self.event, self.delta, self.accountant))
         for name, (event, epsilon) in self.groups.items():
             group = round_up(epsilon_of(event, self.delta, self.accountant))
@@ -187,8 +224,100 @@ class Certificate:
         if ledger is not None:
             if self.ledger is None:
                 raise VerificationFailed("the certificate names no ledger")
-            ledger.confirm(self.ledger, self.event)
+            ledger.confirm(self.ledger, self.event, self.terms, self.seal)
         return self
+
+    # -- signatures ---------------------------------------------------------------------------
+
+    def signed(self, ledger: Signs) -> Certificate:
+        """Return it with the ledger's signature; as it is where the ledger has no key."""
+        return dataclasses.replace(self, seal=ledger.seal(self._sealed_text))
+
+    @property
+    def signature(self) -> str:
+        """``"signed"`` or ``"unsigned"``; `verify` says whether the signature is right."""
+        return "unsigned" if self.seal is None else "signed"
+
+    @property
+    def identity(self) -> str:
+        """The public identity that vouches for the ledger's key; empty without one."""
+        return "" if self.seal is None else self.seal.identity
+
+    @property
+    def signed_by(self) -> str:
+        """Who signed, in words, with fingerprints to compare."""
+        if self.seal is None:
+            return "unsigned"
+        text = f"signed by the ledger's key {key_fingerprint(self.seal.key)}"
+        if self.identity:
+            text += f", which the identity {identity_fingerprint(self.identity)} vouches for"
+        return text
+
+    def _sealed_text(self, seal: Seal) -> bytes:
+        """Return what a ledger signs: the whole certificate, with who signs and what it saw."""
+        unsigned = dataclasses.replace(self, seal=dataclasses.replace(seal, signature=""))
+        return b"tacit 1 certificate\n" + _digest(unsigned._content()).encode()
+
+    def _check_seal(self) -> None:
+        seal = self.seal
+        if seal is None:
+            return
+        if self.ledger is None or seal.counter < self.ledger.counter:
+            raise VerificationFailed("forged: a seal without the charge that it is for")
+        if not is_signed(seal.key, seal.signature, self._sealed_text(seal)):
+            raise VerificationFailed(
+                "forged: the certificate is not what its ledger's key has signed"
+            )
+        if seal.identity or seal.endorsement:
+            given = Endorsement(seal.identity, seal.endorsement)
+            check_endorsement(self.ledger.ledger, seal.key, given)
+
+    # -- conversions --------------------------------------------------------------------------
+
+    def for_group(self, count: int) -> Certificate:
+        """Return what the same release gives to ``count`` units together.
+
+        Computed on the events where they have a rule (k·μ for Gaussian noise, k·ε for pure, k²·ρ)
+        and by the general rule elsewhere, at the same δ; the ledger's signature is for one unit,
+        so that the result is unsigned and says where it comes from.
+
+        Parameters
+        ----------
+        count
+            How many units change at once.
+
+        Examples
+        --------
+        >>> from tacit.privacy.events import LaplaceDpEvent
+        >>> Certificate.issue(Privacy(1.0), LaplaceDpEvent(1.0)).for_group(3).epsilon
+        3.0
+        """
+        check("count", count, Integer(1))
+        if count == 1:
+            return self
+        whole = max(
+            [(self.event, self.epsilon), *self.groups.values()],
+            key=lambda pair: epsilon_of(pair[0], self.delta, self.accountant),
+        )[0]
+        event = group_event(whole, int(count), self.delta, self.accountant)
+        origin = f"converted from the certificate of one {self.unit} (ε = {self.epsilon:.9g})"
+        if self.ledger is not None:
+            origin += f", row {self.ledger.counter} of ledger {self.ledger.ledger[:8]}"
+        return dataclasses.replace(
+            self,
+            epsilon=round_up(epsilon_of(event, self.delta, self.accountant)),
+            event=event,
+            groups={},
+            group=self.group * int(count),
+            assumptions=(*self.assumptions, origin),
+            ledger=None,
+            seal=None,
+        )
+
+    def curve(self, deltas: Sequence[float] | None = None) -> Curve:
+        """Return ε at every δ, from the recorded events (`tacit.privacy.curve`)."""
+        events = [self.event, *(event for event, _ in self.groups.values())]
+        return curve_of(events, accountant=self.accountant, deltas=deltas)
 
     @property
     def is_private(self) -> bool:
@@ -202,7 +331,9 @@ class Certificate:
                 if any(isinstance(leaf, NonPrivateDpEvent) for leaf in leaves(self.event))
                 else "the events recorded have no finite epsilon."
             )
-        change = _CHANGE[self.unit, self.neighbours]
+        change = change_words(self.unit, self.neighbours)
+        if self.group > 1:
+            change = f"up to {self.group} times over, {change}"
         whose = f" of {self.holder}" if self.holder else ""
         text = (
             f"What was released{whose} is (ε = {round_up(self.epsilon, 4):g}, "
@@ -216,7 +347,7 @@ class Certificate:
         if self.ledger is not None:
             durable = "" if self.ledger.durable else ", which is not durable"
             text += f"; charged to ledger {self.ledger.ledger[:8]}{durable}"
-            text += f" as row {self.ledger.counter}"
+            text += f" as row {self.ledger.counter}, {self.signature}"
         if self.claimed_epsilon is not None:
             text += f". The published claim was ε = {self.claimed_epsilon:g}: {self.claim}"
         if self.assumptions:
@@ -241,7 +372,7 @@ class Certificate:
             rows.append(("published claim", f"ε = {self.claimed_epsilon:g}: {self.claim}"))
         if self.ledger is not None:
             charged = f"ledger {self.ledger.ledger[:8]}, row {self.ledger.counter}"
-            rows.append(("charged to", charged))
+            rows += [("charged to", charged), ("signature", self.signed_by)]
         return rows + [(f"assumption {k}", a) for k, a in enumerate(self.assumptions, 1)]
 
     def html_table(self) -> Html:
@@ -255,12 +386,17 @@ class Certificate:
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON, with a digest over its content."""
+        data = self._content()
+        data["digest"] = _digest(data)
+        return json.dumps(data, ensure_ascii=False, indent=indent)
+
+    def _content(self) -> dict[str, Any]:
         data: dict[str, Any] = {}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if isinstance(value, DpEvent):
                 value = event_to_json(value)
-            elif isinstance(value, LedgerEntry):
+            elif isinstance(value, LedgerEntry | Seal):
                 value = dataclasses.asdict(value)
             elif item.name == "groups":
                 value = {
@@ -270,19 +406,19 @@ class Certificate:
             elif isinstance(value, float) and math.isinf(value):
                 value = "inf"
             data[item.name] = value
-        data["digest"] = _digest(data)
-        return json.dumps(data, ensure_ascii=False, indent=indent)
+        return data
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
         """Read a certificate; a changed byte of its content is found by its digest.
 
         The digest shows accidents and careless edits. It is not a signature: whoever can
-        rewrite the file can recompute it, so check a certificate against the holder's ledger.
+        rewrite the file can recompute it. The seal is one: see `verify`.
         """
         try:
             data = json.loads(text)
-            found, schema = data.pop("digest"), int(data["schema"])
+            found, schema = data.pop("digest"), data["schema"]
+            check("schema", schema, Integer(1))
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise VerificationFailed(f"not a tacit certificate: {error}") from None
         if _digest(data) != found:
@@ -296,56 +432,9 @@ class Certificate:
                 "update tacit"
             )
         try:
-            return cls(**_fields_of(data))
+            return cls(**fields_of(data))
         except (KeyError, TypeError, ValueError, RecursionError, TacitError) as error:
             raise VerificationFailed(f"the certificate cannot be used: {error}") from None
-
-
-_TEXT, _EPSILON = InstanceOf(str), Real(0, allow_inf=True)
-_FIELDS: dict[str, Constraint] = {  # of the JSON form, besides events
-    "epsilon": _EPSILON,
-    "delta": Real(0, 1, open_high=True),
-    "unit": OneOf(*UNITS),
-    "neighbours": OneOf(*NEIGHBOURS),
-    "trust": OneOf(*TRUSTS),
-    "against": _TEXT,
-    "assumptions": InstanceOf(list),
-    "accountant": OneOf(*ACCOUNTANTS),
-    "groups": InstanceOf(dict),
-    "calibration": OneOf("certified", "published"),
-    "claimed_epsilon": AnyOf(_EPSILON, None),
-    "claim": AnyOf(_TEXT, None),
-    "holder": AnyOf(_TEXT, None),
-    "ledger": AnyOf(InstanceOf(dict), None),
-    "version": _TEXT,
-    "schema": Integer(1),
-}
-
-
-def _fields_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a certificate from its JSON form, each of them checked."""
-    found = dict(data)
-    for name in ("epsilon", "claimed_epsilon"):
-        found[name] = _number(found[name])
-    for name, constraint in _FIELDS.items():
-        check(name, found[name], constraint)
-    for number, text in enumerate(found["assumptions"]):
-        check(f"assumption {number}", text, _TEXT)
-    found["assumptions"] = tuple(found["assumptions"])
-    found["event"] = event_from_json(found["event"])
-    for name, row in found["groups"].items():
-        if not isinstance(row, dict) or set(row) != {"event", "epsilon"}:
-            raise ParameterError(f"group {name!r} must have an event and an epsilon")
-        epsilon = _number(row["epsilon"])
-        check(f"epsilon of group {name!r}", epsilon, _EPSILON)
-        found["groups"][name] = event_from_json(row["event"]), epsilon
-    if found["ledger"] is not None:
-        found["ledger"] = LedgerEntry.from_json(found["ledger"])
-    return found
-
-
-def _number(value: Any) -> Any:
-    return math.inf if value == "inf" else value
 
 
 def _agrees(recomputed: float, stated: float) -> bool:

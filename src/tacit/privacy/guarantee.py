@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from tacit._core.check import OneOf, Real, check
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 
-__all__ = ["Privacy", "round_up", "shown", "shown_left"]
+__all__ = ["Privacy", "change_words", "round_up", "shown", "shown_left"]
 
 UNITS = ("entry", "row", "user", "document")
 NEIGHBOURS = (REPLACE, ADD_REMOVE)
@@ -22,6 +22,26 @@ _AGAINST = {
     "aggregator": "the coordinator and the public, given secure aggregation",
     "shuffler": "the analyst and the public, given a shuffler",
 }
+
+_CHANGE = {
+    ("entry", REPLACE): "the value of one observed cell is replaced",
+    ("entry", ADD_REMOVE): "one observed cell is added or removed",
+    ("row", REPLACE): "one row is replaced",
+    ("row", ADD_REMOVE): "one row is added or removed",
+    ("user", REPLACE): "everything about one user is replaced",
+    ("user", ADD_REMOVE): "everything about one user is added or removed",
+    ("document", REPLACE): "one document is replaced",
+    ("document", ADD_REMOVE): "one document is added or removed",
+}
+
+
+def change_words(unit: str, neighbours: str) -> str:
+    """Return in words what one neighbour changes.
+
+    >>> change_words("row", "add-remove-one")
+    'one row is added or removed'
+    """
+    return _CHANGE[unit, neighbours]
 
 
 def round_up(value: float, digits: int = 9) -> float:

@@ -17,6 +17,7 @@ from tacit.report.posteriors import intervals
 from tacit.report.trust import trust_picture
 
 if TYPE_CHECKING:
+    from tacit.privacy.curve import Curve
     from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "certificate_section",
     "citation_section",
     "convergence_section",
+    "curve_figure",
     "factor_section",
     "ledger_table",
     "posterior_section",
@@ -45,9 +47,31 @@ def certificate_section(contents: Contents) -> Html:
                 tag("summary", f"The certificate of {holder} as a table"),
                 certificate.html_table(),
             ),
+            curve_figure({f"the release of {holder}": certificate.curve()}, holder),
         )
         for holder, certificate in contents.certificates.items()
     )
+
+
+def curve_figure(curves: Mapping[str, Curve], whose: str) -> Html:
+    """Return ε at every δ as a picture; nothing where that is not finite."""
+    series = {
+        name: [(delta, epsilon) for delta, epsilon in curve.finite if delta > 0.0]
+        for name, curve in curves.items()
+    }
+    series = {name: points for name, points in series.items() if len(points) > 1}
+    if not series:
+        return Html()
+    chart = Chart(
+        f"ε at every δ, {whose}",
+        "δ (more to the left is the stronger promise)",
+        "ε",
+        series,
+        logarithmic=True,
+        zero=True,
+    )
+    caption = tag("figcaption", f"{whose}: one release has all of these guarantees at once.")
+    return tag("figure", line_chart(chart), caption)
 
 
 def trust_section(contents: Contents) -> Html:
@@ -56,30 +80,32 @@ def trust_section(contents: Contents) -> Html:
 
 
 def ledger_table(ledger: Ledger, name: str = "the ledger") -> Html:
-    """Return the charges of a ledger as a table."""
+    """Return the charges of a ledger as a table: each in its own unit, and as it counts here."""
     rows = [
-        [
-            row.counter,
-            row.time[:19].replace("T", " "),
-            row.purpose,
-            shown(row.epsilon, 4),
-        ]
-        for row in ledger.rows()
-        if row.kind == "charge"
+        [number, time, purpose, whose, own, here, total]
+        for number, time, kind, purpose, whose, own, here, total in ledger.table()
+        if kind == "charge"
     ]
-    return table(f"Charges of {name}", ["row", "time (UTC)", "purpose", "total ε"], rows, 1)
+    heads = ["row", "time (UTC)", "purpose", "for one", "own ε", "ε here", "total ε"]
+    return table(f"Charges of {name}", heads, rows, 3)
 
 
 def budget_section(ledgers: Mapping[str, Ledger]) -> Html:
-    """Return what every ledger has spent over time, and what is left."""
+    """Return what every ledger promises, and what it has counted over time."""
     if not ledgers:
         return Html()
+    promise = tag(
+        "p",
+        "A ledger promises its ceiling, whatever is charged and when; what was spent so far is "
+        "bookkeeping and no guarantee of its own.",
+    )
     summary = table(
         "Budgets",
-        ["ledger", "ε spent", "of", "ε left", "δ spent", "of"],
+        ["ledger", "for one", "ε spent", "of", "ε left", "δ spent", "of"],
         (
             [
                 name,
+                f"{ledger.unit}, {ledger.neighbours}",
                 shown(ledger.spent.epsilon, 4),
                 number(ledger.epsilon),
                 shown_left(ledger.remaining.epsilon, 4),
@@ -92,6 +118,9 @@ def budget_section(ledgers: Mapping[str, Ledger]) -> Html:
     )
     figures = []
     for name, ledger in ledgers.items():
+        ceiling = curve_figure({f"the ceiling of {name}": ledger.curve()}, f"ledger {name}")
+        if ceiling:
+            figures.append(tag("div", ceiling))
         spent = [row.epsilon for row in ledger.rows() if row.kind == "charge"]
         if spent:
             chart = Chart(
@@ -109,7 +138,7 @@ def budget_section(ledgers: Mapping[str, Ledger]) -> Html:
                 "details", tag("summary", f"The charges of {name}"), ledger_table(ledger, name)
             )
             figures.append(tag("div", figure, charges))
-    return join([summary, tag("div", *figures, class_="grid")])
+    return join([promise, summary, tag("div", *figures, class_="grid")])
 
 
 def accuracy_section(accuracy: Accuracy | None) -> Html:

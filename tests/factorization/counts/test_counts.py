@@ -81,7 +81,12 @@ def sent(array, asked, method, noise, bounds=(0, 4), seed=3):
 
 
 def site_of(agreement, name, relations, noise, rng):
-    ledger = Ledger.memory(epsilon=agreement.privacy.epsilon, delta=0.0)
+    ledger = Ledger.memory(
+        unit=agreement.privacy.unit,
+        neighbours="replace-one",
+        epsilon=agreement.privacy.epsilon,
+        delta=0.0,
+    )
     reservation = ledger.reserve(agreement.event, purpose="test", delta=0.0)
     return CountingSite(agreement, name, relations, Gate(reservation, noise), rng)
 
@@ -152,7 +157,7 @@ def test_the_certificate_says_what_epsilon_means():
 
 def test_the_price_is_known_before_and_charged_once():
     arrays, _ = counts()
-    ledgers = {name: Ledger.memory(epsilon=1.5) for name in ("north", "south")}
+    ledgers = {name: Ledger.memory(unit="entry", epsilon=1.5) for name in ("north", "south")}
     estimator, holders = model(privacy(1.0)), sites(arrays, ledgers)
     assert [round(row.epsilon, 6) for row in estimator.price(holders).sites] == [1.0, 1.0]
     estimator.fit(holders)
@@ -492,7 +497,7 @@ def dying(monkeypatch, name, round, broken=None):
 @pytest.mark.parametrize(("name", "round"), [("south", 0), ("north", 1), ("south", 1)])
 def test_a_run_that_died_is_resumed_without_fresh_noise(views, name, round, monkeypatch, tmp_path):
     arrays, _ = counts()
-    ledgers = {n: Ledger.memory(epsilon=1.0) for n in ("north", "south")}
+    ledgers = {n: Ledger.memory(unit="entry", epsilon=1.0) for n in ("north", "south")}
     options = {"checkpoint": tmp_path / "run", "seed": None}
     method = LocalCounts(views, **SHORT)
     heal = dying(monkeypatch, name, round)

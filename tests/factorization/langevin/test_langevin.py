@@ -292,7 +292,9 @@ def parts_of(method, asked, data=None, model="user:k item:k", rank=3, bounds=BOU
     for k, held in enumerate(relations):
         reservation = None
         if agreement.problem.noisy:
-            ledger = tc.Ledger.memory(epsilon=1e6, delta=asked.delta)
+            ledger = tc.Ledger.memory(
+                unit=asked.unit, neighbours=asked.neighbours, epsilon=1e6, delta=asked.delta
+            )
             reservation = ledger.reserve(
                 agreement.event, purpose="test", delta=asked.delta, asked=1e6
             )
@@ -345,7 +347,7 @@ def test_a_release_too_fine_for_the_grid_is_refused():
 
 
 def test_a_fit_charges_the_ledger_once_and_certifies_the_request():
-    ledgers = [tc.Ledger.memory(epsilon=3.0, delta=1e-3) for _ in range(2)]
+    ledgers = [tc.Ledger.memory(unit="user", epsilon=3.0, delta=1e-3) for _ in range(2)]
     holders = [tc.Site(s.name, s.data, ledger) for s, ledger in
                zip(sites(), ledgers, strict=True)]  # fmt: skip
     fitted = estimator(Langevin(rounds=5, sampling_rate=0.5), privacy(2.0)).fit(holders)
@@ -455,7 +457,7 @@ def test_a_faulty_site_stops_the_run_or_is_left_out(fault, monkeypatch):
     with pytest.raises(SiteFailure, match="site 's1' failed in round 2") as caught:
         estimator(Langevin(rounds=5), privacy()).fit(sites())
     assert "private detail" not in str(caught.value)
-    ledgers = [tc.Ledger.memory(epsilon=5.0, delta=1e-3) for _ in range(2)]
+    ledgers = [tc.Ledger.memory(unit="user", epsilon=5.0, delta=1e-3) for _ in range(2)]
     holders = [tc.Site(s.name, s.data, ledger) for s, ledger in
                zip(sites(), ledgers, strict=True)]  # fmt: skip
     fitted = estimator(Langevin(rounds=5), privacy(), on_failure="exclude").fit(holders)
@@ -481,7 +483,7 @@ def test_a_request_that_was_not_agreed_on_is_refused_without_a_charge():
 @pytest.mark.parametrize("unit", ["user", "entry"])
 def test_a_resumed_run_neither_charges_nor_draws_again(unit, tmp_path, monkeypatch):
     method = Langevin(rounds=6, sampling_rate=0.5)
-    ledger = tc.Ledger.memory(epsilon=3.0, delta=1e-3)
+    ledger = tc.Ledger.memory(unit="user", epsilon=3.0, delta=1e-3)
     holders = [tc.Site("s0", ratings(seed=0), ledger), tc.Site("s1", ratings(seed=1))]
     sent = {}
     original = LangevinSite.respond

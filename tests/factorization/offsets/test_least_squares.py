@@ -51,8 +51,8 @@ def test_the_example_of_the_design(tmp_path):
     request = tc.Privacy(epsilon=1, delta=1e-6, unit="user", trust="site")
     tables = {"A": ratings(1), "B": ratings(2)}
     sites = [
-        tc.Site(name, relation(t), ledger=tc.Ledger.open(tmp_path / f"{name}.db", epsilon=4,
-                                                         delta=1e-5))
+        tc.Site(name, relation(t), ledger=tc.Ledger.open(
+            tmp_path / f"{name}.db", epsilon=4, delta=1e-5, unit="user"))
         for name, t in tables.items()
     ]  # fmt: skip
     model = tc.PrivateFactorization("user:k item:k", rank=3, bounds=(1, 5), privacy=request)
@@ -190,8 +190,8 @@ def test_valid_accountants_need_more_noise_the_coarser_they_are():
 
 
 def test_all_sites_pay_or_none():
-    rich = tc.Ledger.memory(epsilon=5.0, delta=1e-5)
-    poor = tc.Ledger.memory(epsilon=0.5, delta=1e-5)
+    rich = tc.Ledger.memory(unit="user", epsilon=5.0, delta=1e-5)
+    poor = tc.Ledger.memory(unit="user", epsilon=0.5, delta=1e-5)
     sites = [tc.Site("A", relation(ratings(1)), rich), tc.Site("B", relation(ratings(2)), poor)]
     with pytest.raises(BudgetExceeded, match="B"):
         factorization().fit(sites)
@@ -227,7 +227,7 @@ def break_site(monkeypatch, name, at, how):
 )
 def test_a_site_that_fails_stops_the_run_or_is_left_out(monkeypatch, how):
     break_site(monkeypatch, "B", 1, how)
-    ledgers = {n: tc.Ledger.memory(epsilon=3.0, delta=1e-5) for n in "AB"}
+    ledgers = {n: tc.Ledger.memory(unit="user", epsilon=3.0, delta=1e-5) for n in "AB"}
     sites = [tc.Site(n, relation(ratings(k)), ledgers[n]) for k, n in enumerate("AB")]
     with pytest.raises(SiteFailure, match="'B' failed in round 1"):
         factorization().fit(sites)
@@ -242,7 +242,9 @@ def test_a_site_that_fails_stops_the_run_or_is_left_out(monkeypatch, how):
 
 @pytest.mark.parametrize("at", [0, 2, 4])
 def test_a_run_that_died_goes_on_and_pays_once(tmp_path, monkeypatch, at):
-    ledgers = {n: tc.Ledger.open(tmp_path / f"{n}.db", epsilon=3.0, delta=1e-5) for n in "AB"}
+    ledgers = {
+        n: tc.Ledger.open(tmp_path / f"{n}.db", unit="user", epsilon=3.0, delta=1e-5) for n in "AB"
+    }
     sites = [tc.Site(n, relation(ratings(k)), ledgers[n]) for k, n in enumerate("AB")]
     sent = []
     respond = SiteMembers.respond
@@ -273,7 +275,7 @@ def test_a_run_that_died_goes_on_and_pays_once(tmp_path, monkeypatch, at):
 
 
 def test_bad_input_is_refused_before_anybody_pays():
-    ledger = tc.Ledger.memory(epsilon=1.0, delta=1e-5)
+    ledger = tc.Ledger.memory(unit="user", epsilon=1.0, delta=1e-5)
     holder = tc.Site("A", relation(ratings()), ledger)
     other = tc.Site("B", relation(ratings(items=13)))
     cases = [
@@ -330,7 +332,7 @@ def test_the_protected_entity_may_be_the_second_one():
 
 
 def test_adopted_factors_predict_as_the_fit_does_and_charge_nothing():
-    ledger = tc.Ledger.memory(epsilon=1.0, delta=1e-5)
+    ledger = tc.Ledger.memory(unit="user", epsilon=1.0, delta=1e-5)
     site = tc.Site("A", relation(ratings()), ledger)
     fitted = factorization(epsilon=1.0).fit([site])
     spent = ledger.counter

@@ -257,7 +257,7 @@ def test_nothing_leaves_but_what_passed_the_gate_or_is_public(unit, monkeypatch)
 
 def test_a_site_answers_no_more_rounds_than_it_paid_for():
     agreement = agreed(ratings(), "user", epsilon=1.0)
-    site = tc.Site("A", None, tc.Ledger.memory(epsilon=1.0, delta=1e-6))
+    site = tc.Site("A", None, tc.Ledger.memory(unit="user", epsilon=1.0, delta=1e-6))
     gate = Gate(reserve(agreement, [site], "test")["A"], Noise("grid"))
     agreement.holder("A", relations(ratings()), gate, 0).respond(Message(0, {}, "mean"))
     with pytest.raises(BudgetExceeded):

@@ -15,7 +15,7 @@ from tacit.privacy import certificate as certificates
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent, repeat
 from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger import store
+from tacit.privacy.ledger import sqlite as store
 from tacit.privacy.ledger.ledger import Ledger
 
 HALF = LaplaceDpEvent(2.0)
@@ -105,7 +105,7 @@ def test_a_newer_schema_is_refused_and_kept(path):
     connection.execute(f"PRAGMA user_version={store.SCHEMA + 1}")
     connection.close()
     content = path.read_bytes()
-    with pytest.raises(LedgerError, match=r"schema 2, this tacit reads up to 1: update tacit"):
+    with pytest.raises(LedgerError, match=r"schema 3, this tacit reads up to 2: update tacit"):
         Ledger.open(path)
     assert path.read_bytes() == content
 
@@ -335,8 +335,8 @@ def test_the_name_of_a_run_must_be_text(path, run):
 
 
 @pytest.fixture
-def second_schema(monkeypatch):
-    """Register a migration from schema 1 to 2; return the list of its calls."""
+def next_schema(monkeypatch):
+    """Register a migration from schema 2 to 3; return the list of its calls."""
     calls = []
 
     def migrate(connection):
@@ -344,8 +344,8 @@ def second_schema(monkeypatch):
         connection.execute("CREATE TABLE contacts (name TEXT)")
         connection.execute("INSERT INTO contacts VALUES ('the data protection officer')")
 
-    monkeypatch.setattr(store, "SCHEMA", 2)
-    monkeypatch.setitem(store.MIGRATIONS, 1, migrate)
+    monkeypatch.setattr(store, "SCHEMA", 3)
+    monkeypatch.setitem(store.MIGRATIONS, 2, migrate)
     return calls
 
 
@@ -357,44 +357,44 @@ def version(path):
         connection.close()
 
 
-def test_an_older_ledger_is_migrated_once_and_keeps_its_charges(path, second_schema):
+def test_an_older_ledger_is_migrated_once_and_keeps_its_charges(path, next_schema):
     identity = Ledger.open(path).id
     for _ in range(3):
         ledger = Ledger.open(path)
         assert (ledger.id, ledger.verify(), ledger.remaining.epsilon) == (identity, 50, 75.0)
-    assert second_schema == [1]
-    assert version(path) == 2
+    assert next_schema == [1]
+    assert version(path) == 3
     ledger.charge(HALF, purpose="after")
     assert ledger.verify() == 51
 
 
-def test_a_migration_that_fails_leaves_the_old_ledger(path, second_schema, monkeypatch):
+def test_a_migration_that_fails_leaves_the_old_ledger(path, next_schema, monkeypatch):
     def broken(connection):
         connection.execute("CREATE TABLE contacts (name TEXT)")
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setitem(store.MIGRATIONS, 1, broken)
+        patch.setitem(store.MIGRATIONS, 2, broken)
         with pytest.raises(RuntimeError, match="power cut"):
             Ledger.open(path)
-    assert version(path) == 1
-    assert Ledger.open(path).verify() == 50
     assert version(path) == 2
-
-
-def test_migrations_run_one_after_the_other(path, second_schema, monkeypatch):
-    monkeypatch.setattr(store, "SCHEMA", 3)
-    monkeypatch.setitem(
-        store.MIGRATIONS, 2, lambda c: c.execute("INSERT INTO contacts VALUES ('clerk')")
-    )
     assert Ledger.open(path).verify() == 50
     assert version(path) == 3
 
 
-def test_a_new_ledger_has_the_newest_schema(tmp_path, second_schema):
+def test_migrations_run_one_after_the_other(path, next_schema, monkeypatch):
+    monkeypatch.setattr(store, "SCHEMA", 4)
+    monkeypatch.setitem(
+        store.MIGRATIONS, 3, lambda c: c.execute("INSERT INTO contacts VALUES ('clerk')")
+    )
+    assert Ledger.open(path).verify() == 50
+    assert version(path) == 4
+
+
+def test_a_new_ledger_has_the_newest_schema(tmp_path, next_schema):
     Ledger.open(tmp_path / "a.db", epsilon=1.0)
-    assert second_schema == []
-    assert version(tmp_path / "a.db") == 2
+    assert next_schema == []
+    assert version(tmp_path / "a.db") == 3
 
 
 def test_an_older_certificate_is_upgraded(monkeypatch):
@@ -403,28 +403,28 @@ def test_an_older_certificate_is_upgraded(monkeypatch):
 
     def upgrade(data):
         upgrades.append(data["schema"])
-        return {**data, "schema": 2, "holder": data["holder"] + " Hospital"}
+        return {**data, "schema": 3, "holder": data["holder"] + " Hospital"}
 
-    monkeypatch.setattr(certificates, "SCHEMA", 2)
-    monkeypatch.setitem(certificates.UPGRADES, 1, upgrade)
+    monkeypatch.setattr(certificates, "SCHEMA", 3)
+    monkeypatch.setitem(certificates.UPGRADES, 2, upgrade)
     certificate = Certificate.from_json(text)
-    assert upgrades == [1]
+    assert upgrades == [2]
     assert certificate.holder == "North Hospital"
     assert certificate.verify().epsilon == 0.5
 
 
 def test_a_certificate_that_cannot_be_upgraded_is_refused(monkeypatch):
     text = Certificate.issue(Privacy(epsilon=1.0), HALF).to_json()
-    monkeypatch.setattr(certificates, "SCHEMA", 3)
-    monkeypatch.setitem(certificates.UPGRADES, 2, lambda data: {**data, "schema": 3})
-    with pytest.raises(VerificationFailed, match="schema 1 is unknown"):
+    monkeypatch.setattr(certificates, "SCHEMA", 4)
+    monkeypatch.setitem(certificates.UPGRADES, 3, lambda data: {**data, "schema": 4})
+    with pytest.raises(VerificationFailed, match="schema 2 is unknown"):
         Certificate.from_json(text)
 
 
 def test_a_newer_certificate_is_refused():
     data = json.loads(Certificate.issue(Privacy(epsilon=1.0), HALF).to_json())
     del data["digest"]
-    data["schema"] = 2
+    data["schema"] = 3
     data["digest"] = certificates._digest(data)
-    with pytest.raises(VerificationFailed, match=r"schema 2 is unknown here.*update tacit"):
+    with pytest.raises(VerificationFailed, match=r"schema 3 is unknown here.*update tacit"):
         Certificate.from_json(json.dumps(data))

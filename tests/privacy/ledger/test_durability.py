@@ -177,7 +177,7 @@ def _end(child, read, already=0):
 
 
 def _killed_by_itself(path, rng, release=_release):
-    opcodes = rng.randrange(1, 20_000)  # opening and a handful of releases
+    opcodes = rng.randrange(1, 45_000)  # opening and a handful of releases
     count, code = _end(*_fork(lambda w: _releases_for_ever(path, w, release), opcodes=opcodes))
     assert code == -signal.SIGKILL
     return count
@@ -261,7 +261,7 @@ def test_a_run_that_is_killed_and_resumed_never_draws_more_than_it_reserved(clai
         Ledger.open(path, epsilon=1e6)
         while code != 0:
             # later children live longer, so that the run ends however long its code is
-            opcodes = rng.randrange(1, 40_000 + 1000 * deaths)
+            opcodes = rng.randrange(1, 90_000 + 1000 * deaths)
             work = lambda written, path=path: _finish_run(path, claim, written)  # noqa: E731
             released, code = _end(*_fork(work, opcodes=opcodes))
             assert code in (0, -signal.SIGKILL)

@@ -2,18 +2,26 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, VerificationFailed
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import GaussianDpEvent, LaplaceDpEvent, event_to_json, repeat
+from tacit.privacy.events import (
+    REPLACE,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NoOpDpEvent,
+    event_to_json,
+    repeat,
+)
 from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.keys import KeyFile, head_text
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.store import Meta, Row, genesis
-
-TRIGGERS = ("entries_update", "entries_delete", "meta_update", "meta_delete")
+from tacit.privacy.ledger.rows import Meta, Row, genesis
+from tacit.privacy.ledger.terms import Terms
 
 
 @pytest.fixture
@@ -29,34 +37,42 @@ def path(tmp_path):
 
 
 def edit(path, *statements, triggers=True):
-    """Run statements on the file with plain sqlite3."""
+    """Run statements on the file with plain sqlite3; triggers in the way are put back after."""
     connection = sqlite3.connect(path)
     try:
-        if not triggers:
-            for name in TRIGGERS:
-                connection.execute(f"DROP TRIGGER {name}")
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        own = [] if triggers else connection.execute(query).fetchall()
+        for name, _ in own:
+            connection.execute(f"DROP TRIGGER {name}")
         for statement in statements:
             connection.execute(*statement) if isinstance(statement, tuple) else (
                 connection.execute(statement)
             )
+        for _, sql in own:
+            connection.execute(sql)
         connection.commit()
     finally:
         connection.close()
 
 
-def forge(path, change):
+def forge(path, change, key=True):
     """Let an attacker who knows the format rewrite all rows, with fresh sums and hashes.
 
     ``change`` takes and returns the list of rows; whatever it leaves alone is made consistent.
+    Such an attacker has the mark, and the ledger's key unless told otherwise.
     """
     ledger = Ledger.open(path)
     rows, head, forged = change(list(ledger.rows())), genesis(ledger._store.meta), []
+    signing = KeyFile(path.with_name(path.name + ".key")).read()
     for row in rows:
         following = row._replace(
-            counter=head.counter + 1, previous=head.digest, amount=head.amount + row.cost,
+            counter=head.counter + 1, previous=head.link, amount=head.amount + row.cost,
             delta=head.delta + row.cost_delta,
         )  # fmt: skip
-        forged.append(following._replace(digest=following.computed_digest()))
+        digest = following.computed_digest()
+        text = head_text(ledger.id, following.counter, digest)
+        signature = signing.sign(text) if key else following.signature
+        forged.append(following._replace(digest=digest, signature=signature))
         head = forged[-1].head()
     marks = ",".join("?" * len(Row._fields))
     inserts = [
@@ -67,6 +83,12 @@ def forge(path, change):
         for row in forged
     ]
     edit(path, "DELETE FROM entries", *inserts, triggers=False)
+    forget(path)
+
+
+def forget(path):
+    """Let an attacker lower the mark, too."""
+    path.with_name(path.name + ".mark").write_bytes(b"")
 
 
 def found(path, match):
@@ -129,7 +151,9 @@ def test_an_edited_last_row_refuses_further_charges(path):
 @pytest.mark.parametrize("value", ["a lot", "1/0", "nan", ""])
 def test_an_amount_that_is_no_number_is_found(path, value):
     edit(path, ("UPDATE entries SET cost = ? WHERE counter = 3", (value,)), triggers=False)
-    found(path, "row 3 of the ledger cannot be read")
+    found(path, "row 3 of .* was changed")
+    with pytest.raises(LedgerCorrupt, match="row 3 of the ledger cannot be read"):
+        list(Ledger.open(path).rows())
 
 
 @pytest.mark.parametrize("row", [1, 2, 5])
@@ -270,6 +294,7 @@ def two(path):
 def test_a_cut_tail_is_found_by_a_certificate_that_names_a_later_row(two):
     path, first, second = two
     edit(path, "DELETE FROM entries WHERE counter = 8", triggers=False)
+    forget(path)
     ledger = Ledger.open(path)
     assert ledger.verify() == 7  # the file alone does not show it
     first.verify(ledger)
@@ -280,6 +305,7 @@ def test_a_cut_tail_is_found_by_a_certificate_that_names_a_later_row(two):
 def test_a_tail_that_was_cut_and_grew_again_is_found_by_a_certificate(two):
     path, _, second = two
     edit(path, "DELETE FROM entries WHERE counter = 8", triggers=False)
+    forget(path)
     ledger = Ledger.open(path)
     ledger.charge(LaplaceDpEvent(4.0), purpose="second")
     assert ledger.verify() == 8
@@ -317,6 +343,39 @@ def test_a_certificate_cannot_state_more_than_its_row_paid_for(two):
         twice.verify(Ledger.open(path))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"event": LaplaceDpEvent(5.0)}, "states less than the ledger was charged for"),
+        ({"event": NoOpDpEvent(), "epsilon": 0.0}, "states less than the ledger"),
+        ({"unit": "entry"}, "charged for one row under add-remove-one"),
+        ({"neighbours": REPLACE}, "charged for one row under add-remove-one"),
+        ({"assumptions": ()}, "other terms"),
+        ({"assumptions": ("bounds",)}, "other terms"),
+        ({"trust": "local"}, "other terms"),
+        ({"against": "everybody"}, "other terms"),
+        ({"delta": 1e-9}, "other terms"),
+        ({"holder": "South"}, "other terms"),
+        ({"accountant": "basic"}, "other terms"),
+        ({"groups": {"few": (LaplaceDpEvent(9.0), 1 / 9)}}, "other terms"),
+        ({"calibration": "published", "claimed_epsilon": 0.1, "claim": "x"}, "other terms"),
+    ],
+    ids=str,
+)
+def test_a_certificate_matches_its_row_exactly(path, change, words):
+    """One that states less is a forgery, though it agrees with itself."""
+    ledger, event = Ledger.open(path), repeat(LaplaceDpEvent(5.0), 2)
+    terms = Terms.of(Privacy(1.0), assumptions=("bounds", "sizes"), holder="North")
+    entry = ledger.charge(event, purpose="x", terms=terms)
+    honest = Certificate.of_terms(terms, event, ledger=entry)
+    honest.verify(ledger)
+    forged = replace(honest, **change)
+    if "event" in change:
+        forged = replace(forged, epsilon=change.get("epsilon", 0.2))
+    with pytest.raises(VerificationFailed, match=words):
+        forged.verify(ledger)
+
+
 def test_a_certificate_without_a_ledger_is_not_confirmed_by_one(path):
     certificate = Certificate.issue(Privacy(epsilon=1.0), LaplaceDpEvent(2.0))
     with pytest.raises(VerificationFailed, match="names no ledger"):
@@ -329,7 +388,9 @@ def test_a_damaged_ledger_is_both_a_ledger_error_and_a_failed_verification():
     assert not issubclass(BudgetExceeded, VerificationFailed)
 
 
-@pytest.mark.parametrize("column", [column for column in Row._fields if column != "digest"])
+@pytest.mark.parametrize(
+    "column", [column for column in Row._fields if column not in ("digest", "signature")]
+)
 def test_the_hash_binds_every_column(path, column):
     """The hash of the row before among them: that is what makes a chain of rows."""
     row = list(Ledger.open(path).rows())[1]

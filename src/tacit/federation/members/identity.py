@@ -1,13 +1,7 @@
-"""Identities: the Ed25519 keys by which institutions know each other, and their fingerprints.
-
-A fingerprint is what people read to each other over the telephone. It is the first 160 bits of a
-SHA-256: finding another key with the same one takes 2¹⁶⁰ trials, and making two keys that share
-one takes 2⁸⁰.
-"""
+"""Identities: the Ed25519 keys by which institutions know each other, and their fingerprints."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +10,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from tacit._core.fingerprint import fingerprint_of, same_fingerprint
 from tacit.errors import VerificationFailed
 from tacit.federation.folders import write_new
 from tacit.federation.secure import keys
@@ -33,8 +28,6 @@ __all__ = [
     "signed",
 ]
 
-_DIGITS = 40
-
 Confirm = Callable[[str, str], bool]  # of a name and the fingerprint that came with it
 
 
@@ -45,22 +38,6 @@ def fingerprint(public: bytes) -> str:
     'befe de0a 5a1e 928c 9bc0 7d34 ca38 f356 355b 180b'
     """
     return fingerprint_of(b"identity", public)
-
-
-def fingerprint_of(kind: bytes, content: bytes) -> str:
-    """Return the fingerprint of any public content."""
-    digits = hashlib.sha256(b"tacit 1 " + kind + b"\n" + content).hexdigest()[:_DIGITS]
-    return " ".join(digits[k : k + 4] for k in range(0, _DIGITS, 4))
-
-
-def same_fingerprint(told: str, shown: str) -> bool:
-    """Whether a fingerprint that somebody typed is the one that is shown.
-
-    >>> same_fingerprint("BEFE-de0a", "befe de0a")
-    True
-    """
-    plain = [text.lower().translate({ord(c): None for c in " -:\t"}) for text in (told, shown)]
-    return plain[0] == plain[1] != ""
 
 
 def everybody(name: str, shown: str) -> bool:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
 from tacit.errors import LedgerCorrupt, TacitError
 from tacit.privacy.amounts import add_amounts
 from tacit.privacy.events import DpEvent, event_from_json, leaves
+from tacit.privacy.groups import Protected
 from tacit.privacy.ledger.filters import run_cost
 from tacit.privacy.ledger.reservation import claimed_positions
-from tacit.privacy.ledger.store import Head, Row
+from tacit.privacy.ledger.rows import Head, Meta, Row, genesis
 
 __all__ = ["add_charge", "check_rows"]
 
@@ -24,43 +27,103 @@ def add_charge(head: Head, cost: Fraction, cost_delta: Fraction) -> tuple[Fracti
     return add_amounts(head.amount, cost), delta
 
 
-def check_rows(rows: Iterable[Row], head: Head, rule: str, name: str) -> Head:
+class Priced(NamedTuple):
+    """What a row's event is, what the row states as its cost, and whether that is enough."""
+
+    steps: dict[DpEvent, int]
+    cost: Fraction
+    cost_delta: Fraction
+    enough: bool
+
+
+def check_rows(rows: Iterable[Row], meta: Meta, protected: Protected) -> Head:
     """Return the end of a chain of rows, or raise `LedgerCorrupt` with the first that is wrong.
 
-    All rows, oldest first, after ``head``; ``rule`` and ``name`` are the ledger's filter and its
-    id.
+    All rows, oldest first, with amounts as numbers or as text; ``meta`` and ``protected`` are the
+    ledger's own. Every row of 10⁵ costs a hash, an exact sum and a look into two tables.
     """
     paid: dict[str, dict[DpEvent, int]] = {}
     drawn: dict[tuple[str, str, int], str] = {}
+    start = genesis(meta)
+    counter, link, amount, delta = start.counter, start.link, start.amount, start.delta
+    digest, signature = start.digest, start.signature
+    amount_text, delta_text = str(amount), str(delta)
+
+    @lru_cache(maxsize=4096)
+    def priced(*stated: str) -> Priced:
+        kind, event, unit, neighbours, delta, cost, cost_delta = stated
+        paying = _exact(cost), _exact(cost_delta)
+        if kind == "note":
+            return Priced({}, *paying, not any(paying))
+        found = event_from_json(json.loads(event))
+        if kind != "charge":
+            return Priced(leaves(found), *paying, not any(paying))
+        at = float(delta) if delta else None
+        price = run_cost(protected.converted(found, unit, neighbours, at), at, meta.filter)
+        # another machine may round the last digits of an accountant differently
+        enough = all(p * _NEARLY <= s for p, s in zip(price, paying, strict=True))
+        return Priced(leaves(found), *paying, enough)
+
     for row in rows:
-        where = f"row {row.counter} of ledger {name[:8]}"
-        if row.counter != head.counter + 1 or row.previous != head.digest:
-            raise LedgerCorrupt(f"{where} does not follow the row before it")
-        if row.computed_digest() != row.digest:
-            raise LedgerCorrupt(f"{where} was changed")
-        if (row.amount, row.delta) != add_charge(head, row.cost, row.cost_delta):
-            raise LedgerCorrupt(f"{where} does not add up")
+        counter += 1
+        if row.counter != counter or row.previous != link:
+            raise LedgerCorrupt(f"{_where(row, meta)} does not follow the row before it")
+        digest, signature = row.digest, row.signature
+        if row.computed_digest() != digest:
+            raise LedgerCorrupt(f"{_where(row, meta)} was changed")
+        link = f"{digest} {signature}" if signature else digest
+        kind = row.kind
         try:
-            event = event_from_json(json.loads(row.event))
-            delta = float(row.run_delta) if row.run_delta else None
-            cost = run_cost(event, delta, rule) if row.kind == "charge" else None
-        except (ValueError, TypeError, AttributeError, TacitError):
-            raise LedgerCorrupt(f"{where} holds an event that cannot be read") from None
-        if cost is not None:
-            # another machine may round the last digits of an accountant differently
-            stated = row.cost, row.cost_delta
-            if any(c * _NEARLY > s for c, s in zip(cost, stated, strict=True)):
-                raise LedgerCorrupt(f"{where} states less than its event costs")
-            paid[row.run] = dict(leaves(event))
+            steps, cost, cost_delta, enough = priced(
+                kind,
+                row.event,
+                row.unit,
+                row.neighbours,
+                row.run_delta,
+                str(row.cost),
+                str(row.cost_delta),
+            )
+        except LedgerCorrupt:
+            raise
+        except (ValueError, TypeError, AttributeError, ArithmeticError, TacitError):
+            raise LedgerCorrupt(
+                f"{_where(row, meta)} holds an event that cannot be read"
+            ) from None
+        if cost:
+            amount = add_amounts(amount, cost)
+            amount_text = str(amount)
+        if cost_delta:
+            delta = add_amounts(delta, cost_delta)
+            delta_text = str(delta)
+        if amount_text != str(row.amount) or delta_text != str(row.delta):
+            raise LedgerCorrupt(f"{_where(row, meta)} does not add up")
+        if kind == "charge":
+            if not enough:
+                raise LedgerCorrupt(f"{_where(row, meta)} states less than its event costs")
+            if row.run:
+                paid[row.run] = dict(steps)
+        elif kind == "note":
+            if not enough:
+                raise LedgerCorrupt(f"{_where(row, meta)} is a note, and has a cost")
         else:
-            _check_claim(row, event, paid, drawn, where)
-        head = row.head()
-    return head
+            _check_claim(row, steps, paid, drawn, _where(row, meta))
+    return Head(counter, amount, delta, digest, signature)
+
+
+def _where(row: Row, meta: Meta) -> str:
+    return f"row {row.counter} of ledger {meta.id[:8]}"
+
+
+def _exact(amount: str) -> Fraction:
+    try:
+        return Fraction(amount)
+    except (ValueError, ZeroDivisionError):
+        raise LedgerCorrupt(f"an amount of the ledger cannot be read: {amount!r:.40}") from None
 
 
 def _check_claim(
     row: Row,
-    event: DpEvent,
+    steps: dict[DpEvent, int],
     paid: dict[str, dict[DpEvent, int]],
     drawn: dict[tuple[str, str, int], str],
     where: str,
@@ -70,9 +133,9 @@ def _check_claim(
     A try may claim once more what the last one claimed, by name and for nothing. ``drawn`` holds
     the name of the last try at every position.
     """
-    if row.run not in paid or row.cost or row.cost_delta:
+    if row.run not in paid or str(row.cost) != "0" or str(row.cost_delta) != "0":
         raise LedgerCorrupt(f"{where} claims a step that was not reserved")
-    for leaf, count in leaves(event).items():
+    for leaf, count in steps.items():
         left = paid[row.run].get(leaf, 0) - count
         if left < 0:
             raise LedgerCorrupt(f"{where} claims a step that was not reserved")
@@ -82,7 +145,7 @@ def _check_claim(
         for position in range(named.first, named.stop):
             place = row.run, named.step, position
             last = drawn.get(place)
-            again = bool(named.after) and named.after == last and not leaves(event)
+            again = bool(named.after) and named.after == last and not steps
             if (last is not None or named.after) and not again:
                 raise LedgerCorrupt(f"{where} claims a step that was claimed before")
             drawn[place] = named.name

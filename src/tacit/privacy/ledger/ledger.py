@@ -1,5 +1,8 @@
 """The ledger: one per data holder, append-only, a filter that refuses before any noise is drawn.
 
+It is for one unit and one neighbour relation, fixed when it is created; charges of a finer unit,
+or of add-remove where the ledger is for replace-one, are converted (`tacit.privacy.groups`).
+
 Across runs, which may be chosen after seeing earlier releases, a ledger admits charges by a
 rule that holds under full adaptivity. The rule is fixed when the ledger is created:
 
@@ -17,49 +20,38 @@ the cost is that of the privacy-loss distribution.
 from __future__ import annotations
 
 import json
-import math
 import os
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Real, Text, check
-from tacit._core.html import table, tag
-from tacit.errors import BudgetExceeded, LedgerCorrupt, LedgerError, NotCertified, ParameterError
-from tacit.privacy.amounts import as_exact, float_above, float_below
-from tacit.privacy.events import DpEvent, event_from_json, event_to_json, leaves
-from tacit.privacy.ledger.checking import add_charge, check_rows
-from tacit.privacy.ledger.entry import LedgerEntry
-from tacit.privacy.ledger.filters import RULES, refused, rule_ceiling, rule_epsilon, run_cost
+from tacit._core.check import AnyOf, InstanceOf, Integer, Real, Text, check
+from tacit.errors import BudgetExceeded, LedgerError, NotCertified
+from tacit.privacy.amounts import as_exact
+from tacit.privacy.events import DpEvent, NoOpDpEvent, event_to_json, leaves
+from tacit.privacy.guarantee import Privacy
+from tacit.privacy.ledger.ceiling import Budget
+from tacit.privacy.ledger.checking import add_charge
+from tacit.privacy.ledger.entry import LedgerEntry, Seal
+from tacit.privacy.ledger.filters import refused, run_cost
+from tacit.privacy.ledger.keys import KeyFile, endorse
+from tacit.privacy.ledger.mark import CallbackMark, MarkFile, Told
+from tacit.privacy.ledger.meta import new_meta, now
+from tacit.privacy.ledger.record import Record
 from tacit.privacy.ledger.reservation import Reservation, row_leaves
-from tacit.privacy.ledger.store import (
-    Head,
-    MemoryStore,
-    Meta,
-    Row,
-    SQLiteStore,
-    Store,
-    genesis,
-    next_row,
-)
+from tacit.privacy.ledger.rows import Head, Row, next_row
+from tacit.privacy.ledger.sqlite import SQLiteStore
+from tacit.privacy.ledger.store import MemoryStore
+from tacit.privacy.ledger.terms import Terms
+from tacit.privacy.ledger.witness import sealed
 
 __all__ = ["Budget", "Ledger", "Reservation"]
 
 
-@dataclass(frozen=True)
-class Budget:
-    """An amount of (ε, δ)."""
-
-    epsilon: float
-    delta: float
-
-
-class Ledger:
+class Ledger(Record):
     """A data holder's privacy budget, and everything that was ever charged to it.
 
     Open a durable one with `Ledger.open`; `Ledger.memory` is for exploration.
@@ -77,17 +69,6 @@ class Ledger:
     ε = 0.5 of 1 and δ = 0 of 0 are left. Nothing was released
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        meta = store.meta
-        try:
-            self.epsilon, self.delta = float(meta.epsilon), float(meta.delta)
-            self._new_meta(self.epsilon, self.delta, meta.filter)
-        except (TypeError, ValueError):
-            raise LedgerCorrupt("the ledger's ceiling or rule cannot be read") from None
-        self.filter = meta.filter
-        self._ceiling = as_exact(self.epsilon), as_exact(self.delta)
-
     @classmethod
     def open(
         cls,
@@ -96,6 +77,11 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
         filter: str | None = None,
+        unit: str | None = None,
+        neighbours: str | None = None,
+        most: Mapping[str, int] | None = None,
+        key: str | os.PathLike[str] | None = None,
+        mark: str | os.PathLike[str] | Told | None = None,
     ) -> Ledger:
         """Open the ledger at ``path``, or create it with the given ceiling.
 
@@ -108,13 +94,39 @@ class Ledger:
             and must agree if given.
         filter
             The admission rule: ``"basic"`` (default), ``"gdp"`` or ``"zcdp"``.
+        unit, neighbours
+            What the ceiling is for, as in `tacit.Privacy` and with the same defaults: the
+            coarsest unit that any use will need.
+        most
+            Finer unit → how many of them one unit has at most (``{"row": 5}`` for a ledger of
+            users): finer charges are converted by it, and refused without it.
+        key
+            The file of the ledger's own signing key; beside the ledger, with ``.key`` added to
+            its name, unless given.
+        mark
+            Where the last row is remembered, so that removed ones are noticed: a small file
+            (beside the ledger, with ``.mark`` added to its name, unless given), or a function of
+            (id, counter, hash) that keeps the highest and returns it.
         """
         check("path", path, InstanceOf(str, os.PathLike, text="str or path"))
         create = None
         if epsilon is not None:
-            create = cls._new_meta(epsilon, 0.0 if delta is None else delta, filter or "basic")
-        ledger = cls(SQLiteStore(Path(path), create))
-        wanted = {"epsilon": epsilon, "delta": delta, "filter": filter}
+            at = 0.0 if delta is None else delta
+            create = new_meta(
+                epsilon, at, filter or "basic", unit or "row", neighbours, most or {}
+            )
+        file = Path(path)
+        beside = {end: file.with_name(file.name + end) for end in (".key", ".mark")}
+        kept = CallbackMark(mark) if callable(mark) else MarkFile(Path(mark or beside[".mark"]))
+        ledger = cls(SQLiteStore(file, create, KeyFile(Path(key or beside[".key"])), kept))
+        wanted = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "filter": filter,
+            "unit": unit,
+            "neighbours": neighbours,
+            "most": most,
+        }
         for name, value in wanted.items():
             found = getattr(ledger, name)
             if value is not None and value != found:
@@ -125,112 +137,49 @@ class Ledger:
         return ledger
 
     @classmethod
-    def memory(cls, *, epsilon: float, delta: float = 0.0, filter: str = "basic") -> Ledger:
+    def memory(
+        cls,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        filter: str = "basic",
+        unit: str = "row",
+        neighbours: str | None = None,
+        most: Mapping[str, int] | None = None,
+    ) -> Ledger:
         """Return a ledger that lives in this process only; certificates say so."""
-        return cls(MemoryStore(cls._new_meta(epsilon, delta, filter)))
+        return cls(MemoryStore(new_meta(epsilon, delta, filter, unit, neighbours, most or {})))
 
-    @staticmethod
-    def _new_meta(epsilon: float, delta: float, rule: str) -> Meta:
-        check("epsilon", epsilon, Real(0, open_low=True))
-        check("delta", delta, Real(0, 1, open_high=True))
-        check("filter", rule, OneOf(*RULES))
-        if rule != "basic" and delta == 0.0:
-            raise ParameterError(f"delta must be positive for a ledger with filter={rule!r}")
-        return Meta(uuid.uuid4().hex, repr(float(epsilon)), repr(float(delta)), rule, _now())
+    # -- signing ------------------------------------------------------------------------------
 
-    # -- reading ------------------------------------------------------------------------------
+    def endorse(self, identity: bytes) -> None:
+        """Let the site's identity (its private key) vouch for the ledger's own key, once.
 
-    @property
-    def id(self) -> str:
-        """The ledger's identity, named by every certificate it backs."""
-        return self._store.meta.id
-
-    @property
-    def durable(self) -> bool:
-        """Whether charges survive this process."""
-        return self._store.durable
-
-    @property
-    def counter(self) -> int:
-        """How many rows there are."""
-        return self._store.head().counter
-
-    @property
-    def spent(self) -> Budget:
-        """What has been spent, rounded up."""
-        return self._spent(self._store.head())
-
-    @property
-    def remaining(self) -> Budget:
-        """What is left, rounded down; under ``gdp`` and ``zcdp`` the ε at the ledger's δ."""
-        return self._remaining(self._store.head())
-
-    def _remaining(self, head: Head) -> Budget:
-        spent = self._spent(head)
-        if self.filter == "basic":
-            return Budget(
-                float_below(self._ceiling[0] - head.amount),
-                float_below(self._ceiling[1] - head.delta),
-            )
-        return Budget(max(0.0, self.epsilon - spent.epsilon), self.delta - spent.delta)
-
-    def _spent(self, head: Head) -> Budget:
-        return Budget(self._as_epsilon(head.amount, head.delta), float_above(head.delta))
-
-    def _as_epsilon(self, amount: Fraction, delta: Fraction) -> float:
-        """Return the (ε at the ledger's δ) that an amount stands for."""
-        left = self.delta - float_above(delta) if delta else self.delta
-        return rule_epsilon(self.filter, float_above(amount), left)
-
-    def _shown(self, amount: Fraction, delta: Fraction) -> float:
-        """Return the cumulative ε that a row shows to people."""
-        if self.filter == "basic":
-            return math.nextafter(float(amount), math.inf) if amount else 0.0
-        return self._as_epsilon(amount, delta)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield every row, oldest first."""
-        return self._store.rows()
-
-    def export(self) -> dict[str, Any]:
-        """Return the whole ledger as plain JSON data."""
-        spent = self.spent
-        return {
-            "id": self.id,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "filter": self.filter,
-            "created": self._store.meta.created,
-            "durable": self.durable,
-            "spent": {"epsilon": spent.epsilon, "delta": spent.delta},
-            "rows": [row.to_json() for row in self.rows()],
-        }
-
-    def verify(self) -> int:
-        """Check every hash, sum and cost; return the number of rows.
-
-        Raises
-        ------
-        LedgerCorrupt
-            If a row was edited, removed or reordered, or states less than its event costs.
+        Partners who know the identity's fingerprint then know this ledger's certificates.
         """
-        head = check_rows(self.rows(), genesis(self._store.meta), self.filter, self.id)
-        if head.amount > self._amount_ceiling(head.delta):
-            raise LedgerCorrupt(f"ledger {self.id[:8]} is over its ceiling")
-        return head.counter
+        given = endorse(identity, self.id, self.key)
+        if given not in self._store.endorsements():
+            self._store.endorse(given)
 
-    def confirm(self, entry: LedgerEntry, event: DpEvent) -> None:
-        """Check that this ledger holds the charge that a certificate names."""
-        row = self._store.row(entry.counter)
-        if entry.ledger != self.id or row is None or row.digest != entry.digest:
-            raise LedgerCorrupt("this ledger does not hold the charge that the certificate names")
-        reserved = leaves(event_from_json(json.loads(row.event)))
-        if any(reserved.get(leaf, 0) < n for leaf, n in leaves(event).items()):
-            raise LedgerCorrupt("the ledger was charged for less than the certificate states")
+    def seal(self, text_of: Callable[[Seal], bytes]) -> Seal | None:
+        """Sign a text that names the end of this ledger; None where it has no key."""
+        return sealed(self._store, text_of)
+
+    def mark_anew(self) -> None:
+        """Make a lost high-water mark again, from the ledger as it is now."""
+        if isinstance(self._store, SQLiteStore):
+            self._store.mark_anew()
 
     # -- charging -----------------------------------------------------------------------------
 
-    def charge(self, event: DpEvent, *, purpose: str, delta: float | None = None) -> LedgerEntry:
+    def charge(
+        self,
+        event: DpEvent,
+        *,
+        purpose: str,
+        delta: float | None = None,
+        terms: Terms | None = None,
+    ) -> LedgerEntry:
         """Pay for one release; the noise is drawn after this returns.
 
         Parameters
@@ -241,26 +190,54 @@ class Ledger:
             A few words for people.
         delta
             The δ at which a run of approximate noise is counted (filter ``basic``).
+        terms
+            What its certificate will state: the unit and relation, trust and assumptions. Unless
+            given: those of the ledger, no assumptions.
 
         Raises
         ------
         BudgetExceeded
             If it does not fit; nothing has changed then.
+        NotCertified
+            If what it guarantees says nothing about the ledger's unit.
         """
-        return self._charge(event, purpose, delta, "")
+        return self._charge(event, purpose, delta, "", terms)
+
+    def _terms(self, terms: Terms | None, delta: float | None) -> Terms:
+        if terms is not None:
+            return terms
+        return _own_terms(self.unit, self.neighbours, delta or 0.0)
+
+    def _price(
+        self, event: DpEvent, delta: float | None, asked: float | None, terms: Terms
+    ) -> tuple[Fraction, Fraction]:
+        """Return what a run costs here; refuse one that is dearer than it was calibrated for."""
+        seen = self._protected.converted(event, terms.unit, terms.neighbours, delta)
+        cost, cost_delta = run_cost(seen, delta, self.filter)
+        if asked is None or self.filter != "basic":
+            return cost, cost_delta
+        own = cost if seen is event else run_cost(event, delta, self.filter)[0]
+        if own > as_exact(asked):
+            raise NotCertified(
+                f"the release was calibrated for ε = {asked:g}, but costs {float(own):g}"
+            )
+        return max(cost, as_exact(asked)), cost_delta
 
     def admits(
-        self, event: DpEvent, *, delta: float | None = None, asked: float | None = None
+        self,
+        event: DpEvent,
+        *,
+        delta: float | None = None,
+        asked: float | None = None,
+        terms: Terms | None = None,
     ) -> bool:
         """Return whether a charge would fit now; nothing is spent."""
         try:
-            cost, cost_delta = run_cost(event, delta, self.filter)
+            cost, cost_delta = self._price(event, delta, asked, self._terms(terms, delta))
         except BudgetExceeded:
             return False
-        if asked is not None and self.filter == "basic":
-            cost = max(cost, as_exact(asked))
         amount, total_delta = add_charge(self._store.head(), cost, cost_delta)
-        return amount <= self._amount_ceiling(total_delta)
+        return amount <= self._ceiling.amount(total_delta)
 
     def _charge(
         self,
@@ -268,27 +245,23 @@ class Ledger:
         purpose: str,
         delta: float | None,
         run: str,
+        terms: Terms | None,
         asked: float | None = None,
     ) -> LedgerEntry:
         check("event", event, InstanceOf(DpEvent))
         check("purpose", purpose, Text())
         check("delta", delta, AnyOf(Real(0, 1, open_high=True), None))
         delta = None if delta is None else float(delta)
-        cost, cost_delta = run_cost(event, delta, self.filter)
-        if asked is not None and self.filter == "basic":
-            if cost > as_exact(asked):
-                raise NotCertified(
-                    f"{purpose!r} was calibrated for ε = {asked:g}, but costs {float(cost):g}"
-                )
-            cost = as_exact(asked)
-        text = _event_text(event)
-        stamp = _now()
+        stated = self._terms(terms, delta)
+        cost, cost_delta = self._price(event, delta, asked, stated)
+        text, words = _event_text(event), stated.digest
+        stamp = now()
 
         def build(head: Head) -> Row:
             if run and self._store.run_rows(run):
                 raise _AlreadyReserved
             amount, total_delta = add_charge(head, cost, cost_delta)
-            if amount > self._amount_ceiling(total_delta):
+            if amount > self._ceiling.amount(total_delta):
                 self._refuse(purpose, cost, cost_delta, head)
             return next_row(
                 head,
@@ -297,26 +270,22 @@ class Ledger:
                 run=run,
                 purpose=purpose,
                 event=text,
+                unit=stated.unit,
+                neighbours=stated.neighbours,
+                terms=words,
                 run_delta="" if delta is None else repr(delta),
                 cost=cost,
                 cost_delta=cost_delta,
                 amount=amount,
                 delta=total_delta,
-                epsilon=self._shown(amount, total_delta),
+                epsilon=self._ceiling.shown(amount, total_delta),
             )
 
         return self._entry(self._store.append(build))
 
-    def _amount_ceiling(self, delta: Fraction) -> Fraction:
-        """Return the largest admissible amount once ``delta`` is gone: -1 if that is too much."""
-        if delta > self._ceiling[1]:
-            return Fraction(-1)
-        left = self.delta - float_above(delta) if delta else self.delta
-        return rule_ceiling(self.filter, self.epsilon, left)
-
     def _refuse(self, purpose: str, cost: Fraction, cost_delta: Fraction, head: Head) -> NoReturn:
-        left = self._remaining(head)
-        price = f"ε = {self._as_epsilon(cost, cost_delta):g}"
+        left = self._ceiling.remaining(head)
+        price = f"ε = {self._ceiling.as_epsilon(cost, cost_delta):g}"
         price += f" and δ = {float(cost_delta):g}" if cost_delta else ""
         raise refused(
             f"{purpose!r} costs {price}, but ε = {left.epsilon:g} of {self.epsilon:g} and "
@@ -332,6 +301,7 @@ class Ledger:
         asked: float | None = None,
         run: str | None = None,
         claim: int = 1,
+        terms: Terms | None = None,
     ) -> Reservation:
         """Pay for a whole run and return the reservation that its releases draw on.
 
@@ -352,18 +322,40 @@ class Ledger:
         claim
             How many steps are claimed per durable transaction. More is faster; after a crash
             the claimed but unused steps of a block are lost.
+        terms
+            As in `charge`.
         """
         check("claim", claim, Integer(1))
         check("run", run, AnyOf(Text(), None))
         run = run or uuid.uuid4().hex
         try:
-            entry = self._charge(schedule, purpose, delta, run, asked)
+            entry = self._charge(schedule, purpose, delta, run, terms, asked)
             return Reservation(self, run, purpose, entry, leaves(schedule), claim)
         except _AlreadyReserved:
             first = self._store.run_rows(run)[0]
         if row_leaves(first) != leaves(schedule):
             raise LedgerError(f"run {run!r} was reserved with another schedule") from None
+        if first.terms != self._terms(terms, delta).digest:
+            raise LedgerError(f"run {run!r} was reserved with other assumptions") from None
         return Reservation(self, run, purpose, self._entry(first), leaves(schedule), claim)
+
+    def note(self, text: str) -> LedgerEntry:
+        """Add a row that says something and costs nothing."""
+        check("text", text, Text())
+        stamp = now()
+
+        def build(head: Head) -> Row:
+            return next_row(
+                head,
+                time=stamp,
+                kind="note",
+                run="",
+                purpose=text,
+                event=_event_text(NoOpDpEvent()),
+                epsilon=self._ceiling.shown(head.amount, head.delta),
+            )
+
+        return self._entry(self._store.append(build))
 
     def holds(self, run: str | None) -> bool:
         """Whether a run was reserved here under that name."""
@@ -374,7 +366,7 @@ class Ledger:
 
         ``wanted`` says which steps, and in which words, once the transaction knows what is left.
         """
-        stamp = _now()
+        stamp = now()
 
         def build(head: Head) -> Row:
             for row in self._store.run_rows(reservation.run, after=reservation.seen):
@@ -387,7 +379,7 @@ class Ledger:
                 run=reservation.run,
                 purpose=purpose,
                 event=_event_text(event),
-                epsilon=self._shown(head.amount, head.delta),
+                epsilon=self._ceiling.shown(head.amount, head.delta),
             )
 
         return self._store.append(build)
@@ -409,31 +401,16 @@ class Ledger:
             "where it is needed"
         )
 
-    def _repr_html_(self) -> str:
-        rows = [
-            [row.counter, row.time[:19].replace("T", " "), row.purpose, f"{row.epsilon:.6g}"]
-            for row in self.rows()
-            if row.kind == "charge"
-        ]
-        charges = table("Charges", ["row", "time (UTC)", "purpose", "total ε"], rows, numbers=1)
-        return tag("div", tag("p", repr(self)), charges)
-
-    def __repr__(self) -> str:
-        spent, kind = self.spent, "" if self.durable else ", not durable"
-        return (
-            f"<Ledger {self.id[:8]}: spent ε = {spent.epsilon:.4g} of {self.epsilon:g}, "
-            f"δ = {spent.delta:.4g} of {self.delta:g}; {self.counter} rows{kind}>"
-        )
-
 
 class _AlreadyReserved(Exception):
     """A run of that name is in the ledger."""
 
 
+@lru_cache(maxsize=1024)
+def _own_terms(unit: str, neighbours: str, delta: float) -> Terms:
+    return Terms.of(Privacy(1.0, delta, unit=unit, neighbours=neighbours))
+
+
 @lru_cache(maxsize=4096)
 def _event_text(event: DpEvent) -> str:
     return json.dumps(event_to_json(event), separators=(",", ":"))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")

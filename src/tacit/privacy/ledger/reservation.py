@@ -20,8 +20,9 @@ from tacit.privacy.events import (
     leaves,
     repeat,
 )
-from tacit.privacy.ledger.entry import LedgerEntry
-from tacit.privacy.ledger.store import Row, Store
+from tacit.privacy.ledger.entry import LedgerEntry, Seal
+from tacit.privacy.ledger.rows import Row
+from tacit.privacy.ledger.store import Store
 
 __all__ = ["Claimed", "Reservation", "StepClaim", "claimed_positions", "row_leaves"]
 
@@ -39,6 +40,9 @@ class Payer(Protocol):
     @property
     def durable(self) -> bool:
         """Whether charges survive this process."""
+
+    def seal(self, text_of: Callable[[Seal], bytes]) -> Seal | None:
+        """Sign a text that names the end of the ledger."""
 
     def _claim(
         self, reservation: Reservation, wanted: Callable[[], tuple[str, DpEvent]]
