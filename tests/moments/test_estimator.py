@@ -293,12 +293,13 @@ DOCUMENTS = Documents.from_words([[0, 1, 2], [0, 0, 1], [2, 2, 1, 0]] * 5, 3)
     ({}, [[0], [1, 2]], "no document has three words"),
     ({}, np.array([[1, -1, 2]]), "negative"),
     ({"vocabulary": 5}, DOCUMENTS, "vocabulary has 5"),
-    ({"privacy": tc.Privacy(1.0, 1e-6)}, DOCUMENTS, "unit"),
+    ({"privacy": tc.Privacy(1.0, 1e-6, unit="row")}, DOCUMENTS, "unit"),
     ({"privacy": privacy(1.0, 0.0)}, DOCUMENTS, "delta"),
     ({"privacy": privacy(1.0, trust="local")}, DOCUMENTS, "trust"),
     ({"share": 1.0}, DOCUMENTS, "share"), ({"topics": 0}, DOCUMENTS, "topics"),
     ({"smoothing": 0.0}, DOCUMENTS, "smoothing"),
-    ({"privacy": privacy(1.0)}, [tc.Site("a", DOCUMENTS), tc.Site("b", DOCUMENTS)], "curator"),
+    ({"privacy": privacy(1.0, trust="central")},
+     [tc.Site("a", DOCUMENTS), tc.Site("b", DOCUMENTS)], "curator"),
     ({}, [tc.Site("a", DOCUMENTS), tc.Site("b", np.ones((3, 4), int))], "different sizes"),
 ])  # fmt: skip
 def test_bad_topic_models_are_refused(options, data, message):

@@ -120,7 +120,8 @@ def test_the_default_for_few_people_vectors_and_several_releases():
         ({"bounds": None}, UnboundedData, "bounds must be given"),
         ({"bounds": (1, 0)}, ParameterError, "bounds"),
         ({"statistic": "nonsense"}, ParameterError, "a statistic must be"),
-        ({"privacy": tc.Privacy(1.0, 1e-5)}, ParameterError, "replace-one"),
+        ({"privacy": tc.Privacy(1.0, 1e-5, neighbours="add-remove-one")}, ParameterError,
+         "replace-one"),
         ({"privacy": tc.Privacy(1.0, neighbours=REPLACE), "mechanism": "gaussian"},
          ParameterError, "delta > 0"),
         ({"population": None}, ParameterError, "population"),
@@ -274,7 +275,7 @@ def test_a_price_changes_nothing_and_needs_the_number_of_people():
 
 @pytest.mark.parametrize("kind", [tc.PrivatePosterior, tc.StatisticSelector])
 def test_several_holders_are_refused(kind):
-    model = kind(NormalMean(), bounds=(0, 1), privacy=CENTRAL)
+    model = kind(NormalMean(), bounds=(0, 1), privacy=CENTRAL.fixed())
     sites = [tc.Site(name, np.ones(40)) for name in "AB"]
     with pytest.raises(ParameterError, match=r"share a curator|at least one"):
         model.fit(sites)

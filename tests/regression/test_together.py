@@ -81,7 +81,7 @@ def test_bounds_changed_after_the_fit_do_not_mix():
 
 
 def test_a_site_that_joins_alone_needs_a_site_of_its_own():
-    central = Privacy(1.0, 1e-6)
+    central = Privacy(1.0, 1e-6, trust="central")
     fitted = model(privacy=central).fit([site("A")])
     with pytest.raises(ParameterError, match="share a curator"):
         fitted.add_sites([site("B")])

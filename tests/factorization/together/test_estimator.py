@@ -59,8 +59,9 @@ def test_one_holder_with_privacy_is_one_site():
     central = model(privacy=tc.Privacy(2.0, 1e-5, unit="user"), random_state=1).fit(ratings())
     assert list(central.parts_) == ["the data"]
     assert central.predict("the data", [[0, 1]]).shape == (1,)
+    curated = tc.Privacy(2.0, 1e-5, unit="user", trust="central")
     with pytest.raises(ParameterError, match="do not share a curator"):
-        central.fit(sites())
+        model(privacy=curated).fit(sites())
 
 
 def test_a_site_with_bad_data_is_named():
