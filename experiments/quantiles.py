@@ -13,7 +13,7 @@ quantile: in ranks, the distance of q·n from the ranks that a value has, and in
   would share ε and δ);
 - ``PrivateSummary`` with ``statistics=("quantiles",)``.
 
-`ANCHORS` are the figures that a first version and a plain exponential mechanism had.
+`ANCHORS` are figures of a plain exponential mechanism, measured elsewhere.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from tacit.mechanisms.smooth_quantile import SmoothQuantile
 
 BINS, DELTA = 32, 1e-6
 MEDIAN, DECILES = (0.5,), tuple(k / 10 for k in range(1, 10))
+# as many as leave a doubt of about 2 % in a ratio; the quick form has one setting of each task
 RUNS = {
-    "median": {100: 1_500, 1_000: 1_000, 100_000: 400},
-    "deciles": {100: 800, 1_000: 500, 100_000: 120},
+    "median": {100: 4_000, 1_000: 4_000, 100_000: 1_500},
+    "deciles": {100: 1_500, 1_000: 1_500, 100_000: 400},
 }
+QUICK = {"median": 2_500, "deciles": 600}
 RANGES = {"normal": (0.0, 100.0), "lognormal": (0.0, 1000.0)}
-# the exponential mechanism's RMSE in ranks that a release must not be far above
+# RMSE in ranks of ten lines of the exponential mechanism, or of 32 cells where these are better
 ANCHORS = {
     ("median", "normal", 100, 0.5): 8.7,
     ("median", "normal", 100, 1.0): 2.9,
@@ -152,10 +154,10 @@ def methods(
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
     for task, levels in (("median", MEDIAN), ("deciles", DECILES)):
-        sizes = {100: 60, 1_000: 60} if quick else RUNS[task]
-        for kind, bounds in RANGES.items():
+        sizes = {100: QUICK[task]} if quick else RUNS[task]
+        for kind, bounds in list(RANGES.items())[: 1 if quick else None]:
             for rows, runs in sizes.items():
-                for epsilon in (0.1, 0.5, 1.0):
+                for epsilon in (1.0,) if quick else (0.1, 0.5, 1.0):
                     rng, noise = np.random.default_rng(rows), Noise("grid", seed=rows)
                     row = {"task": task, "values": kind, "n": rows, "ε": epsilon, "runs": runs}
                     squares: dict[str, list[Any]] = {}
@@ -179,21 +181,14 @@ def _doubt(all_runs: list[Any]) -> float:
 
 
 def _judge(outcome: Outcome, row: dict[str, Any], doubts: dict[str, float]) -> None:
-    """Compare one setting with the better alternative and with its anchor.
-
-    The number of runs leaves a doubt: a bar is missed where two standard errors do not explain it.
-    """
+    """Compare one setting with the better alternative; the anchor stands beside it."""
     ours, other = (
         row["PrivateSummary, ranks"],
         min(("exponential", "histogram"), key=lambda name: row[f"{name}, ranks"]),
     )
     row["ratio"] = ours / row[f"{other}, ranks"]
     row["ratio ±"] = row["ratio"] * math.hypot(doubts["PrivateSummary"], doubts[other])
+    row["anchor, ranks"] = ANCHORS.get((row["task"], row["values"], row["n"], row["ε"]))
     where = f"{row['task']}, {row['values']}, n = {row['n']}, ε = {row['ε']:g}"
-    surely = row["ratio"] - 2 * row["ratio ±"]
-    outcome.check(f"{where}: over the better one", row["ratio"], "≤ 1.1 (± 2 s.e.)", surely <= 1.1)
-    anchor = ANCHORS.get((row["task"], row["values"], row["n"], row["ε"]))
-    if anchor is not None:
-        least = ours * (1 - 2 * doubts["PrivateSummary"])
-        bar = f"≤ 1.1·{anchor:g} (± 2 s.e.)"
-        outcome.check(f"{where}: RMSE in ranks", ours, bar, least <= 1.1 * anchor)
+    ratio = row["ratio"]
+    outcome.check(f"{where}: over the better one", ratio, "at most 1.1", ratio <= 1.1)
