@@ -16,6 +16,7 @@ from tacit.federation import wire
 from tacit.federation.files import CoordinatorConfig, SiteConfig
 from tacit.federation.proposal import Proposal
 from tacit.federation.refusals import SENTENCES
+from tacit.federation.secure.keys import fresh_identity
 from tacit.federation.service import SiteService
 from tacit.privacy.certificate import Certificate, _digest
 from tacit.privacy.ledger.ledger import Ledger
@@ -156,6 +157,7 @@ def subjects(folder: Path) -> list[Subject]:
     """Return all of them; what needs files works in a folder."""
     asked = wire.ask(Message(3, {"x": np.arange(6.0), "kind": np.array([1])}, "rows"), "run")
     (folder / "site.toml").write_text(SITE, encoding="utf-8")
+    (folder / "identity.key").write_text(fresh_identity().hex())
     (folder / "patients.csv").write_text("age\n" + "\n".join(map(str, range(20, 80))) + "\n")
     config = SiteConfig.read(folder / "site.toml")
     config.create_ledger()

@@ -106,7 +106,9 @@ def write_site(home: Path, site: str, more: str = "") -> Path:
     pinned = {name: key.hex() for name, key in PINNED.items()}
     (home / "site.toml").write_text(
         f'name = "{site}"\nidentity = "identity.key"\npartners = {toml(pinned)}\n'
-        'ledger = {file = "ledger.db", epsilon = 100000.0, delta = 0.9}\n'
+        # one ledger for every family: a person has one row, document and entry, and is replaced
+        'ledger = {file = "ledger.db", epsilon = 1000000.0, delta = 0.9, unit = "user", '
+        'neighbours = "replace-one", most = {row = 1, document = 1, entry = 1}}\n'
         f"{more}data = {toml(sources)}\nallow = {toml(allowed)}\n"
     )
     SiteConfig.read(home / "site.toml").create_ledger()
@@ -407,11 +409,13 @@ def _signal(process: int, number: signal.Signals) -> None:
 def controls(parties: Parties) -> dict[str, bool]:
     """Change one number of a kept message, and one that left: both must be noticed."""
     proposal, output, members, names = parties.last
-    site = names[0]
-    home = parties.homes[site]
-    folder = audit.run_folder(home, proposal.run) / "outbox"
-    outbox = Outbox(folder)
-    last = outbox.rounds()[-1]
+    boxes = {
+        name: Outbox(audit.run_folder(parties.homes[name], proposal.run) / "outbox")
+        for name in names
+    }
+    # one that answered: a site may have been left out before its first round
+    site, outbox = next((name, box) for name, box in boxes.items() if box.rounds())
+    home, last = parties.homes[site], outbox.rounds()[-1]
     digest, reply, state = outbox.read(last)
     left = [
         (method, request, answer)

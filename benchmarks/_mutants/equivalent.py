@@ -31,16 +31,18 @@ EQUIVALENT: dict[str, str] = {
     "regression/agreement.py:_farthest:powers:4": (
         "a length is cut at d, and d + c − c² is no less than d for c = 0 and c = ½"
     ),
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:1": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:2": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:4": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:5": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:6": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:8": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:10": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:13": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:1": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:3": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:4": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:5": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:6": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:7": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:9": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:11": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:14": _ONE,
+    "summary/layout.py:Layout._of_one_row:powers:15": _ONE,
     "summary/agreement.py:SummaryAgreement.worst_case:powers:1": _ONE,
-    "summary/agreement.py:SummaryAgreement.sensitivity:powers:7": (
+    "summary/layout.py:Layout._of_one_row:powers:8": (
         "W1 and W2 are the constants 1 and 2, for which 2·W1² ≤ W2 holds as 2·W1² ≤ W2² does"
     ),
     "summary/sides.py:_scaled:clips:2": (

@@ -243,7 +243,9 @@ def _matters(file: str, function: str, operator: str) -> bool:
         return False
     if operator in ("removed-checks", "skipped-calls", "clips", "noise-scales", "relations"):
         return True
-    return file.startswith(("privacy/", "mechanisms/")) or file.endswith("agreement.py")
+    return file.startswith(("privacy/", "mechanisms/")) or file.endswith(
+        ("agreement.py", "layout.py", "design.py")
+    )
 
 
 def _inside(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:

@@ -13,7 +13,7 @@ from benchmarks._mutants.mutant import SOURCE, Mutant
 from benchmarks._mutants.operators import mutants_of
 
 TARGETS = ("privacy/**/*.py", "mechanisms/*.py", "estimators/*.py", "federation/secure/*.py",
-           "*/**/agreement.py", "*/**/sides.py")  # fmt: skip
+           "*/**/agreement.py", "*/**/layout.py", "*/**/design.py", "*/**/sides.py")  # fmt: skip
 LEFT_OUT = ("rounds/sides.py", "privacy/catalogue.py")
 SEED = 20
 

@@ -98,7 +98,8 @@ class Home:
              "trust": "aggregator", "tables": [self.column], "settings": RECOMMENDER, **common},
         ]  # fmt: skip
         data = {self.column: {"file": self.table.name, "value": "rating"}}
-        ledger = {"file": f"{self.path}.db", "epsilon": EVERYTHING, "delta": 1e-3}
+        ledger = {"file": f"{self.path}.db", "epsilon": EVERYTHING, "delta": 1e-3, "unit": "user",
+                  "neighbours": "replace-one", "most": {"entry": 1}}  # fmt: skip
         entries = {"name": self.name, "identity": "identity.key", "ledger": ledger, "data": data}
         entries |= {"allow": allow, "partners": dict(partners)}
         text = "\n".join([*lines, *(f"{key} = {toml(item)}" for key, item in entries.items())])

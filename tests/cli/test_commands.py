@@ -174,4 +174,4 @@ def test_a_summary_and_a_regression_predict_or_say_why_not(capsys, tmp_path, mon
     (tmp_path / "bad.csv").write_text("age,age\n1,2\n", encoding="utf-8")
     assert "distinct column names" in call(capsys, "predict", "r", "bad.csv")[2]
     (tmp_path / "ragged.csv").write_text("age\n1,2\n", encoding="utf-8")
-    assert "row 2 has 2 cells" in call(capsys, "predict", "r", "ragged.csv")[2]
+    assert "row 1 has 2 cells" in call(capsys, "predict", "r", "ragged.csv")[2]

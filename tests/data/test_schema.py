@@ -130,7 +130,7 @@ def test_encodings_are_stated_or_marked(encoding, tmp_path):
     ("written", "said"),
     [
         ("", "is empty"),
-        ("age,sex\n1,f,3\n", r"a.csv, row 1: 3 cells, the headings name 2"),
+        ("age,sex\n1,f,3\n", r"a.csv, row 1 has 3 cells: the headings name 2"),
         ("age,age\n1,2\n", "distinct column names"),
         ("age,\n1,2\n", "distinct column names"),
     ],

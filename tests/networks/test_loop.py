@@ -67,6 +67,19 @@ def run(training, privacy=PRIVACY, *, seed=0, rows=60, module=None, **more):
     )  # fmt: skip
 
 
+def terms_of(training, path):
+    """Return what such a run states in the ledger, as the run itself has it."""
+    seen = []
+
+    class Watching(Ledger):
+        def reserve(self, *given, **more):
+            seen.append(more["terms"])
+            return super().reserve(*given, **more)
+
+    run(training, ledger=Watching.open(path, epsilon=1.0, delta=1e-5), reports=9)
+    return seen[0]
+
+
 def event_of(training, privacy=PRIVACY):
     return training.agree(None, None, 60.0, privacy).event
 
@@ -263,7 +276,7 @@ def test_a_step_whose_outcome_was_lost_is_not_drawn_again(tmp_path, done):
             run(training, watch=stop_after(done), **how)
     crashed = ledger.reserve(
         event_of(training), purpose="private network", delta=1e-5, asked=1.0, claim=2,
-        run=run_name(tmp_path / "run"),
+        run=run_name(tmp_path / "run"), terms=terms_of(training, tmp_path / "other.db"),
     )  # fmt: skip
     (event,) = leaves(event_of(training))
     crashed.at("step", done, 9, event).claim()  # a block of two

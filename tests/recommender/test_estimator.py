@@ -255,6 +255,16 @@ def test_a_site_that_is_lost_after_its_counts_stops_the_run():
         running.send(Collected(("A", "C"), {"sum": ones}, None))
 
 
+def test_a_site_that_is_lost_among_the_products_stops_the_run_at_once():
+    public = next(a for a in WeightedOffsetsAgreement.examples() if a.sites == 3 and a.products)
+    ones, running = np.ones(public.items), sides.coordinate(public, Start(0))
+    next(running)
+    asked = running.send(Collected(("A", "B", "C"), dict.fromkeys(OPENED, ones), None))
+    assert asked.step != "mean"
+    with pytest.raises(SiteFailure, match="a site was lost"):
+        running.send(Collected(("A", "C"), {"products": np.zeros((public.items, 1))}, None))
+
+
 def test_ratings_in_other_units_give_the_same_in_those():
     """Ten times the ratings in ten times the bounds: ten times the base, 100 times the spread."""
     ratings = simulated_ratings(60, 15, per_user=6, seed=1)

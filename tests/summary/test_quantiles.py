@@ -90,7 +90,9 @@ def test_under_replacement_the_number_of_rows_is_open_and_only_quantiles_are_pai
 def test_all_steps_together_cost_no_more_than_was_asked(columns, sites, delta, neighbours):
     table = {f"x{k}": np.linspace(0, 1, 50) for k in range(columns)}
     names = [f"site {k}" for k in range(sites)]
-    purses = {name: Ledger.memory(epsilon=1.0, delta=delta) for name in names}
+    purses = {
+        name: Ledger.memory(epsilon=1.0, delta=delta, neighbours=neighbours) for name in names
+    }
     privacy = Privacy(1.0, delta, neighbours=neighbours, trust="site")
     model = PrivateSummary(
         dict.fromkeys(table, (0.0, 1.0)), statistics=("quantiles",), privacy=privacy, noise="grid"

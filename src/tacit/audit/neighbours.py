@@ -39,7 +39,7 @@ def worst_case(estimator: Any) -> Neighbours:
     >>> from tacit.summary.estimator import PrivateSummary
     >>> found = worst_case(PrivateSummary({"x": (0, 9)}, privacy=Privacy(1.0)))
     >>> found.data["x"].tolist(), found.neighbour["x"].tolist()
-    ([4.5, 4.5, 9.0], [4.5, 4.5])
+    ([9.0, 9.0, 9.0], [9.0, 9.0])
     """
     if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(

@@ -162,7 +162,7 @@ def _smooth(scale: float, query: Query) -> DpEvent:
     if epsilon > 10.0:
         raise NotCertified("smooth-sensitivity Laplace noise is certified up to ε = 10")
     if query.delta > 0.1:
-        raise NotCertified("smooth sensitivity is sound up to delta = 0.1: pass less")
+        raise NotCertified("smooth sensitivity is sound up to δ = 0.1: pass less")
     # what calibration leaves to the noise source is left here too
     share = (1.0 - 2.0 * calibration.SOURCE_SHARE) / query.steps
     if query.delta * share > 0.1:

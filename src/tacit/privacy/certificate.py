@@ -289,8 +289,8 @@ class Certificate:
         Examples
         --------
         >>> from tacit.privacy.events import LaplaceDpEvent
-        >>> Certificate.issue(Privacy(1.0), LaplaceDpEvent(1.0)).for_group(3).epsilon
-        3.0
+        >>> Certificate.issue(Privacy(1.0), LaplaceDpEvent(1.0)).for_group(2).epsilon
+        2.0
         """
         check("count", count, Integer(1))
         if count == 1:

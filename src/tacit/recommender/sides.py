@@ -69,7 +69,7 @@ def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:
     found = yield Ask("counts")
     known, sites = _Items(public, found.total, len(found.sites)), found.sites
     if public.products:
-        known.features = yield from public.pattern_of(known.counts, rng)
+        known.features = yield from _by_all(public.pattern_of(known.counts, rng), sites)
     for step, _ in public.plan:
         kind = known.kind(step)
         found = yield Ask(step, kind if step == "later" else "", **known.asks(kind))
@@ -77,6 +77,23 @@ def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:
             raise SiteFailure(_LOST)
         known.take(kind, np.asarray(found.total["sum"], np.float64), known.noise(step))
     return known.shared()
+
+
+def _by_all(steps: Coordinating, sites: tuple[str, ...]) -> Coordinating:
+    """Go through steps; whoever was there at the first must be there at each.
+
+    A run that stops at once can be resumed from there: one that goes on without a site, and stops
+    later, would have left it out for good.
+    """
+    ask = next(steps)
+    while True:
+        found = yield ask
+        if found.sites != sites:
+            raise SiteFailure(_LOST)
+        try:
+            ask = steps.send(found)
+        except StopIteration as end:
+            return end.value
 
 
 class _Items:

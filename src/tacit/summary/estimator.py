@@ -97,6 +97,7 @@ class PrivateSummary(PrivateEstimator):
     """
 
     _purpose = "private summary"
+    _stated_facts = ("bounds",)  # ranges alone, where a file states columns
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "by": AnyOf(InstanceOf(str), None),
         "statistics": InstanceOf(tuple, list),

@@ -482,8 +482,8 @@ def test_a_request_that_was_not_agreed_on_is_refused_without_a_charge():
 
 @pytest.mark.parametrize("unit", ["user", "entry"])
 def test_a_resumed_run_neither_charges_nor_draws_again(unit, tmp_path, monkeypatch):
-    method = Langevin(rounds=6, sampling_rate=0.5)
-    ledger = tc.Ledger.memory(unit="user", epsilon=3.0, delta=1e-3)
+    method, asked = Langevin(rounds=6, sampling_rate=0.5), privacy(2.0, unit)
+    ledger = tc.Ledger.memory(unit=unit, neighbours=asked.neighbours, epsilon=3.0, delta=1e-3)
     holders = [tc.Site("s0", ratings(seed=0), ledger), tc.Site("s1", ratings(seed=1))]
     sent = {}
     original = LangevinSite.respond

@@ -32,7 +32,7 @@ from tacit.privacy.events import (
     compose,
     repeat,
 )
-from tacit.privacy.ledger import ledger as ledgers
+from tacit.privacy.ledger import ceiling
 from tacit.privacy.ledger.ledger import Budget, Ledger
 
 STEP = LaplaceDpEvent(1.0)  # ε = 1
@@ -623,8 +623,8 @@ def test_a_ledger_holds_the_runs_that_were_reserved_in_it_and_no_others(make):
 def test_what_is_left_of_delta_is_rounded_down(monkeypatch):
     """The nearest float to 103/(3·10⁹) lies below it, and what is left would lie above."""
     ledger, spent = Ledger.memory(epsilon=1.0, delta=1e-6, filter="zcdp"), Fraction(103, 3 * 10**9)
-    monkeypatch.setattr(ledgers, "rule_ceiling", lambda rule, epsilon, left: as_exact(left))
-    assert ledger._amount_ceiling(spent) <= as_exact(1e-6) - spent
+    monkeypatch.setattr(ceiling, "rule_ceiling", lambda rule, epsilon, left: as_exact(left))
+    assert ledger._ceiling.amount(spent) <= as_exact(1e-6) - spent
 
 
 def test_rows_are_counted_from_one(make):
