@@ -189,7 +189,8 @@ def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error:
         with file.open(newline="", encoding="utf-8-sig" if encoding == "utf-8" else encoding) as s:
             for number, row in enumerate(csv.reader(s, delimiter=separator)):
                 if row and len(row) > width:
-                    return f"{file.name}, row {number} has {len(row)} cells: the headings name {width}"
+                    what = f"{file.name}, row {number} has {len(row)} cells"
+                    return f"{what}: the headings name {width}"
     except UnicodeDecodeError:
         return f"{file.name} is not written in utf-8: pass its encoding, such as 'latin-1'"
     except csv.Error:

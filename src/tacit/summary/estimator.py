@@ -47,8 +47,8 @@ class PrivateSummary(PrivateEstimator):
     Parameters
     ----------
     columns
-        What is public about the table: `tacit.Columns`, a mapping of such or a file's path. In a
-        mapping a pair (low, high) is the range of a column, to which its values are clipped.
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path. Of a
+        mapping of nothing but ranges (low, high) and lists, what lies outside is clipped.
         Categories are counted, value by value.
     by
         A category: every statistic is given for each of its values.
@@ -158,9 +158,13 @@ class PrivateSummary(PrivateEstimator):
 
     @property
     def _public(self) -> Columns:
-        """What is public about the table; a mapping's ranges are those to clip to."""
-        assert self.columns is not None
-        return Columns.of(self.columns, outside="clip")
+        """What is public about the table; ranges alone are those to clip to."""
+        columns = self.columns
+        assert columns is not None
+        bare = isinstance(columns, Mapping) and all(
+            isinstance(stated, tuple | list) for stated in columns.values()
+        )
+        return Columns.of(columns, outside="clip") if bare else Columns.of(columns)
 
     @property
     def _stated_columns(self) -> Columns:
