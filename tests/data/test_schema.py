@@ -339,3 +339,19 @@ def test_people_count_by_their_average_where_they_do():
     found = columns.read(data).matrix(["x", "sex"])
     assert sorted(found.tolist()) == [[2.0, 0.5], [5.0, 1.0]]
     assert columns.rows_per_unit == 1 and columns.unit == "user"
+
+
+def test_names_of_frames_may_be_numbers_but_not_stand_twice():
+    assert values(Columns({"0": number(0, 9)}), pd.DataFrame({0: [1, 2]})) == {"0": [1.0, 2.0]}
+    twice = pd.DataFrame([[1, 2]], columns=["x", "x"])
+    with pytest.raises(ParameterError, match=r"\['x'\] stand twice"):
+        Columns(x=number(0, 9)).read(twice)
+    deep = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("x", "a")]))
+    with pytest.raises(BadTable, match="no such column"):
+        Columns(x=number(0, 9)).read(deep)
+
+
+def test_a_day_is_that_of_the_place_where_it_was_written_down():
+    day = Columns(d=date("2020-01-01", "2029-12-31"))
+    berlin = pd.to_datetime(["2024-03-01"]).tz_localize("Europe/Berlin")
+    assert values(day, pd.DataFrame({"d": berlin})) == {"d": [19783.0]}

@@ -289,6 +289,8 @@ class Date(Kind):
         import polars as pl
 
         if column.dtype in (pl.Date, pl.Datetime):
+            if getattr(column.dtype, "time_zone", None):  # the day is that of the place
+                column = column.dt.replace_time_zone(None)
             values = self._days(column.cast(pl.Datetime("us")))
             missing, bad = np.isnan(values), np.zeros(len(values), bool)
         else:

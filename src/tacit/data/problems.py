@@ -49,7 +49,8 @@ class Problem:
         more = self.count - len(shown)
         where = "; ".join(shown) + (f" and {more:,} more" if more > 0 and shown else "")
         about = f"column {self.column!r}, " if self.column else ""
-        return f"{about}{self.what}: {where}. {self.remedy[:1].upper()}{self.remedy[1:]}"
+        what = f"{self.what}: {where}" if where else self.what
+        return f"{about}{what}. {self.remedy[:1].upper()}{self.remedy[1:]}"
 
     def described(self) -> dict[str, Any]:
         """Return it as plain data, for ``tacit check --json``."""

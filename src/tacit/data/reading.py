@@ -226,6 +226,8 @@ def _is_frame(data: Any) -> bool:
         return True
     import narwhals as nw
 
+    if hasattr(data, "iloc"):  # a frame of pandas, whatever its names are; not a column
+        return getattr(data, "ndim", 0) == 2
     try:
         nw.from_native(data)
     except TypeError:
@@ -239,18 +241,26 @@ def _from_frame(data: Any) -> pl.DataFrame:
 
     if hasattr(data, "read_all"):
         data = data.read_all()
+    if hasattr(data, "iloc"):  # pandas: names may be numbers or tuples, and may stand twice
+        data = data.set_axis([str(name) for name in data.columns], axis=1)
+        _distinct(list(data.columns))
     frame = nw.from_native(data)
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        raise ParameterError(f"columns must have distinct names, got {names[:20]}")
+    _distinct(names)
     columns = {}
     for name, own in zip(names, frame.columns, strict=True):
-        values = frame[own]
+        values = frame.get_column(own)
         plain = values.dtype not in (nw.Object, nw.Unknown)
         columns[name] = values.to_polars() if plain else _series(name, values.to_native())
     return pl.DataFrame([column.alias(name) for name, column in columns.items()])
+
+
+def _distinct(names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ParameterError(f"columns must have distinct names, and {twice[:9]} stand twice")
 
 
 def _from_matrix(data: Any, names: Sequence[str]) -> pl.DataFrame:
