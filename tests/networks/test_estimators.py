@@ -122,13 +122,27 @@ def test_bad_parameters_are_refused_by_name():
         classifier().predict(table()[0])
 
 
-def test_bad_cells_are_replaced_silently():
+def test_missing_cells_and_strange_labels_are_named_and_nobody_pays():
     X, y = table()
-    X[0], X[1, 0], X[2, 1] = np.nan, np.inf, 1e300
-    y = y.copy()
-    y[3] = "?"
+    ledger = Ledger.memory(epsilon=3.0, delta=1e-4)
+    for bad, said in ((np.nan, "row 8 of X, column 0 is missing"), (None, "row 4 has the label")):
+        inputs, labels = X.copy(), y.astype(object)
+        if bad is None:
+            labels[3] = "?"
+        else:
+            inputs[7, 0] = bad
+        with pytest.raises(ParameterError, match=said):
+            classifier(steps=2, ledger=ledger).fit(inputs, labels)
+    assert ledger.counter == 0
+    X[1, 0], X[2, 1] = np.inf, 1e300  # outside its bounds: clipped
     found = classifier(steps=2).fit(X, y)
     assert np.isfinite(found.result_.final).all()
+
+
+def test_one_text_among_numbers_changes_no_other_label():
+    numbers = classifier(steps=2, classes=(0, 1, 2))
+    for labels in ([0, 1, 2], [0, 1, "2"], ["0", 1.0, 2], np.array([0.0, 1.0, 2.0])):
+        assert numbers._targets(labels).tolist() == [0, 1, 2]
 
 
 def test_a_fit_is_charged_and_refused_where_nothing_is_left(tmp_path):

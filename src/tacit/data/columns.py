@@ -16,7 +16,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["column_array", "column_names", "is_missing", "numeric_columns"]
+__all__ = ["check_present", "column_array", "column_names", "is_missing", "numeric_columns"]
 
 
 def numeric_columns(table: Any, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
@@ -94,6 +94,22 @@ def _as_floats(name: str, values: Any) -> NDArray[np.float64]:
     if np.issubdtype(array.dtype, np.complexfloating):
         raise ParameterError(f"column {name!r} must be real")
     return array.astype(np.float64)
+
+
+def check_present(array: NDArray[Any], what: str) -> None:
+    """Raise where a number is missing, naming the first row; to the holder."""
+    if array.dtype.kind not in "fO" or not len(array):
+        return
+    table = np.isnan(array if array.dtype.kind == "f" else array.astype(np.float64))
+    table = table.reshape(len(array), -1)
+    rows = np.flatnonzero(table.any(axis=1))
+    if rows.size:
+        column = int(np.flatnonzero(table[rows[0]])[0])
+        where = f", column {column}" if table.shape[1] > 1 else ""
+        raise ParameterError(
+            f"row {rows[0] + 1} of {what}{where} is missing ({rows.size} rows in all): fill them "
+            "in, or take them out"
+        )
 
 
 def is_missing(value: Any) -> bool:

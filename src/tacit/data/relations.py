@@ -18,7 +18,9 @@ import numpy as np
 
 from tacit._core.check import OneOf, check
 from tacit.data.columns import column_array, column_names, is_missing
-from tacit.errors import MissingExtra, ParameterError
+from tacit.data.reading import Table, read_rows
+from tacit.data.values import plain_text, texts
+from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -216,7 +218,7 @@ class Relation:
         known = {name: tuple(members) for name, members in (labels or {}).items()}
         indices = []
         for entity, column in columns.items():
-            ids = _to_array(frame, column)
+            ids = _ids(frame, column)
             inverse = None
             if ids.dtype.kind in "iuU":  # what can be sorted at once is looked up once each
                 ids, inverse = np.unique(ids, return_inverse=True)
@@ -240,14 +242,8 @@ class Relation:
     def read(
         cls, path: str | Path, entities: Any, value: str | None = None, **options: Any
     ) -> Relation:
-        """Read a CSV or Parquet file with one row per cell; see `from_frame`."""
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtra("reading a table from a file", "frames") from None
-        file = Path(path)
-        reader = pandas.read_parquet if file.suffix == ".parquet" else pandas.read_csv
-        return cls.from_frame(reader(file), entities, value, **options)
+        """Read a file with one row per cell; see `from_frame`. Ids in text files are text."""
+        return cls.from_frame(read_rows(path), entities, value, **options)
 
     @classmethod
     def from_sql(
@@ -407,11 +403,24 @@ def _to_array(frame: Any, column: str) -> NDArray[Any]:
     return column_array(frame[column])
 
 
+def _ids(frame: Any, column: str) -> NDArray[Any]:
+    """Return the ids of a column; those of a text file are text, so that 0012 is not 12."""
+    if not isinstance(frame, Table):
+        return _to_array(frame, column)
+    found = frame.column(column)
+    if found.dtype.is_integer() and not found.null_count():
+        return np.asarray(found.to_numpy())
+    return np.array(texts(found).to_list(), object)
+
+
 def _positions(entity: str, ids: NDArray[Any], members: tuple[Any, ...]) -> NDArray[np.int64]:
     """Return where each id stands among the known members."""
     table = {member: k for k, member in enumerate(members)}
     if len(table) != len(members):
         raise ParameterError(f"labels of {entity!r} must be distinct")
+    if ids.dtype == object and all(isinstance(identity, str) for identity in ids.tolist()):
+        named = {plain_text(member): k for k, member in enumerate(members)}
+        table = named if len(named) == len(members) else table
     try:
         return np.array([table[identity] for identity in ids.tolist()], np.int64)
     except KeyError as error:

@@ -9,7 +9,10 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf
-from tacit.errors import UnboundedData
+from tacit.data.columns import column_array
+from tacit.data.reading import read_rows
+from tacit.data.values import plain_text, texts
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.networks.backend import nn, torch
@@ -149,10 +152,20 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         return len(self.classes or ())
 
     def _targets(self, y: Any) -> Any:
-        """Return class numbers; a label that is no class counts as the first one."""
-        labels = np.asarray(y).reshape(-1)
-        matches = labels[:, None] == np.asarray(self.classes)[None, :]
-        return torch.from_numpy(matches.argmax(axis=1).astype(np.int64))
+        """Return class numbers, label by label: what one is does not depend on the others.
+
+        A label that is no class is refused, to the holder.
+        """
+        place = {plain_text(one): k for k, one in enumerate(self.classes or ())}
+        values = y if isinstance(y, list | tuple) else column_array(y).reshape(-1)
+        labels = texts(read_rows({"y": values}).column("y")).to_list()
+        wrong = [row for row, label in enumerate(labels) if label not in place]
+        if wrong:
+            raise ParameterError(
+                f"row {wrong[0] + 1} has the label {labels[wrong[0]]!r}, which is none of the "
+                f"classes, and so have {len(wrong) - 1} more rows: mend them, or name the class"
+            )
+        return torch.tensor([place[label] for label in labels], dtype=torch.int64)
 
     def _loss(self) -> CrossEntropy:
         return CrossEntropy()

@@ -14,7 +14,7 @@ import numpy as np
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
-from tacit.data.columns import column_array, numeric_columns
+from tacit.data.columns import check_present, column_array, numeric_columns
 from tacit.errors import MissingExtra, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
@@ -191,6 +191,7 @@ class PrivateNetwork(PrivateEstimator):
     def _read(self, data: Any, agreement: Agreement) -> Examples:
         assert isinstance(agreement, NetworkAgreement)
         X, y = self._pair(data)
+        check_present(np.asarray(X), "X")
         inputs, targets = self._inputs(X), self._targets(y)
         if len(inputs) != len(targets):
             raise ParameterError(f"y must have one value for each of {len(inputs)} rows")

@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
+from tacit.data.columns import check_present
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
@@ -118,7 +119,9 @@ class PeopleEstimator(PrivateEstimator):
 
     def _read(self, data: Any, agreement: Agreement) -> Array:
         assert isinstance(agreement, PosteriorAgreement | SelectorAgreement)
-        return as_people(data, agreement.size)
+        people = as_people(data, agreement.size)
+        check_present(people, "the data")
+        return people
 
     def _learn(self, posterior: ParameterPosterior) -> None:
         """Keep what was inferred."""
