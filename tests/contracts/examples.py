@@ -18,6 +18,7 @@ from scipy import stats
 
 from tacit.mechanisms.above_threshold import AboveThreshold
 from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.discrete_gaussian import DiscreteGaussian
 from tacit.mechanisms.exponential import Exponential
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
@@ -228,6 +229,23 @@ def geometric_pmf(epsilon: float) -> Callable[[Any], Mapping[float, float]]:
 def geometric_log_density(epsilon: float) -> Callable[[Any, Array], Array]:
     """log α^|k − value|."""
     return lambda value, outputs: -epsilon * np.abs(outputs - np.ravel(value)).sum(axis=1)
+
+
+DISCRETE_SIGMA = 1.1
+
+
+def discrete_gaussian_pmf(value: Any) -> Mapping[float, float]:
+    """P(k) ∝ exp(−(k − value)²/(2σ²)) (Canonne, Kamath & Steinke 2020)."""
+    centre = int(np.ravel(value)[0])
+    weights = {
+        k: math.exp(-((k - centre) ** 2) / (2 * DISCRETE_SIGMA**2))
+        for k in range(centre - 40, centre + 41)
+    }
+    return {k: weight / sum(weights.values()) for k, weight in weights.items()}
+
+
+def discrete_gaussian_log_density(value: Any, outputs: Array) -> Array:
+    return -np.square(outputs - np.ravel(value)).sum(axis=1) / (2 * DISCRETE_SIGMA**2)
 
 
 def mixture_log_density(value: Any, outputs: Array) -> Array:
@@ -581,6 +599,37 @@ EXAMPLES: tuple[Example, ...] = (
         log_density=geometric_log_density(1.5 / 3),
         kind="i",
         has_exact_source=True,
+    ),
+    Example(
+        "discrete-gaussian",
+        DiscreteGaussian(DISCRETE_SIGMA, 2),
+        value=7,
+        neighbour=9,
+        misfits=(*_WRONG_SCALARS, 7.0, "7", [7]),
+        nasty=(2**62, -(2**63), 2**63 - 1, 0),
+        sample=in_one_shape,
+        pmf=discrete_gaussian_pmf,
+        log_density=discrete_gaussian_log_density,
+        kind="i",
+        delta=1e-2,
+        draws=400_000,
+        has_exact_source=True,
+    ),
+    Example(
+        "discrete-gaussian-histogram",
+        DiscreteGaussian(DISCRETE_SIGMA, 1, 2, (3,)),
+        value=np.array([4, 0, 9]),
+        neighbour=np.array([3, 1, 9]),
+        misfits=(*_WRONG_VECTORS, np.zeros(3)),
+        nasty=(np.array([2**62, -(2**63), 2**63 - 1]),),
+        sample=in_one_shape,
+        pmf=discrete_gaussian_pmf,
+        log_density=discrete_gaussian_log_density,
+        shape=(3,),
+        kind="i",
+        delta=1e-2,
+        draws=200_000,
+        privacy_draws=200_000,
     ),
     Example(
         "symmetric-matrix",

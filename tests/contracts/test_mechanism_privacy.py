@@ -21,6 +21,7 @@ from tacit.mechanisms.above_threshold import AboveThreshold
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.clipping import clip_rows
+from tacit.mechanisms.discrete_gaussian import DiscreteGaussian
 from tacit.mechanisms.exponential import Exponential
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.geometric import TwoSidedGeometric
@@ -153,8 +154,9 @@ def half_the_noise(mechanism):
     )
 
 
-@half_the_noise.register
-def _(mechanism: GridMechanism):
+@half_the_noise.register(DiscreteGaussian)
+@half_the_noise.register(GridMechanism)
+def _(mechanism):
     return dataclasses.replace(mechanism, scale=mechanism.scale / 2)
 
 

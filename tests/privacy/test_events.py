@@ -13,6 +13,7 @@ from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
     ComposedDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -36,6 +37,7 @@ simple = st.one_of(
     st.builds(LaplaceDpEvent, st.floats(0.1, 100)),
     st.builds(ApproximateDpEvent, st.floats(0, 5), st.floats(0, 0.1)),
     st.builds(DiscreteLaplaceDpEvent, st.floats(0.1, 5), st.integers(1, 5)),
+    st.builds(DiscreteGaussianDpEvent, st.floats(0.1, 5), st.integers(1, 5)),
     st.builds(RandomizedResponseDpEvent, st.floats(0.1, 1.0), st.integers(2, 10)),
     st.builds(ZCDpEvent, st.floats(0, 2)),
     st.builds(

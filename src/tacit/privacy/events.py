@@ -32,6 +32,7 @@ __all__ = [
     "REPLACE",
     "ApproximateDpEvent",
     "ComposedDpEvent",
+    "DiscreteGaussianDpEvent",
     "DiscreteLaplaceDpEvent",
     "DpEvent",
     "GaussianDpEvent",
@@ -56,6 +57,8 @@ ADD_REMOVE = "add-remove-one"
 REPLACE = "replace-one"
 
 MOST_CATEGORIES = 10**12  # of randomized response
+LEAST_DISCRETE, MOST_DISCRETE = 2.0**-4, 2.0**15  # σ of a discrete Gaussian
+_MOST_MOVED = 300  # σ that a discrete Gaussian is moved; beyond, nothing is protected
 _POSITIVE = Real(0, open_low=True, allow_inf=True)
 
 
@@ -127,6 +130,19 @@ class DiscreteLaplaceDpEvent(DpEvent):
         super().__post_init__()
         check("noise_parameter", self.noise_parameter, Real(0, open_low=True))
         check("sensitivity", self.sensitivity, Integer(1))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianDpEvent(DpEvent):
+    """Noise P(k) ∝ exp(−k²/(2·sigma²)) on whole numbers, one of which moves by ``sensitivity``."""
+
+    sigma: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("sigma", self.sigma, Real(LEAST_DISCRETE, MOST_DISCRETE))
+        check("sensitivity", self.sensitivity, Integer(1, int(_MOST_MOVED * self.sigma)))
 
 
 @dataclass(frozen=True)
@@ -372,6 +388,8 @@ def to_dp_accounting(event: DpEvent) -> Any:
             raise NotCertified("dp_accounting has no event for a mechanism known by (ε, δ) only")
         case ShuffledDpEvent():
             raise NotCertified("dp_accounting has no event for shuffled messages")
+        case DiscreteGaussianDpEvent():
+            raise NotCertified("dp_accounting has no event for discrete Gaussian noise")
         case ComposedDpEvent(events):
             return dp_event.ComposedDpEvent([to_dp_accounting(child) for child in events])
         case SelfComposedDpEvent(child, count):

@@ -11,6 +11,7 @@ from tacit.privacy.accounting.losses import extent, grid_losses, is_symmetric, s
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -33,6 +34,8 @@ EVENTS = [
     PoissonSampledDpEvent(0.3, LaplaceDpEvent(1.5)),
     RandomizedResponseDpEvent(0.5, 4),
     DiscreteLaplaceDpEvent(0.2, 5),
+    DiscreteGaussianDpEvent(1.1, 2),
+    DiscreteGaussianDpEvent(3000.0, 1000),
     ApproximateDpEvent(0.5, 1e-6),
 ]
 

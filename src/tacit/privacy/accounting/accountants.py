@@ -32,6 +32,7 @@ from tacit.privacy.amounts import as_exact, as_float, float_above
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -272,6 +273,8 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
     match leaf:
         case GaussianDpEvent(multiplier):
             return 0.5 * gaussian.inverse_square(multiplier), 0.0
+        case DiscreteGaussianDpEvent(sigma, moved):  # Canonne, Kamath & Steinke 2020
+            return 0.5 * gaussian.inverse_square(sigma / moved * (1.0 - 2.0**-52)), 0.0
         case ZCDpEvent(rho):
             return rho, 0.0
         case ApproximateDpEvent(epsilon, delta):
@@ -328,7 +331,7 @@ _ORDERS = (
 def _rdp_of(leaf: DpEvent) -> tuple[tuple[float, ...], float]:
     """Return (α − 1)·(Rényi divergence) of one event at each order, and the δ beside it."""
     match leaf:
-        case GaussianDpEvent() | ZCDpEvent():
+        case GaussianDpEvent() | DiscreteGaussianDpEvent() | ZCDpEvent():
             rho = concentration(leaf)[0]
             return tuple(t * (1.0 + t) * rho for t in _ORDERS), 0.0
     bag = ((leaf, 1),)

@@ -29,6 +29,7 @@ from tacit.privacy.accounting.shuffled import shuffled_deltas, shuffled_reach
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     DpEvent,
     GaussianDpEvent,
@@ -48,6 +49,7 @@ __all__ = ["extent", "grid_losses", "is_symmetric", "sketch"]
 
 _REACH = 14.0  # standard deviations: 8e-45 of a Gaussian lies beyond
 _SKETCH = 1200  # cells of a sketch
+_MANY_ATOMS = 40_000  # of any event: the sketch has fewer
 _MOST_ATOMS = 20_000  # of discrete Laplace noise; with more it is only known to be pure
 
 
@@ -71,7 +73,26 @@ def _atoms(leaf: DpEvent) -> Losses | None:
             at = np.concatenate([[-top], parameter * (sensitivity - 2.0 * inner), [top]])
             mass = np.concatenate([[whole * math.exp(-min(top, 745.0))], mass, [whole]])
             return Losses(at * (1.0 + 4.0 * UNIT), mass * (1.0 + 16.0 * UNIT), 0.0)
+        case DiscreteGaussianDpEvent(sigma, moved):
+            return _discrete_gaussian(sigma, moved)
     return None
+
+
+def _discrete_gaussian(sigma: float, moved: int) -> Losses:
+    """Return the losses Δ·(2k + Δ)/(2σ²) of noise k, P(k) ∝ exp(−k²/(2σ²)).
+
+    Beyond `_REACH` standard deviations, a tail of at most twice its first mass at σ ≤ 1 and of
+    σ times that elsewhere: above it counts as infinite, below as the least loss.
+    """
+    reach = math.ceil(_REACH * sigma)
+    numbers = np.arange(-reach, reach + 1.0)
+    # an exponent of up to 98 is off by some 200 roundings
+    mass = np.exp(-0.5 * np.square(numbers / sigma))
+    mass *= (1.0 + 1024.0 * UNIT) / float(np.sum(mass))
+    tail = float(mass[-1]) * max(2.0, sigma)
+    mass[0] += tail
+    loss = (2.0 * numbers + moved) / sigma * (0.5 * moved / sigma)
+    return Losses(loss + np.abs(loss) * 8.0 * UNIT, mass, tail)
 
 
 def _two_atoms(epsilon: float, delta: float) -> Losses:
@@ -120,6 +141,8 @@ def is_symmetric(leaf: DpEvent) -> bool:
 def sketch(leaf: DpEvent, swapped: bool) -> Losses:
     """Return some thousand losses of an event, at places of its own, down to tails of 1e-43."""
     atoms = _atoms(leaf)
+    if atoms is not None and len(atoms.at) > _MANY_ATOMS:
+        return _split_atoms(atoms, float(atoms.at[-1] - atoms.at[0]) / _SKETCH)
     if atoms is not None:
         return atoms._replace(mass=atoms.mass * (1.0 + 16.0 * UNIT))
     match leaf:
