@@ -35,6 +35,7 @@ from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.stable_histogram import StableHistogram
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
 from tacit.mechanisms.top import NoisyTop
 from tacit.privacy.events import REPLACE
@@ -158,6 +159,8 @@ class Example:
         Of Poisson sampling: the privacy test draws the sample, too.
     has_exact_source
         Whether the mechanism can also draw from OpenDP.
+    numbers
+        Turns a release that is no array into numbers.
     """
 
     name: str
@@ -182,6 +185,7 @@ class Example:
     control_draws: int = 200_000
     sampling_rate: float = 1.0
     has_exact_source: bool = False
+    numbers: Callable[[Any], Any] = lambda released: released
 
     def noise(self, seed: int | None) -> Noise:
         """Return a seeded source of noise; in blocks where releases are single numbers."""
@@ -428,6 +432,41 @@ def search_pmf(value: Any) -> Mapping[float, float]:
             chance *= 1 - above
         found[len(value)] += chance
     return found
+
+
+# ε = 2 over two keys: noise of ratio 1/e; 2·e^(1 − T)/(1 + 1/e) ≤ 0.02 from T = 6 on
+KEYS = StableHistogram(2.0, 0.02, 2)
+KEYS_THRESHOLD = 6
+
+
+def key_law(count: int) -> Mapping[float, float]:
+    """What leaves of a key that some units have: the noisy count, or 0 below the threshold."""
+    ratio = math.exp(-1.0)
+    law = {0.0: 0.0} | dict.fromkeys(range(KEYS_THRESHOLD, count + 60), 0.0)
+    for move in range(-60 - count, 60):
+        left = count + move if count + move >= KEYS_THRESHOLD else 0
+        law[left] += ratio ** abs(move) * (1 - ratio) / (1 + ratio)
+    return law
+
+
+def units_with(value: Any, key: str) -> int:
+    return sum(key in unit for unit in value)
+
+
+def keys_log_density(value: Any, outputs: Array) -> Array:
+    """Keys are independent given the data."""
+    laws = [key_law(units_with(value, key)) for key in ("a", "b")]
+    # an outcome outside of the law, which a broken twin may have, counts as 0
+    chances = [[law.get(x, law[0]) for law, x in zip(laws, row, strict=True)] for row in outputs]
+    return np.log(chances).sum(axis=1)
+
+
+def both_keys(released: Mapping[str, int]) -> Array:
+    return np.array([released.get("a", 0), released.get("b", 0)])
+
+
+def key_by_key(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
+    return np.array([both_keys(mechanism.draw(value, noise)) for _ in range(count)])
 
 
 SMOOTH_EPSILON, SMOOTH_DELTA = 3.0, 0.01
@@ -875,6 +914,26 @@ EXAMPLES: tuple[Example, ...] = (
         privacy_draws=8_000,
         control_draws=8_000,
         has_exact_source=True,
+    ),
+    Example(
+        "stable-histogram",
+        KEYS,
+        value=[("a", "b")] * 7,
+        neighbour=[("a", "b")] * 6,
+        misfits=(1, "ab", {"a": 3}, np.zeros(3)),
+        nasty=([], [None, math.nan, ("a", "b", "c"), {"d", 3}, [[]], True], [2**70, -1, ""]),
+        sample=key_by_key,
+        pmf=lambda value: key_law(units_with(value, "a")),
+        log_density=keys_log_density,
+        shape=(2,),
+        kind="i",
+        delta=0.02,
+        error=lambda outputs, value: outputs[:, 0] - len(value),
+        draws=8_000,
+        privacy_draws=8_000,
+        control_draws=8_000,
+        has_exact_source=True,
+        numbers=both_keys,
     ),
     SmoothExample(
         "smooth-quantile",

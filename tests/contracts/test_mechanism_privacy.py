@@ -37,6 +37,7 @@ from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.stable_histogram import StableHistogram
 from tacit.mechanisms.top import NoisyTop
 from tacit.privacy.accounting.accountants import epsilon_of
 
@@ -174,6 +175,7 @@ def _(mechanism: PoissonSampled):
 @half_the_noise.register(AboveThreshold)
 @half_the_noise.register(NoisyTop)
 @half_the_noise.register(Quantiles)
+@half_the_noise.register(StableHistogram)
 def _(mechanism):
     return dataclasses.replace(mechanism, epsilon=2 * mechanism.epsilon)
 
