@@ -33,6 +33,7 @@ from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.sampled_fixed import SampledWithoutReplacement
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
 from tacit.mechanisms.stable_histogram import StableHistogram
@@ -729,6 +730,19 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "poisson-sampled",
         PoissonSampled(Gaussian(SIGMA, 1.0), 0.5),
+        value=1.0,
+        neighbour=0.0,
+        misfits=_WRONG_SCALARS,
+        nasty=_NASTY_NUMBERS,
+        sample=of_the_inner,
+        cdf=normal_cdf,
+        log_density=mixture_log_density,
+        delta=1e-2,
+        sampling_rate=0.5,
+    ),
+    Example(
+        "sampled-without-replacement",  # one of two units, which has the value or 0
+        SampledWithoutReplacement(Gaussian(SIGMA, 1.0, neighbours=REPLACE), 2, 1),
         value=1.0,
         neighbour=0.0,
         misfits=_WRONG_SCALARS,

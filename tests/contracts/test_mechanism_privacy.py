@@ -35,6 +35,7 @@ from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.sampled_fixed import SampledWithoutReplacement
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
 from tacit.mechanisms.stable_histogram import StableHistogram
@@ -161,8 +162,9 @@ def _(mechanism):
     return dataclasses.replace(mechanism, scale=mechanism.scale / 2)
 
 
-@half_the_noise.register
-def _(mechanism: PoissonSampled):
+@half_the_noise.register(PoissonSampled)
+@half_the_noise.register(SampledWithoutReplacement)
+def _(mechanism):
     return dataclasses.replace(mechanism, mechanism=half_the_noise(mechanism.mechanism))
 
 

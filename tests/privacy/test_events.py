@@ -21,6 +21,7 @@ from tacit.privacy.events import (
     NoOpDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
     ZCDpEvent,
     compose,
@@ -38,6 +39,12 @@ simple = st.one_of(
     st.builds(ApproximateDpEvent, st.floats(0, 5), st.floats(0, 0.1)),
     st.builds(DiscreteLaplaceDpEvent, st.floats(0.1, 5), st.integers(1, 5)),
     st.builds(DiscreteGaussianDpEvent, st.floats(0.1, 5), st.integers(1, 5)),
+    st.builds(
+        SampledWithoutReplacementDpEvent,
+        st.integers(10, 100),
+        st.integers(1, 9),
+        st.builds(GaussianDpEvent, st.floats(0.5, 5)),
+    ),
     st.builds(RandomizedResponseDpEvent, st.floats(0.1, 1.0), st.integers(2, 10)),
     st.builds(ZCDpEvent, st.floats(0, 2)),
     st.builds(

@@ -20,7 +20,6 @@ from tacit.privacy.curve import Curve, curve_of
 from tacit.privacy.events import (
     DpEvent,
     NonPrivateDpEvent,
-    PoissonSampledDpEvent,
     event_to_json,
     leaves,
 )
@@ -172,9 +171,10 @@ class Certificate:
     def _check_consistent(self) -> None:
         """Refuse events whose relation is not the stated one, and published without a claim."""
         for leaf in leaves(self.event):
-            if isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours != self.neighbours:
+            recorded = getattr(leaf, "neighbours", self.neighbours)  # sampled events have one
+            if recorded != self.neighbours:
                 raise NotCertified(
-                    f"an event was recorded for {leaf.neighbours} neighbours, but the "
+                    f"an event was recorded for {recorded} neighbours, but the "
                     f"certificate states {self.neighbours}"
                 )
         if self.calibration == "published" and (self.claimed_epsilon is None or not self.claim):

@@ -41,6 +41,7 @@ __all__ = [
     "NonPrivateDpEvent",
     "PoissonSampledDpEvent",
     "RandomizedResponseDpEvent",
+    "SampledWithoutReplacementDpEvent",
     "SelfComposedDpEvent",
     "ShuffledDpEvent",
     "ZCDpEvent",
@@ -207,6 +208,39 @@ class PoissonSampledDpEvent(DpEvent):
 
 
 @dataclass(frozen=True)
+class SampledWithoutReplacementDpEvent(DpEvent):
+    """``event`` on a uniform sample of fixed size; one unit of the data is replaced.
+
+    The inner event's noise is relative to the sensitivity where a unit of the sample is replaced.
+    """
+
+    source_dataset_size: int
+    sample_size: int
+    event: DpEvent
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("source_dataset_size", self.source_dataset_size, Integer(1, 10**15))
+        check("sample_size", self.sample_size, Integer(1, self.source_dataset_size))
+        if not isinstance(self.event, GaussianDpEvent | LaplaceDpEvent):
+            raise NotCertified(
+                f"sampling {type(self.event).__name__} without replacement cannot be accounted "
+                "for: sample Gaussian or Laplace noise"
+            )
+
+    @property
+    def neighbours(self) -> str:
+        """The only relation for which it holds."""
+        return REPLACE
+
+    @property
+    def upper(self) -> PoissonSampledDpEvent:
+        """The event whose δ(ε), of an added unit and ε ≥ 0, is the curve of this one."""
+        rate = self.sample_size / self.source_dataset_size
+        return PoissonSampledDpEvent(min(1.0, rate * (1.0 + 2.0**-52)), self.event)
+
+
+@dataclass(frozen=True)
 class ShuffledDpEvent(DpEvent):
     """Messages of ``people`` persons, each ``local_epsilon``-private, seen in random order.
 
@@ -291,6 +325,8 @@ def leaves(event: DpEvent) -> dict[DpEvent, int]:
                 return
             case PoissonSampledDpEvent(sampling_probability=1.0, event=child, neighbours=how):
                 walk(_unsampled(child, how), times)
+            case SampledWithoutReplacementDpEvent(units, size, child) if units == size:
+                walk(child, times)
             case _:
                 found[node] = found.get(node, 0) + times
 
@@ -324,6 +360,8 @@ def pure_epsilon(event: DpEvent) -> Fraction | None:
             if grown > 700.0:  # ln(1 − q + q·e^ε) < ln(1 + q·e^ε)
                 return _just_above(float(np.logaddexp(0.0, math.log(rate) + grown)))
             return _just_above(math.log1p(rate * math.expm1(grown)))
+        case SampledWithoutReplacementDpEvent():
+            return pure_epsilon(event.upper)
         case _:
             return None
 
@@ -388,6 +426,9 @@ def to_dp_accounting(event: DpEvent) -> Any:
             raise NotCertified("dp_accounting has no event for a mechanism known by (ε, δ) only")
         case ShuffledDpEvent():
             raise NotCertified("dp_accounting has no event for shuffled messages")
+        case SampledWithoutReplacementDpEvent(units, size, child):
+            inner = to_dp_accounting(child)
+            return dp_event.SampledWithoutReplacementDpEvent(units, size, inner)
         case DiscreteGaussianDpEvent():
             raise NotCertified("dp_accounting has no event for discrete Gaussian noise")
         case ComposedDpEvent(events):

@@ -17,6 +17,7 @@ from tacit.privacy.events import (
     LaplaceDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     ShuffledDpEvent,
 )
 
@@ -35,6 +36,8 @@ EVENTS = [
     RandomizedResponseDpEvent(0.5, 4),
     DiscreteLaplaceDpEvent(0.2, 5),
     DiscreteGaussianDpEvent(1.1, 2),
+    SampledWithoutReplacementDpEvent(100, 7, GaussianDpEvent(1.2)),
+    SampledWithoutReplacementDpEvent(100, 7, LaplaceDpEvent(1.2)),
     DiscreteGaussianDpEvent(3000.0, 1000),
     ApproximateDpEvent(0.5, 1e-6),
 ]

@@ -39,6 +39,7 @@ from tacit.privacy.events import (
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
     ShuffledDpEvent,
     ZCDpEvent,
@@ -148,7 +149,7 @@ def _is_free(leaf: DpEvent) -> bool:
     match leaf:
         case GaussianDpEvent(multiplier) | LaplaceDpEvent(multiplier):
             return math.isinf(multiplier)
-        case PoissonSampledDpEvent(_, child, _):
+        case PoissonSampledDpEvent(_, child, _) | SampledWithoutReplacementDpEvent(_, _, child):
             return _is_free(child)
         case ApproximateDpEvent(0.0, 0.0) | ZCDpEvent(0.0) | RandomizedResponseDpEvent(1.0):
             return True
@@ -282,6 +283,8 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
         case PoissonSampledDpEvent(_, child, neighbours):
             # quasi-convexity of Rényi divergences: a sample costs at most the whole
             return concentration(_unsampled(child, neighbours))
+        case SampledWithoutReplacementDpEvent(_, _, child):
+            return concentration(child)
         case NonPrivateDpEvent():
             return math.inf, 0.0
     exact = pure_epsilon(leaf)

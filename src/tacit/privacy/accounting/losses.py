@@ -36,6 +36,7 @@ from tacit.privacy.events import (
     LaplaceDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     ShuffledDpEvent,
     response_epsilon,
 )
@@ -132,6 +133,23 @@ def _shuffled(local: float, people: int, edges: Floats) -> Losses:
     return Losses(edges, np.concatenate([[lowest], mass]), infinite)
 
 
+def _mirrored(upper: Losses) -> Losses:
+    """Return the symmetric pair whose δ(ε) at ε ≥ 0 is that of ``upper``.
+
+    Only losses above 0 have a part in that. In a symmetric pair the mass at −x is e^(−x) times
+    that at x, and what is left lies at 0.
+    """
+    over = upper.at > 0.0
+    at, mass = upper.at[over], upper.mass[over]
+    below = mass * np.exp(np.maximum(-at, -745.0)) * (1.0 + 4.0 * UNIT)
+    left = max(0.0, 1.0 - upper.infinite - math.fsum(mass) - math.fsum(below)) + 1e-15
+    return Losses(
+        np.concatenate([-at[::-1], [0.0], at]),
+        np.concatenate([below[::-1], [left], mass]),
+        upper.infinite,
+    )
+
+
 def is_symmetric(leaf: DpEvent) -> bool:
     """Whether the pair (Q, P) of an event has the same losses as (P, Q)."""
     return not (isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours != REPLACE)
@@ -146,6 +164,8 @@ def sketch(leaf: DpEvent, swapped: bool) -> Losses:
     if atoms is not None:
         return atoms._replace(mass=atoms.mass * (1.0 + 16.0 * UNIT))
     match leaf:
+        case SampledWithoutReplacementDpEvent():
+            return _mirrored(sketch(leaf.upper, False))
         case GaussianDpEvent(multiplier):
             mu = 1.0 / multiplier
             z = np.linspace(mu - _REACH, mu + _REACH, _SKETCH)
@@ -186,6 +206,9 @@ def extent(leaf: DpEvent, swapped: bool, tail: float) -> tuple[float, float]:
     if atoms is not None:
         return float(atoms.at[0]), float(atoms.at[-1])
     match leaf:
+        case SampledWithoutReplacementDpEvent():
+            high = extent(leaf.upper, False, tail)[1]
+            return -high, high
         case GaussianDpEvent(multiplier):
             mu = 1.0 / multiplier
             return mu * (mu / 2.0 - _REACH), mu * (mu / 2.0 + _upper(tail))
@@ -218,6 +241,8 @@ def grid_losses(leaf: DpEvent, swapped: bool, step: float, tail: float) -> Losse
     atoms = _atoms(leaf)
     if atoms is not None:
         return _split_atoms(atoms, step)
+    if isinstance(leaf, SampledWithoutReplacementDpEvent):
+        return _split_atoms(_mirrored(grid_losses(leaf.upper, False, step, tail)), step)
     low, high = extent(leaf, swapped, tail)
     above = step * np.arange(max(math.ceil((high - low) / step), 1) + 1.0)
     match leaf:
