@@ -32,6 +32,7 @@ from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.running_sums import RunningSums
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.sampled_fixed import SampledWithoutReplacement
 from tacit.mechanisms.shuffled import Shuffled
@@ -257,6 +258,20 @@ def mixture_log_density(value: Any, outputs: Array) -> Array:
     """Density of a sum that holds the unit's contribution with probability ½."""
     there = stats.norm.pdf(outputs[:, 0], value, SIGMA)
     return np.log(0.5 * there + 0.5 * stats.norm.pdf(outputs[:, 0], 0.0, SIGMA))
+
+
+def running_log_density(value: Any, outputs: Array) -> Array:
+    """Three sums s₁, s₂, s₃ of nodes x₁, x₁ + x₂ and x₃ with a noise of their own each."""
+    steps = np.asarray(value)[:, 0]
+    nodes = np.column_stack([outputs[:, 0], outputs[:, 1], outputs[:, 2] - outputs[:, 1]])
+    centres = np.array([steps[0], steps[0] + steps[1], steps[2]])
+    return -np.square(nodes - centres).sum(axis=1) / (2 * SIGMA**2)
+
+
+def in_many_columns(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as the columns of one sequence of steps."""
+    wide = dataclasses.replace(mechanism, shape=(len(value), count))
+    return np.asarray(wide.draw(np.tile(value, (1, count)), noise)).T
 
 
 def knorm_cdf(value: Any, x: Array) -> Array:
@@ -624,6 +639,21 @@ EXAMPLES: tuple[Example, ...] = (
         cdf=laplace_cdf,
         log_density=laplace_log_density,
         shape=(3,),
+        draws=400_000,
+        privacy_draws=300_000,
+    ),
+    Example(
+        "running-sums",
+        RunningSums(SIGMA, 1.0, (3, 1)),
+        value=np.array([[2.25], [-1.0], [0.5]]),
+        neighbour=np.array([[3.25], [-1.0], [0.5]]),
+        misfits=(*_WRONG_SCALARS, [1.0, 2.0, 3.0], np.zeros((1, 3))),
+        nasty=tuple(np.array([[1.0], [bad], [2.0]]) for bad in _NASTY_NUMBERS),
+        sample=in_many_columns,
+        cdf=normal_cdf,
+        log_density=running_log_density,
+        shape=(3, 1),
+        delta=1e-2,
         draws=400_000,
         privacy_draws=300_000,
     ),
