@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import NotCertified, ParameterError
-from tacit.privacy import events
+from tacit.privacy import claims, events
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
@@ -45,6 +45,12 @@ simple = st.one_of(
         st.integers(1, 9),
         st.builds(GaussianDpEvent, st.floats(0.5, 5)),
     ),
+    st.builds(
+        lambda gains: claims.RenyiDpEvent(
+            "a curve", tuple(1.5 + k for k in range(len(gains))), tuple(np.cumsum(gains).tolist())
+        ),
+        st.lists(st.floats(0, 5), min_size=1, max_size=4),
+    ),
     st.builds(RandomizedResponseDpEvent, st.floats(0.1, 1.0), st.integers(2, 10)),
     st.builds(ZCDpEvent, st.floats(0, 2)),
     st.builds(
@@ -70,7 +76,9 @@ def test_json_round_trip(event):
 
 def test_every_kind_is_exercised_by_the_round_trip():
     assert set(events.DpEvent.kinds) == {
-        name for name in events.__all__ if name.endswith("DpEvent") and name != "DpEvent"
+        name
+        for name in (*events.__all__, *claims.__all__)
+        if name.endswith("DpEvent") and name != "DpEvent"
     } | {"NoOpDpEvent", "NonPrivateDpEvent", "ZCDpEvent"}
 
 

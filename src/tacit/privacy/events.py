@@ -386,7 +386,7 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
         if isinstance(value, DpEvent):
             value = event_to_json(value)
         elif isinstance(value, tuple):
-            value = [event_to_json(child) for child in value]
+            value = [event_to_json(one) if isinstance(one, DpEvent) else one for one in value]
         elif isinstance(value, numbers.Integral):
             value = int(value)
         elif isinstance(value, numbers.Real):  # NumPy's numbers become plain ones
@@ -401,6 +401,8 @@ def event_from_json(data: Mapping[str, Any]) -> DpEvent:
         raise NotCertified(f"an event must be a table with its type, got {data!r:.60}")
     fields = dict(data)
     name = fields.pop("type", None)
+    import tacit.privacy.claims  # noqa: F401 (its kinds of events)
+
     kind = DpEvent.kinds.get(str(name))
     if kind is None:
         raise NotCertified(f"unknown event {name!r}: it may come from a newer tacit")
@@ -411,7 +413,8 @@ def event_from_json(data: Mapping[str, Any]) -> DpEvent:
         if isinstance(value, Mapping):
             fields[key] = event_from_json(value)
         elif isinstance(value, list):
-            fields[key] = tuple(event_from_json(child) for child in value)
+            inner = kind is ComposedDpEvent  # other lists hold numbers, which the event checks
+            fields[key] = tuple(event_from_json(one) if inner else one for one in value)
         elif value == "inf":
             fields[key] = math.inf
     return kind(**fields)
