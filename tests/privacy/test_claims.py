@@ -13,16 +13,18 @@ from tacit.errors import NotCertified, ParameterError, VerificationFailed
 from tacit.privacy.accounting.accountants import accountant, epsilon_of
 from tacit.privacy.calibration import calibrate
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.claims import RenyiDpEvent
+from tacit.privacy.claims import LossesDpEvent, RenyiDpEvent
 from tacit.privacy.events import (
     ApproximateDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     PoissonSampledDpEvent,
+    RandomizedResponseDpEvent,
     compose,
     event_from_json,
     event_to_json,
     repeat,
+    to_dp_accounting,
 )
 from tacit.privacy.groups import group_event
 from tacit.privacy.guarantee import Privacy
@@ -143,3 +145,80 @@ def test_a_ledger_charges_for_a_curve():
     ledger = Ledger.memory(epsilon=3.0, delta=1e-5)
     ledger.charge(gaussian_curve(2.0), purpose="mine", delta=1e-6)
     assert ledger.spent.epsilon >= epsilon_of(gaussian_curve(2.0), 1e-6)
+
+
+# --- losses -----------------------------------------------------------------------------------
+
+
+def lopsided():
+    """P = (0.6, 0.3, 0.1, 0), Q = (0.2, 0.4, 0.399, 0.001): more to lose in one order."""
+    p, q = np.array([0.1, 0.3, 0.6]), np.array([0.399, 0.4, 0.2])
+    return LossesDpEvent("a table", tuple(np.log(p / q)), tuple(p), 0.0, 0.001)
+
+
+def exact_delta(steps, epsilon):
+    """The worse order of the table, by all outcomes of independent steps."""
+    p, q = np.array([0.1, 0.3, 0.6, 0.0]), np.array([0.399, 0.4, 0.2, 0.001])
+    one, two = np.ones(1), np.ones(1)
+    for _ in range(steps):
+        one, two = np.outer(one, p).ravel(), np.outer(two, q).ravel()
+    grown = math.exp(epsilon)
+    return max(np.maximum(one - grown * two, 0).sum(), np.maximum(two - grown * one, 0).sum())
+
+
+@pytest.mark.parametrize("steps", [1, 2, 6])
+@pytest.mark.parametrize("delta", [0.01, 0.1])
+def test_losses_give_the_worse_order_and_hardly_more(steps, delta):
+    found = epsilon_of(repeat(lopsided(), steps), delta)
+    assert exact_delta(steps, found) <= delta * (1 + 1e-12)
+    assert exact_delta(steps, found * 0.999) > delta
+
+
+def test_what_one_law_never_does_counts_in_full():
+    assert math.isinf(epsilon_of(lopsided(), 0.0009))
+    assert math.isfinite(epsilon_of(lopsided(), 0.0011))
+
+
+def test_losses_of_a_known_mechanism_cost_as_much_and_compose():
+    top = math.log(3)
+    coin = LossesDpEvent("a coin", (-top, top), (0.25, 0.75))
+    for other in (GaussianDpEvent(2.0), gaussian_curve(2.0)):
+        ours = epsilon_of(compose([repeat(coin, 9), other]), 1e-6)
+        theirs = epsilon_of(compose([repeat(RandomizedResponseDpEvent(0.5, 2), 9), other]), 1e-6)
+        assert ours == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"name": ""}, "name"),
+        ({"losses": (1.0, 0.0)}, "ascending"),
+        ({"losses": (0.0, math.inf)}, "losses"),
+        ({"losses": (0.0,)}, "as many"),
+        ({"masses": (0.5, -0.5)}, "masses"),
+        ({"masses": (0.5, 0.4)}, "masses"),
+        ({"masses": (0.4, 0.6)}, "infinite_swapped"),
+        ({"infinite": 0.1}, "infinite"),
+        ({"infinite": math.nan}, "infinite"),
+        ({"infinite_swapped": 0.1}, "infinite_swapped"),
+    ],
+)
+def test_what_is_no_pair_of_laws_is_refused_field_by_field(change, named):
+    top = math.log(3)
+    fields = {"name": "mine", "losses": (-top, top), "masses": (0.25, 0.75)}
+    with pytest.raises(ParameterError, match=named):
+        LossesDpEvent(**(fields | change))
+
+
+def test_a_certificate_says_that_the_losses_are_a_claim():
+    stated = Certificate.issue(Privacy(5.0, 0.01), lopsided())
+    assert lopsided().claim in stated.assumptions
+    assert Certificate.from_json(stated.to_json()).verify() == stated
+    with pytest.raises(NotCertified, match="claim"):
+        dataclasses.replace(stated, assumptions=()).verify()
+
+
+@pytest.mark.parametrize("event", [lopsided(), gaussian_curve(2.0)], ids=["losses", "curve"])
+def test_dp_accounting_has_no_such_event(event):
+    with pytest.raises(NotCertified, match="dp_accounting"):
+        to_dp_accounting(event)

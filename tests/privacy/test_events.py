@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy import claims, events
@@ -50,6 +51,10 @@ simple = st.one_of(
             "a curve", tuple(1.5 + k for k in range(len(gains))), tuple(np.cumsum(gains).tolist())
         ),
         st.lists(st.floats(0, 5), min_size=1, max_size=4),
+    ),
+    st.builds(
+        lambda x: claims.LossesDpEvent("a coin", (-x, x), tuple(special.expit((-x, x)).tolist())),
+        st.floats(0.01, 5),
     ),
     st.builds(RandomizedResponseDpEvent, st.floats(0.1, 1.0), st.integers(2, 10)),
     st.builds(ZCDpEvent, st.floats(0, 2)),

@@ -432,8 +432,6 @@ def to_dp_accounting(event: DpEvent) -> Any:
         case SampledWithoutReplacementDpEvent(units, size, child):
             inner = to_dp_accounting(child)
             return dp_event.SampledWithoutReplacementDpEvent(units, size, inner)
-        case DiscreteGaussianDpEvent():
-            raise NotCertified("dp_accounting has no event for discrete Gaussian noise")
         case ComposedDpEvent(events):
             return dp_event.ComposedDpEvent([to_dp_accounting(child) for child in events])
         case SelfComposedDpEvent(child, count):
@@ -446,5 +444,7 @@ def to_dp_accounting(event: DpEvent) -> Any:
         case PoissonSampledDpEvent(rate, child, _):
             return dp_event.PoissonSampledDpEvent(rate, to_dp_accounting(child))
         case _:
-            arguments = dataclasses.asdict(event)
-            return getattr(dp_event, type(event).__name__)(**arguments)
+            kind = getattr(dp_event, type(event).__name__, None)
+            if kind is None:
+                raise NotCertified(f"dp_accounting has no event for {type(event).__name__}")
+            return kind(**dataclasses.asdict(event))

@@ -6,6 +6,7 @@ Both bound the true losses from above (`tacit.privacy.accounting.pairs`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from tacit.privacy.accounting.pairs import (
     sampled_laplace,
 )
 from tacit.privacy.accounting.shuffled import shuffled_deltas, shuffled_reach
+from tacit.privacy.claims import LossesDpEvent
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
@@ -54,7 +56,7 @@ _MANY_ATOMS = 40_000  # of any event: the sketch has fewer
 _MOST_ATOMS = 20_000  # of discrete Laplace noise; with more it is only known to be pure
 
 
-def _atoms(leaf: DpEvent) -> Losses | None:
+def _atoms(leaf: DpEvent, swapped: bool) -> Losses | None:
     """Return the losses of an event that has finitely many, else None."""
     match leaf:
         case ApproximateDpEvent(epsilon, delta):
@@ -76,6 +78,8 @@ def _atoms(leaf: DpEvent) -> Losses | None:
             return Losses(at * (1.0 + 4.0 * UNIT), mass * (1.0 + 16.0 * UNIT), 0.0)
         case DiscreteGaussianDpEvent(sigma, moved):
             return _discrete_gaussian(sigma, moved)
+        case LossesDpEvent():
+            return _claimed(*leaf.side(swapped))
     return None
 
 
@@ -94,6 +98,14 @@ def _discrete_gaussian(sigma: float, moved: int) -> Losses:
     mass[0] += tail
     loss = (2.0 * numbers + moved) / sigma * (0.5 * moved / sigma)
     return Losses(loss + np.abs(loss) * 8.0 * UNIT, mass, tail)
+
+
+def _claimed(at: Sequence[float], mass: Sequence[float], infinite: float) -> Losses:
+    """Return stated losses; what they miss one by, and some roundings, is the largest of them."""
+    # e^(−x) is off by some roundings of x, up to 700
+    masses = np.array(mass) * (1.0 + 2048.0 * UNIT)
+    masses[-1] += max(0.0, 1.0 - infinite - math.fsum(mass))
+    return Losses(np.array(at), masses, infinite)
 
 
 def _two_atoms(epsilon: float, delta: float) -> Losses:
@@ -152,13 +164,15 @@ def _mirrored(upper: Losses) -> Losses:
 
 def is_symmetric(leaf: DpEvent) -> bool:
     """Whether the pair (Q, P) of an event has the same losses as (P, Q)."""
+    if isinstance(leaf, LossesDpEvent):
+        return False
     return not (isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours != REPLACE)
 
 
 @lru_cache(maxsize=512)
 def sketch(leaf: DpEvent, swapped: bool) -> Losses:
     """Return some thousand losses of an event, at places of its own, down to tails of 1e-43."""
-    atoms = _atoms(leaf)
+    atoms = _atoms(leaf, swapped)
     if atoms is not None and len(atoms.at) > _MANY_ATOMS:
         return _split_atoms(atoms, float(atoms.at[-1] - atoms.at[0]) / _SKETCH)
     if atoms is not None:
@@ -202,7 +216,7 @@ def _upper(probability: float) -> float:
 
 def extent(leaf: DpEvent, swapped: bool, tail: float) -> tuple[float, float]:
     """Return the losses from which a grid begins and where it ends; ``tail`` lies beyond."""
-    atoms = _atoms(leaf)
+    atoms = _atoms(leaf, swapped)
     if atoms is not None:
         return float(atoms.at[0]), float(atoms.at[-1])
     match leaf:
@@ -238,7 +252,7 @@ def extent(leaf: DpEvent, swapped: bool, tail: float) -> tuple[float, float]:
 
 def grid_losses(leaf: DpEvent, swapped: bool, step: float, tail: float) -> Losses:
     """Return an event's losses at distances of ``step``, beginning where it suits the event."""
-    atoms = _atoms(leaf)
+    atoms = _atoms(leaf, swapped)
     if atoms is not None:
         return _split_atoms(atoms, step)
     if isinstance(leaf, SampledWithoutReplacementDpEvent):
