@@ -18,6 +18,7 @@ from scipy import stats
 
 from tacit.mechanisms.above_threshold import AboveThreshold
 from tacit.mechanisms.base import Mechanism
+from tacit.mechanisms.discrete_gaussian import DiscreteGaussian
 from tacit.mechanisms.exponential import Exponential
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
@@ -31,9 +32,12 @@ from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
+from tacit.mechanisms.running_sums import RunningSums
 from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.sampled_fixed import SampledWithoutReplacement
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.stable_histogram import StableHistogram
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
 from tacit.mechanisms.top import NoisyTop
 from tacit.privacy.events import REPLACE
@@ -157,6 +161,8 @@ class Example:
         Of Poisson sampling: the privacy test draws the sample, too.
     has_exact_source
         Whether the mechanism can also draw from OpenDP.
+    numbers
+        Turns a release that is no array into numbers.
     """
 
     name: str
@@ -181,6 +187,7 @@ class Example:
     control_draws: int = 200_000
     sampling_rate: float = 1.0
     has_exact_source: bool = False
+    numbers: Callable[[Any], Any] = lambda released: released
 
     def noise(self, seed: int | None) -> Noise:
         """Return a seeded source of noise; in blocks where releases are single numbers."""
@@ -230,10 +237,41 @@ def geometric_log_density(epsilon: float) -> Callable[[Any, Array], Array]:
     return lambda value, outputs: -epsilon * np.abs(outputs - np.ravel(value)).sum(axis=1)
 
 
+DISCRETE_SIGMA = 1.1
+
+
+def discrete_gaussian_pmf(value: Any) -> Mapping[float, float]:
+    """P(k) ∝ exp(−(k − value)²/(2σ²)) (Canonne, Kamath & Steinke 2020)."""
+    centre = int(np.ravel(value)[0])
+    weights = {
+        k: math.exp(-((k - centre) ** 2) / (2 * DISCRETE_SIGMA**2))
+        for k in range(centre - 40, centre + 41)
+    }
+    return {k: weight / sum(weights.values()) for k, weight in weights.items()}
+
+
+def discrete_gaussian_log_density(value: Any, outputs: Array) -> Array:
+    return -np.square(outputs - np.ravel(value)).sum(axis=1) / (2 * DISCRETE_SIGMA**2)
+
+
 def mixture_log_density(value: Any, outputs: Array) -> Array:
     """Density of a sum that holds the unit's contribution with probability ½."""
     there = stats.norm.pdf(outputs[:, 0], value, SIGMA)
     return np.log(0.5 * there + 0.5 * stats.norm.pdf(outputs[:, 0], 0.0, SIGMA))
+
+
+def running_log_density(value: Any, outputs: Array) -> Array:
+    """Three sums s₁, s₂, s₃ of nodes x₁, x₁ + x₂ and x₃ with a noise of their own each."""
+    steps = np.asarray(value)[:, 0]
+    nodes = np.column_stack([outputs[:, 0], outputs[:, 1], outputs[:, 2] - outputs[:, 1]])
+    centres = np.array([steps[0], steps[0] + steps[1], steps[2]])
+    return -np.square(nodes - centres).sum(axis=1) / (2 * SIGMA**2)
+
+
+def in_many_columns(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
+    """Draw all releases as the columns of one sequence of steps."""
+    wide = dataclasses.replace(mechanism, shape=(len(value), count))
+    return np.asarray(wide.draw(np.tile(value, (1, count)), noise)).T
 
 
 def knorm_cdf(value: Any, x: Array) -> Array:
@@ -412,6 +450,41 @@ def search_pmf(value: Any) -> Mapping[float, float]:
     return found
 
 
+# ε = 2 over two keys: noise of ratio 1/e; 2·e^(1 − T)/(1 + 1/e) ≤ 0.02 from T = 6 on
+KEYS = StableHistogram(2.0, 0.02, 2)
+KEYS_THRESHOLD = 6
+
+
+def key_law(count: int) -> Mapping[float, float]:
+    """What leaves of a key that some units have: the noisy count, or 0 below the threshold."""
+    ratio = math.exp(-1.0)
+    law = {0.0: 0.0} | dict.fromkeys(range(KEYS_THRESHOLD, count + 60), 0.0)
+    for move in range(-60 - count, 60):
+        left = count + move if count + move >= KEYS_THRESHOLD else 0
+        law[left] += ratio ** abs(move) * (1 - ratio) / (1 + ratio)
+    return law
+
+
+def units_with(value: Any, key: str) -> int:
+    return sum(key in unit for unit in value)
+
+
+def keys_log_density(value: Any, outputs: Array) -> Array:
+    """Keys are independent given the data."""
+    laws = [key_law(units_with(value, key)) for key in ("a", "b")]
+    # an outcome outside of the law, which a broken twin may have, counts as 0
+    chances = [[law.get(x, law[0]) for law, x in zip(laws, row, strict=True)] for row in outputs]
+    return np.log(chances).sum(axis=1)
+
+
+def both_keys(released: Mapping[str, int]) -> Array:
+    return np.array([released.get("a", 0), released.get("b", 0)])
+
+
+def key_by_key(mechanism: Any, value: Any, count: int, noise: Noise) -> Array:
+    return np.array([both_keys(mechanism.draw(value, noise)) for _ in range(count)])
+
+
 SMOOTH_EPSILON, SMOOTH_DELTA = 3.0, 0.01
 
 
@@ -570,6 +643,21 @@ EXAMPLES: tuple[Example, ...] = (
         privacy_draws=300_000,
     ),
     Example(
+        "running-sums",
+        RunningSums(SIGMA, 1.0, (3, 1)),
+        value=np.array([[2.25], [-1.0], [0.5]]),
+        neighbour=np.array([[3.25], [-1.0], [0.5]]),
+        misfits=(*_WRONG_SCALARS, [1.0, 2.0, 3.0], np.zeros((1, 3))),
+        nasty=tuple(np.array([[1.0], [bad], [2.0]]) for bad in _NASTY_NUMBERS),
+        sample=in_many_columns,
+        cdf=normal_cdf,
+        log_density=running_log_density,
+        shape=(3, 1),
+        delta=1e-2,
+        draws=400_000,
+        privacy_draws=300_000,
+    ),
+    Example(
         "two-sided-geometric",
         TwoSidedGeometric(1.5, 3),
         value=7,
@@ -581,6 +669,37 @@ EXAMPLES: tuple[Example, ...] = (
         log_density=geometric_log_density(1.5 / 3),
         kind="i",
         has_exact_source=True,
+    ),
+    Example(
+        "discrete-gaussian",
+        DiscreteGaussian(DISCRETE_SIGMA, 2),
+        value=7,
+        neighbour=9,
+        misfits=(*_WRONG_SCALARS, 7.0, "7", [7]),
+        nasty=(2**62, -(2**63), 2**63 - 1, 0),
+        sample=in_one_shape,
+        pmf=discrete_gaussian_pmf,
+        log_density=discrete_gaussian_log_density,
+        kind="i",
+        delta=1e-2,
+        draws=400_000,
+        has_exact_source=True,
+    ),
+    Example(
+        "discrete-gaussian-histogram",
+        DiscreteGaussian(DISCRETE_SIGMA, 1, 2, (3,)),
+        value=np.array([4, 0, 9]),
+        neighbour=np.array([3, 1, 9]),
+        misfits=(*_WRONG_VECTORS, np.zeros(3)),
+        nasty=(np.array([2**62, -(2**63), 2**63 - 1]),),
+        sample=in_one_shape,
+        pmf=discrete_gaussian_pmf,
+        log_density=discrete_gaussian_log_density,
+        shape=(3,),
+        kind="i",
+        delta=1e-2,
+        draws=200_000,
+        privacy_draws=200_000,
     ),
     Example(
         "symmetric-matrix",
@@ -641,6 +760,19 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "poisson-sampled",
         PoissonSampled(Gaussian(SIGMA, 1.0), 0.5),
+        value=1.0,
+        neighbour=0.0,
+        misfits=_WRONG_SCALARS,
+        nasty=_NASTY_NUMBERS,
+        sample=of_the_inner,
+        cdf=normal_cdf,
+        log_density=mixture_log_density,
+        delta=1e-2,
+        sampling_rate=0.5,
+    ),
+    Example(
+        "sampled-without-replacement",  # one of two units, which has the value or 0
+        SampledWithoutReplacement(Gaussian(SIGMA, 1.0, neighbours=REPLACE), 2, 1),
         value=1.0,
         neighbour=0.0,
         misfits=_WRONG_SCALARS,
@@ -826,6 +958,26 @@ EXAMPLES: tuple[Example, ...] = (
         privacy_draws=8_000,
         control_draws=8_000,
         has_exact_source=True,
+    ),
+    Example(
+        "stable-histogram",
+        KEYS,
+        value=[("a", "b")] * 7,
+        neighbour=[("a", "b")] * 6,
+        misfits=(1, "ab", {"a": 3}, np.zeros(3)),
+        nasty=([], [None, math.nan, ("a", "b", "c"), {"d", 3}, [[]], True], [2**70, -1, ""]),
+        sample=key_by_key,
+        pmf=lambda value: key_law(units_with(value, "a")),
+        log_density=keys_log_density,
+        shape=(2,),
+        kind="i",
+        delta=0.02,
+        error=lambda outputs, value: outputs[:, 0] - len(value),
+        draws=8_000,
+        privacy_draws=8_000,
+        control_draws=8_000,
+        has_exact_source=True,
+        numbers=both_keys,
     ),
     SmoothExample(
         "smooth-quantile",

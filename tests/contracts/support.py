@@ -80,6 +80,11 @@ class CountedNoise(Noise):
         self._laws += 1
         return super().laplace(count, scale)
 
+    def discrete_gaussian(self, count: int, scale: float) -> Any:
+        """Count, then draw."""
+        self._laws += 1
+        return super().discrete_gaussian(count, scale)
+
     def geometric(self, count: int, scale: float) -> Any:
         """Count, then draw."""
         self._laws += 1

@@ -32,13 +32,14 @@ exact_examples = pytest.mark.parametrize(
 
 
 def release(example, value=None, *, ledger=None, noise=None, mechanism=None):
-    return privatize(
+    released = privatize(
         mechanism or example.mechanism,
         example.value if value is None else value,
         ledger=ledger or rich_ledger(),
         rng=noise or Noise("grid"),
         delta=1e-6 if example.delta == 0.0 else example.delta,
     )
+    return example.numbers(released)
 
 
 @pytest.mark.parametrize("kind", concrete_mechanisms(), ids=lambda kind: kind.__name__)

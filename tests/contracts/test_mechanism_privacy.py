@@ -21,6 +21,7 @@ from tacit.mechanisms.above_threshold import AboveThreshold
 from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.clipping import clip_rows
+from tacit.mechanisms.discrete_gaussian import DiscreteGaussian
 from tacit.mechanisms.exponential import Exponential
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.geometric import TwoSidedGeometric
@@ -34,8 +35,10 @@ from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
+from tacit.mechanisms.sampled_fixed import SampledWithoutReplacement
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.stable_histogram import StableHistogram
 from tacit.mechanisms.top import NoisyTop
 from tacit.privacy.accounting.accountants import epsilon_of
 
@@ -153,13 +156,15 @@ def half_the_noise(mechanism):
     )
 
 
-@half_the_noise.register
-def _(mechanism: GridMechanism):
+@half_the_noise.register(DiscreteGaussian)
+@half_the_noise.register(GridMechanism)
+def _(mechanism):
     return dataclasses.replace(mechanism, scale=mechanism.scale / 2)
 
 
-@half_the_noise.register
-def _(mechanism: PoissonSampled):
+@half_the_noise.register(PoissonSampled)
+@half_the_noise.register(SampledWithoutReplacement)
+def _(mechanism):
     return dataclasses.replace(mechanism, mechanism=half_the_noise(mechanism.mechanism))
 
 
@@ -172,6 +177,7 @@ def _(mechanism: PoissonSampled):
 @half_the_noise.register(AboveThreshold)
 @half_the_noise.register(NoisyTop)
 @half_the_noise.register(Quantiles)
+@half_the_noise.register(StableHistogram)
 def _(mechanism):
     return dataclasses.replace(mechanism, epsilon=2 * mechanism.epsilon)
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from tacit.errors import NotCertified, ParameterError
-from tacit.privacy import events
+from tacit.privacy import claims, events
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
     ComposedDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -20,6 +22,7 @@ from tacit.privacy.events import (
     NoOpDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
     ZCDpEvent,
     compose,
@@ -36,6 +39,23 @@ simple = st.one_of(
     st.builds(LaplaceDpEvent, st.floats(0.1, 100)),
     st.builds(ApproximateDpEvent, st.floats(0, 5), st.floats(0, 0.1)),
     st.builds(DiscreteLaplaceDpEvent, st.floats(0.1, 5), st.integers(1, 5)),
+    st.builds(DiscreteGaussianDpEvent, st.floats(0.1, 5), st.integers(1, 5)),
+    st.builds(
+        SampledWithoutReplacementDpEvent,
+        st.integers(10, 100),
+        st.integers(1, 9),
+        st.builds(GaussianDpEvent, st.floats(0.5, 5)),
+    ),
+    st.builds(
+        lambda gains: claims.RenyiDpEvent(
+            "a curve", tuple(1.5 + k for k in range(len(gains))), tuple(np.cumsum(gains).tolist())
+        ),
+        st.lists(st.floats(0, 5), min_size=1, max_size=4),
+    ),
+    st.builds(
+        lambda x: claims.LossesDpEvent("a coin", (-x, x), tuple(special.expit((-x, x)).tolist())),
+        st.floats(0.01, 5),
+    ),
     st.builds(RandomizedResponseDpEvent, st.floats(0.1, 1.0), st.integers(2, 10)),
     st.builds(ZCDpEvent, st.floats(0, 2)),
     st.builds(
@@ -61,7 +81,9 @@ def test_json_round_trip(event):
 
 def test_every_kind_is_exercised_by_the_round_trip():
     assert set(events.DpEvent.kinds) == {
-        name for name in events.__all__ if name.endswith("DpEvent") and name != "DpEvent"
+        name
+        for name in (*events.__all__, *claims.__all__)
+        if name.endswith("DpEvent") and name != "DpEvent"
     } | {"NoOpDpEvent", "NonPrivateDpEvent", "ZCDpEvent"}
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from tacit._core import exact
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit._core.discrete_gaussian import discrete_gaussian
 from tacit._core.rng import WordStream
 from tacit.errors import ParameterError
 
@@ -101,6 +102,12 @@ class Noise:
             self.stream, 2 * count, scale, offset=0.0, signed=False
         )
         return np.asarray(pair[:count] - pair[count:])
+
+    def discrete_gaussian(self, count: int, scale: float) -> NDArray[np.int64]:
+        """Return draws with P(k) ∝ exp(−k²/(2·scale²)), exactly, from either source."""
+        if self.kind == "exact" and not self.seeded:
+            return _opendp("gaussian", count, scale)
+        return discrete_gaussian(self.stream, count, scale)
 
     def sample(self, count: int, rate: float) -> NDArray[np.int64]:
         """Return a Poisson sample of 0 … count − 1: each number independently with ``rate``.

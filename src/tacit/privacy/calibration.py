@@ -21,6 +21,7 @@ from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.accounting.pld import rough_epsilon
 from tacit.privacy.accounting.shuffled import LARGEST_LOCAL, shuffled_deltas
 from tacit.privacy.amounts import as_exact, float_above, float_below
+from tacit.privacy.claims import RenyiDpEvent
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
@@ -122,7 +123,9 @@ def calibrate(
 
 
 def _convolved(events: Mapping[DpEvent, int]) -> bool:
-    """Whether the cost of events is not a closed form."""
+    """Whether the cost of events is neither a closed form nor of Rényi divergences."""
+    if any(isinstance(event, RenyiDpEvent) for event in events):
+        return False
     return not all(isinstance(event, GaussianDpEvent) for event in events)
 
 

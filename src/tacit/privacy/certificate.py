@@ -16,11 +16,11 @@ from tacit._version import __version__
 from tacit.errors import NotCertified, TacitError, VerificationFailed
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.certificate_fields import fields_of
+from tacit.privacy.claims import check_claims, with_claims
 from tacit.privacy.curve import Curve, curve_of
 from tacit.privacy.events import (
     DpEvent,
     NonPrivateDpEvent,
-    PoissonSampledDpEvent,
     event_to_json,
     leaves,
 )
@@ -140,7 +140,7 @@ class Certificate:
         """
         terms = Terms.of(
             privacy,
-            assumptions=assumptions,
+            assumptions=with_claims(assumptions, event, *(groups or {}).values()),
             groups=groups,
             accountant=accountant,
             claimed_epsilon=claimed_epsilon,
@@ -170,13 +170,14 @@ class Certificate:
         return certificate
 
     def _check_consistent(self) -> None:
-        """Refuse events whose relation is not the stated one, and published without a claim."""
+        """Refuse events of another relation, and claims that are not listed or say nothing."""
         for leaf in leaves(self.event):
-            if isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours != self.neighbours:
+            if (recorded := getattr(leaf, "neighbours", self.neighbours)) != self.neighbours:
                 raise NotCertified(
-                    f"an event was recorded for {leaf.neighbours} neighbours, but the "
+                    f"an event was recorded for {recorded} neighbours, but the "
                     f"certificate states {self.neighbours}"
                 )
+        check_claims(self.assumptions, self.event, *(event for event, _ in self.groups.values()))
         if self.calibration == "published" and (self.claimed_epsilon is None or not self.claim):
             raise NotCertified("a published calibration must state its claim and what it omits")
 

@@ -32,6 +32,7 @@ __all__ = [
     "REPLACE",
     "ApproximateDpEvent",
     "ComposedDpEvent",
+    "DiscreteGaussianDpEvent",
     "DiscreteLaplaceDpEvent",
     "DpEvent",
     "GaussianDpEvent",
@@ -40,6 +41,7 @@ __all__ = [
     "NonPrivateDpEvent",
     "PoissonSampledDpEvent",
     "RandomizedResponseDpEvent",
+    "SampledWithoutReplacementDpEvent",
     "SelfComposedDpEvent",
     "ShuffledDpEvent",
     "ZCDpEvent",
@@ -56,6 +58,8 @@ ADD_REMOVE = "add-remove-one"
 REPLACE = "replace-one"
 
 MOST_CATEGORIES = 10**12  # of randomized response
+LEAST_DISCRETE, MOST_DISCRETE = 2.0**-4, 2.0**15  # σ of a discrete Gaussian
+_MOST_MOVED = 300  # σ that a discrete Gaussian is moved; beyond, nothing is protected
 _POSITIVE = Real(0, open_low=True, allow_inf=True)
 
 
@@ -130,6 +134,19 @@ class DiscreteLaplaceDpEvent(DpEvent):
 
 
 @dataclass(frozen=True)
+class DiscreteGaussianDpEvent(DpEvent):
+    """Noise P(k) ∝ exp(−k²/(2·sigma²)) on whole numbers, one of which moves by ``sensitivity``."""
+
+    sigma: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("sigma", self.sigma, Real(LEAST_DISCRETE, MOST_DISCRETE))
+        check("sensitivity", self.sensitivity, Integer(1, int(_MOST_MOVED * self.sigma)))
+
+
+@dataclass(frozen=True)
 class RandomizedResponseDpEvent(DpEvent):
     """With probability ``noise_parameter`` the answer is uniform over ``num_buckets``."""
 
@@ -188,6 +205,39 @@ class PoissonSampledDpEvent(DpEvent):
                 f"Poisson sampling of {type(self.event).__name__} cannot be accounted for: "
                 "sample Gaussian or Laplace noise"
             )
+
+
+@dataclass(frozen=True)
+class SampledWithoutReplacementDpEvent(DpEvent):
+    """``event`` on a uniform sample of fixed size; one unit of the data is replaced.
+
+    The inner event's noise is relative to the sensitivity where a unit of the sample is replaced.
+    """
+
+    source_dataset_size: int
+    sample_size: int
+    event: DpEvent
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("source_dataset_size", self.source_dataset_size, Integer(1, 10**15))
+        check("sample_size", self.sample_size, Integer(1, self.source_dataset_size))
+        if not isinstance(self.event, GaussianDpEvent | LaplaceDpEvent):
+            raise NotCertified(
+                f"sampling {type(self.event).__name__} without replacement cannot be accounted "
+                "for: sample Gaussian or Laplace noise"
+            )
+
+    @property
+    def neighbours(self) -> str:
+        """The only relation for which it holds."""
+        return REPLACE
+
+    @property
+    def upper(self) -> PoissonSampledDpEvent:
+        """The event whose δ(ε), of an added unit and ε ≥ 0, is the curve of this one."""
+        rate = self.sample_size / self.source_dataset_size
+        return PoissonSampledDpEvent(min(1.0, rate * (1.0 + 2.0**-52)), self.event)
 
 
 @dataclass(frozen=True)
@@ -275,6 +325,8 @@ def leaves(event: DpEvent) -> dict[DpEvent, int]:
                 return
             case PoissonSampledDpEvent(sampling_probability=1.0, event=child, neighbours=how):
                 walk(_unsampled(child, how), times)
+            case SampledWithoutReplacementDpEvent(units, size, child) if units == size:
+                walk(child, times)
             case _:
                 found[node] = found.get(node, 0) + times
 
@@ -308,6 +360,8 @@ def pure_epsilon(event: DpEvent) -> Fraction | None:
             if grown > 700.0:  # ln(1 − q + q·e^ε) < ln(1 + q·e^ε)
                 return _just_above(float(np.logaddexp(0.0, math.log(rate) + grown)))
             return _just_above(math.log1p(rate * math.expm1(grown)))
+        case SampledWithoutReplacementDpEvent():
+            return pure_epsilon(event.upper)
         case _:
             return None
 
@@ -332,7 +386,7 @@ def event_to_json(event: DpEvent) -> dict[str, Any]:
         if isinstance(value, DpEvent):
             value = event_to_json(value)
         elif isinstance(value, tuple):
-            value = [event_to_json(child) for child in value]
+            value = [event_to_json(one) if isinstance(one, DpEvent) else one for one in value]
         elif isinstance(value, numbers.Integral):
             value = int(value)
         elif isinstance(value, numbers.Real):  # NumPy's numbers become plain ones
@@ -347,6 +401,8 @@ def event_from_json(data: Mapping[str, Any]) -> DpEvent:
         raise NotCertified(f"an event must be a table with its type, got {data!r:.60}")
     fields = dict(data)
     name = fields.pop("type", None)
+    import tacit.privacy.claims  # noqa: F401 (its kinds of events)
+
     kind = DpEvent.kinds.get(str(name))
     if kind is None:
         raise NotCertified(f"unknown event {name!r}: it may come from a newer tacit")
@@ -357,7 +413,8 @@ def event_from_json(data: Mapping[str, Any]) -> DpEvent:
         if isinstance(value, Mapping):
             fields[key] = event_from_json(value)
         elif isinstance(value, list):
-            fields[key] = tuple(event_from_json(child) for child in value)
+            inner = kind is ComposedDpEvent  # other lists hold numbers, which the event checks
+            fields[key] = tuple(event_from_json(one) if inner else one for one in value)
         elif value == "inf":
             fields[key] = math.inf
     return kind(**fields)
@@ -372,6 +429,9 @@ def to_dp_accounting(event: DpEvent) -> Any:
             raise NotCertified("dp_accounting has no event for a mechanism known by (ε, δ) only")
         case ShuffledDpEvent():
             raise NotCertified("dp_accounting has no event for shuffled messages")
+        case SampledWithoutReplacementDpEvent(units, size, child):
+            inner = to_dp_accounting(child)
+            return dp_event.SampledWithoutReplacementDpEvent(units, size, inner)
         case ComposedDpEvent(events):
             return dp_event.ComposedDpEvent([to_dp_accounting(child) for child in events])
         case SelfComposedDpEvent(child, count):
@@ -384,5 +444,7 @@ def to_dp_accounting(event: DpEvent) -> Any:
         case PoissonSampledDpEvent(rate, child, _):
             return dp_event.PoissonSampledDpEvent(rate, to_dp_accounting(child))
         case _:
-            arguments = dataclasses.asdict(event)
-            return getattr(dp_event, type(event).__name__)(**arguments)
+            kind = getattr(dp_event, type(event).__name__, None)
+            if kind is None:
+                raise NotCertified(f"dp_accounting has no event for {type(event).__name__}")
+            return kind(**dataclasses.asdict(event))

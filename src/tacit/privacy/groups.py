@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tacit.errors import NotCertified
+from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting.accountants import epsilon_of, pure_total
 from tacit.privacy.amounts import as_exact, float_above
 from tacit.privacy.events import (
     ADD_REMOVE,
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     DpEvent,
     GaussianDpEvent,
@@ -78,6 +79,11 @@ def _moved(leaf: DpEvent, count: int) -> DpEvent | None:
             return LaplaceDpEvent(_shared(multiplier, count))
         case DiscreteLaplaceDpEvent(parameter, sensitivity):
             return DiscreteLaplaceDpEvent(parameter, sensitivity * count)
+        case DiscreteGaussianDpEvent(sigma, moved):
+            try:
+                return DiscreteGaussianDpEvent(sigma, moved * count)
+            except ParameterError:  # the noise is lost in what so many move
+                return NonPrivateDpEvent()
         case ZCDpEvent(rho):
             return ZCDpEvent(rho * count**2 * (_UP if count & (count - 1) else 1.0))
         case NonPrivateDpEvent():

@@ -11,11 +11,13 @@ from tacit.privacy.accounting.losses import extent, grid_losses, is_symmetric, s
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     ShuffledDpEvent,
 )
 
@@ -33,6 +35,10 @@ EVENTS = [
     PoissonSampledDpEvent(0.3, LaplaceDpEvent(1.5)),
     RandomizedResponseDpEvent(0.5, 4),
     DiscreteLaplaceDpEvent(0.2, 5),
+    DiscreteGaussianDpEvent(1.1, 2),
+    SampledWithoutReplacementDpEvent(100, 7, GaussianDpEvent(1.2)),
+    SampledWithoutReplacementDpEvent(100, 7, LaplaceDpEvent(1.2)),
+    DiscreteGaussianDpEvent(3000.0, 1000),
     ApproximateDpEvent(0.5, 1e-6),
 ]
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -29,15 +30,18 @@ from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.composition import log_moments, renyi, sides
 from tacit.privacy.accounting.pld import composed_delta, composed_epsilon, gaussian_mu
 from tacit.privacy.amounts import as_exact, as_float, float_above
+from tacit.privacy.claims import RenyiDpEvent
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     NonPrivateDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     SelfComposedDpEvent,
     ShuffledDpEvent,
     ZCDpEvent,
@@ -147,7 +151,7 @@ def _is_free(leaf: DpEvent) -> bool:
     match leaf:
         case GaussianDpEvent(multiplier) | LaplaceDpEvent(multiplier):
             return math.isinf(multiplier)
-        case PoissonSampledDpEvent(_, child, _):
+        case PoissonSampledDpEvent(_, child, _) | SampledWithoutReplacementDpEvent(_, _, child):
             return _is_free(child)
         case ApproximateDpEvent(0.0, 0.0) | ZCDpEvent(0.0) | RandomizedResponseDpEvent(1.0):
             return True
@@ -272,6 +276,8 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
     match leaf:
         case GaussianDpEvent(multiplier):
             return 0.5 * gaussian.inverse_square(multiplier), 0.0
+        case DiscreteGaussianDpEvent(sigma, moved):  # Canonne, Kamath & Steinke 2020
+            return 0.5 * gaussian.inverse_square(sigma / moved * (1.0 - 2.0**-52)), 0.0
         case ZCDpEvent(rho):
             return rho, 0.0
         case ApproximateDpEvent(epsilon, delta):
@@ -279,6 +285,8 @@ def concentration(leaf: DpEvent) -> tuple[float, float]:
         case PoissonSampledDpEvent(_, child, neighbours):
             # quasi-convexity of Rényi divergences: a sample costs at most the whole
             return concentration(_unsampled(child, neighbours))
+        case SampledWithoutReplacementDpEvent(_, _, child):
+            return concentration(child)
         case NonPrivateDpEvent():
             return math.inf, 0.0
     exact = pure_epsilon(leaf)
@@ -305,16 +313,20 @@ class RDPAccountant(Accountant):
         pure = _pure_total(counts)
         if delta == 0.0:
             return pure
-        moments = [0.0] * len(_ORDERS)
+        claimed = {t for leaf in counts if isinstance(leaf, RenyiDpEvent) for t in leaf.excesses}
+        orders = tuple(sorted({*_ORDERS, *claimed})) if claimed else _ORDERS
+        moments = [0.0] * len(orders)
         for leaf, n in counts.items():
-            delta -= _times(n, _rdp_of(leaf)[1])
-            parts = _rdp_of(leaf)[0]
+            parts, own = _rdp_of(leaf, orders)
+            delta -= _times(n, own)
             moments = [k + _times(n, part) for k, part in zip(moments, parts, strict=True)]
         if delta <= 0.0:
             return pure
-        tried = [renyi(k, t, math.log(delta)) for k, t in zip(moments, _ORDERS, strict=True)]
+        tried = [renyi(k, t, math.log(delta)) for k, t in zip(moments, orders, strict=True)]
         return min(pure, max(0.0, min(tried)))
 
+
+_CURVE_SHARES = (0.01, 0.1, 0.5, 0.9, 0.99)  # of δ for Rényi curves beside other events
 
 # Rényi orders, less one
 _ORDERS = (
@@ -325,14 +337,16 @@ _ORDERS = (
 
 
 @lru_cache(maxsize=256)
-def _rdp_of(leaf: DpEvent) -> tuple[tuple[float, ...], float]:
+def _rdp_of(leaf: DpEvent, orders: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
     """Return (α − 1)·(Rényi divergence) of one event at each order, and the δ beside it."""
     match leaf:
-        case GaussianDpEvent() | ZCDpEvent():
+        case RenyiDpEvent():
+            return tuple(leaf.log_moment(t) for t in orders), 0.0
+        case GaussianDpEvent() | DiscreteGaussianDpEvent() | ZCDpEvent():
             rho = concentration(leaf)[0]
-            return tuple(t * (1.0 + t) * rho for t in _ORDERS), 0.0
+            return tuple(t * (1.0 + t) * rho for t in orders), 0.0
     bag = ((leaf, 1),)
-    found = [log_moments(bag, side, _ORDERS) for side in sides(bag)]
+    found = [log_moments(bag, side, orders) for side in sides(bag)]
     worst = tuple(max(at_order) for at_order in zip(*(k for k, _ in found), strict=True))
     return worst, max(infinite for _, infinite in found)
 
@@ -356,6 +370,8 @@ class PLDAccountant(Accountant):
         added = _added_total(counts, delta)
         if delta == 0.0:
             return added
+        if any(isinstance(leaf, RenyiDpEvent) for leaf in counts):
+            return _with_curves(counts, delta)
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
             return gaussian.gdp_to_dp(gaussian_mu(counts), delta)
         match list(counts.items()):
@@ -371,9 +387,27 @@ class PLDAccountant(Accountant):
             return 1.0
         if not counts or _pure_total(counts) <= epsilon or math.isinf(epsilon):
             return 0.0
+        if any(isinstance(leaf, RenyiDpEvent) for leaf in counts):
+            return super().delta(epsilon)
         if all(isinstance(leaf, GaussianDpEvent) for leaf in counts):
             return gaussian.gdp_delta(gaussian_mu(counts), epsilon)
         return composed_delta(counts, epsilon)
+
+
+def _with_curves(counts: Mapping[DpEvent, int], delta: float) -> float:
+    """Return the least ε of adding up Rényi curves with the rest, and of sharing δ with it."""
+    kinds = {leaf: isinstance(leaf, RenyiDpEvent) for leaf in counts}
+    curves, rest = ({leaf: n for leaf, n in counts.items() if kinds[leaf] == k} for k in (1, 0))
+    best = math.inf
+    with suppress(NotCertified):  # of events without Rényi divergences
+        for leaf in rest:
+            RDPAccountant().check_supported(leaf)
+        best = RDPAccountant(counts).epsilon(delta)
+    for share in _CURVE_SHARES if rest else ():
+        ours = RDPAccountant(curves).epsilon(delta * share)
+        theirs = PLDAccountant(rest).epsilon(delta * (1.0 - share))
+        best = min(best, (ours + theirs) * (1.0 + 1e-15))
+    return best
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ Both bound the true losses from above (`tacit.privacy.accounting.pairs`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,15 +27,18 @@ from tacit.privacy.accounting.pairs import (
     sampled_laplace,
 )
 from tacit.privacy.accounting.shuffled import shuffled_deltas, shuffled_reach
+from tacit.privacy.claims import LossesDpEvent
 from tacit.privacy.events import (
     REPLACE,
     ApproximateDpEvent,
+    DiscreteGaussianDpEvent,
     DiscreteLaplaceDpEvent,
     DpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     PoissonSampledDpEvent,
     RandomizedResponseDpEvent,
+    SampledWithoutReplacementDpEvent,
     ShuffledDpEvent,
     response_epsilon,
 )
@@ -48,10 +52,11 @@ __all__ = ["extent", "grid_losses", "is_symmetric", "sketch"]
 
 _REACH = 14.0  # standard deviations: 8e-45 of a Gaussian lies beyond
 _SKETCH = 1200  # cells of a sketch
+_MANY_ATOMS = 40_000  # of any event: the sketch has fewer
 _MOST_ATOMS = 20_000  # of discrete Laplace noise; with more it is only known to be pure
 
 
-def _atoms(leaf: DpEvent) -> Losses | None:
+def _atoms(leaf: DpEvent, swapped: bool) -> Losses | None:
     """Return the losses of an event that has finitely many, else None."""
     match leaf:
         case ApproximateDpEvent(epsilon, delta):
@@ -71,7 +76,36 @@ def _atoms(leaf: DpEvent) -> Losses | None:
             at = np.concatenate([[-top], parameter * (sensitivity - 2.0 * inner), [top]])
             mass = np.concatenate([[whole * math.exp(-min(top, 745.0))], mass, [whole]])
             return Losses(at * (1.0 + 4.0 * UNIT), mass * (1.0 + 16.0 * UNIT), 0.0)
+        case DiscreteGaussianDpEvent(sigma, moved):
+            return _discrete_gaussian(sigma, moved)
+        case LossesDpEvent():
+            return _claimed(*leaf.side(swapped))
     return None
+
+
+def _discrete_gaussian(sigma: float, moved: int) -> Losses:
+    """Return the losses Δ·(2k + Δ)/(2σ²) of noise k, P(k) ∝ exp(−k²/(2σ²)).
+
+    Beyond `_REACH` standard deviations, a tail of at most twice its first mass at σ ≤ 1 and of
+    σ times that elsewhere: above it counts as infinite, below as the least loss.
+    """
+    reach = math.ceil(_REACH * sigma)
+    numbers = np.arange(-reach, reach + 1.0)
+    # an exponent of up to 98 is off by some 200 roundings
+    mass = np.exp(-0.5 * np.square(numbers / sigma))
+    mass *= (1.0 + 1024.0 * UNIT) / float(np.sum(mass))
+    tail = float(mass[-1]) * max(2.0, sigma)
+    mass[0] += tail
+    loss = (2.0 * numbers + moved) / sigma * (0.5 * moved / sigma)
+    return Losses(loss + np.abs(loss) * 8.0 * UNIT, mass, tail)
+
+
+def _claimed(at: Sequence[float], mass: Sequence[float], infinite: float) -> Losses:
+    """Return stated losses; what they miss one by, and some roundings, is the largest of them."""
+    # e^(−x) is off by some roundings of x, up to 700
+    masses = np.array(mass) * (1.0 + 2048.0 * UNIT)
+    masses[-1] += max(0.0, 1.0 - infinite - math.fsum(mass))
+    return Losses(np.array(at), masses, infinite)
 
 
 def _two_atoms(epsilon: float, delta: float) -> Losses:
@@ -111,18 +145,41 @@ def _shuffled(local: float, people: int, edges: Floats) -> Losses:
     return Losses(edges, np.concatenate([[lowest], mass]), infinite)
 
 
+def _mirrored(upper: Losses) -> Losses:
+    """Return the symmetric pair whose δ(ε) at ε ≥ 0 is that of ``upper``.
+
+    Only losses above 0 have a part in that. In a symmetric pair the mass at −x is e^(−x) times
+    that at x, and what is left lies at 0.
+    """
+    over = upper.at > 0.0
+    at, mass = upper.at[over], upper.mass[over]
+    below = mass * np.exp(np.maximum(-at, -745.0)) * (1.0 + 4.0 * UNIT)
+    left = max(0.0, 1.0 - upper.infinite - math.fsum(mass) - math.fsum(below)) + 1e-15
+    return Losses(
+        np.concatenate([-at[::-1], [0.0], at]),
+        np.concatenate([below[::-1], [left], mass]),
+        upper.infinite,
+    )
+
+
 def is_symmetric(leaf: DpEvent) -> bool:
     """Whether the pair (Q, P) of an event has the same losses as (P, Q)."""
+    if isinstance(leaf, LossesDpEvent):
+        return False
     return not (isinstance(leaf, PoissonSampledDpEvent) and leaf.neighbours != REPLACE)
 
 
 @lru_cache(maxsize=512)
 def sketch(leaf: DpEvent, swapped: bool) -> Losses:
     """Return some thousand losses of an event, at places of its own, down to tails of 1e-43."""
-    atoms = _atoms(leaf)
+    atoms = _atoms(leaf, swapped)
+    if atoms is not None and len(atoms.at) > _MANY_ATOMS:
+        return _split_atoms(atoms, float(atoms.at[-1] - atoms.at[0]) / _SKETCH)
     if atoms is not None:
         return atoms._replace(mass=atoms.mass * (1.0 + 16.0 * UNIT))
     match leaf:
+        case SampledWithoutReplacementDpEvent():
+            return _mirrored(sketch(leaf.upper, False))
         case GaussianDpEvent(multiplier):
             mu = 1.0 / multiplier
             z = np.linspace(mu - _REACH, mu + _REACH, _SKETCH)
@@ -159,10 +216,13 @@ def _upper(probability: float) -> float:
 
 def extent(leaf: DpEvent, swapped: bool, tail: float) -> tuple[float, float]:
     """Return the losses from which a grid begins and where it ends; ``tail`` lies beyond."""
-    atoms = _atoms(leaf)
+    atoms = _atoms(leaf, swapped)
     if atoms is not None:
         return float(atoms.at[0]), float(atoms.at[-1])
     match leaf:
+        case SampledWithoutReplacementDpEvent():
+            high = extent(leaf.upper, False, tail)[1]
+            return -high, high
         case GaussianDpEvent(multiplier):
             mu = 1.0 / multiplier
             return mu * (mu / 2.0 - _REACH), mu * (mu / 2.0 + _upper(tail))
@@ -192,9 +252,11 @@ def extent(leaf: DpEvent, swapped: bool, tail: float) -> tuple[float, float]:
 
 def grid_losses(leaf: DpEvent, swapped: bool, step: float, tail: float) -> Losses:
     """Return an event's losses at distances of ``step``, beginning where it suits the event."""
-    atoms = _atoms(leaf)
+    atoms = _atoms(leaf, swapped)
     if atoms is not None:
         return _split_atoms(atoms, step)
+    if isinstance(leaf, SampledWithoutReplacementDpEvent):
+        return _split_atoms(_mirrored(grid_losses(leaf.upper, False, step, tail)), step)
     low, high = extent(leaf, swapped, tail)
     above = step * np.arange(max(math.ceil((high - low) / step), 1) + 1.0)
     match leaf:

@@ -31,6 +31,7 @@ from tacit.privacy.events import (
     DpEvent,
     GaussianDpEvent,
     PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
     _unsampled,
     pure_epsilon,
 )
@@ -76,6 +77,10 @@ def _prepared(counts: Mapping[DpEvent, int]) -> _Prepared:
                 noise < _LEAST_NOISE
             ):  # quasi-convexity: a sample costs at most the whole
                 single = _unsampled(child, neighbours)
+            case SampledWithoutReplacementDpEvent(_, _, GaussianDpEvent(noise) as child) if (
+                noise < _LEAST_NOISE
+            ):
+                single = child
             case ApproximateDpEvent(own, slack) if own > _HOPELESS:
                 epsilon, delta = epsilon + as_float(n) * own, delta + as_float(n) * slack
                 continue
@@ -128,12 +133,16 @@ def composed_delta(counts: Mapping[DpEvent, int], epsilon: float) -> float:
 
 
 def _one_sampled(bag: Bag) -> Callable[[float], float] | None:
-    """Return δ(ε) of a single Poisson-sampled Gaussian in closed form, or None.
+    """Return δ(ε) of a single sampled Gaussian in closed form, or None.
 
     With P = (1 − q)·N₀ + q·N₁, (P − e^ε·N₀)₊ = q·(N₁ − e^y·N₀)₊ where e^y = 1 + (e^ε − 1)/q, and
     (N₀ − e^ε·P)₊ = c·(N₀ − e^y·N₁)₊ where c = q − (1 − q)·(e^ε − 1) and e^y = q·e^ε/c.
+    Without replacement the curve is that of the first.
     """
+    both = True
     match bag:
+        case ((SampledWithoutReplacementDpEvent(_, _, GaussianDpEvent(noise)) as leaf, 1),):
+            rate, mu, both = leaf.upper.sampling_probability, 1.0 / noise, False
         case ((PoissonSampledDpEvent(rate, GaussianDpEvent(noise), neighbours), 1),) if (
             neighbours == ADD_REMOVE and rate > _LEAST_RATE
         ):
@@ -147,7 +156,7 @@ def _one_sampled(bag: Bag) -> Callable[[float], float] | None:
         grown = math.expm1(epsilon)
         worst = rate * gaussian.gdp_delta(mu, math.log1p(grown / rate))
         rest = rate - (1.0 - rate) * grown
-        if rest > 0.0:
+        if both and rest > 0.0:
             shifted = epsilon + math.log(rate) - math.log(rest)
             worst = max(worst, rest * gaussian.gdp_delta(mu, shifted))
         return worst * (1.0 + 1e-12)

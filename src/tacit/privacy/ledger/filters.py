@@ -15,7 +15,13 @@ from tacit.errors import BudgetExceeded, NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.accountants import concentration, epsilon_of, pure_total
 from tacit.privacy.amounts import as_exact
-from tacit.privacy.events import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, leaves
+from tacit.privacy.events import (
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    leaves,
+)
 
 __all__ = ["RULES", "refused", "rule_ceiling", "rule_epsilon", "run_cost"]
 
@@ -68,7 +74,8 @@ def _gdp_cost(event: DpEvent) -> Fraction:
 
 def _zcdp_cost(event: DpEvent) -> tuple[Fraction, Fraction]:
     counts = leaves(event)
-    if any(isinstance(leaf, PoissonSampledDpEvent) for leaf in counts):
+    sampled = PoissonSampledDpEvent | SampledWithoutReplacementDpEvent
+    if any(isinstance(leaf, sampled) for leaf in counts):
         raise NotCertified(
             "sampled noise has no useful ρ: use a ledger with filter='basic', which counts the "
             "run's (ε, δ)"
