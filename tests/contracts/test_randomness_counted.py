@@ -23,7 +23,13 @@ import tacit
 SOURCE = Path(tacit.__file__).parent
 
 # Files whose business is to draw: nothing in them sees private data.
-NOISE_FILES = {"_core/rng.py", "_core/exact.py", "_core/choice.py", "mechanisms/noise.py"}
+NOISE_FILES = {
+    "_core/rng.py",
+    "_core/exact.py",
+    "_core/choice.py",
+    "_core/discrete_gaussian.py",
+    "mechanisms/noise.py",
+}
 # Functions of mechanisms/* in which privacy noise is drawn, besides their private helpers.
 NOISE_FUNCTIONS = {"draw", "_noise"}
 
@@ -257,6 +263,7 @@ def test_privatize_is_the_only_caller_of_draw():
         ("audit/transcript.py", "drawn"),
         # mechanisms that hand over to what they wrap or are made of
         ("mechanisms/sampled.py", "draw"),
+        ("mechanisms/sampled_fixed.py", "draw"),
         ("mechanisms/hybrid.py", "draw"),
         ("mechanisms/item_responses.py", "draw"),
         ("mechanisms/shuffled.py", "draw"),

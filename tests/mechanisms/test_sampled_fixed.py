@@ -94,7 +94,7 @@ def test_a_sample_of_everybody_is_no_sample():
 def test_every_set_is_equally_likely():
     batch = SampledWithoutReplacement(Gaussian(1.0, 1.0, neighbours=REPLACE), 5, 2)
     noise = Noise(seed=4)
-    found = Counter(tuple(batch.choose(noise)) for _ in range(6_000))
+    found = Counter(tuple(batch.pick(noise)) for _ in range(6_000))
     assert set(found) == set(itertools.combinations(range(5), 2))
     assert all(abs(count - 600) < 6 * math.sqrt(540) for count in found.values())
 

@@ -109,6 +109,17 @@ class Noise:
             return _opendp("gaussian", count, scale)
         return discrete_gaussian(self.stream, count, scale)
 
+    def subset(self, count: int, size: int) -> list[int]:
+        """Return a set of positions, in order; every one of that size is equally likely.
+
+        Floyd's algorithm.
+        """
+        chosen: set[int] = set()
+        for last in range(count - size, count):
+            place = self.stream.below(last + 1)
+            chosen.add(last if place in chosen else place)
+        return sorted(chosen)
+
     def sample(self, count: int, rate: float) -> NDArray[np.int64]:
         """Return a Poisson sample of 0 … count − 1: each number independently with ``rate``.
 

@@ -36,7 +36,7 @@ __all__ = ["SampledWithoutReplacement"]
 class SampledWithoutReplacement(Mechanism):
     """A mechanism applied to a uniform sample of fixed size, drawn afresh for each release.
 
-    The caller draws the sample (`choose`), of units as the certificate states them.
+    The caller draws the sample (`pick`), of units as the certificate states them.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class SampledWithoutReplacement(Mechanism):
     >>> from tacit.privacy.accounting.accountants import epsilon_of
     >>> round(epsilon_of(inner.event, 1e-6), 2), round(epsilon_of(batch.event, 1e-6), 2)
     (2.25, 0.04)
-    >>> len(set(batch.choose(Noise(seed=1))))
+    >>> len(set(batch.pick(Noise(seed=1))))
     10
     """
 
@@ -98,16 +98,9 @@ class SampledWithoutReplacement(Mechanism):
         """That the number of units is public."""
         return (f"the number of units, {self.units}, is public", *self.mechanism.assumptions)
 
-    def choose(self, noise: Noise) -> list[int]:
-        """Return the numbers of the units in one sample, in order, from the secret stream.
-
-        Floyd's algorithm: every set of that size is equally likely.
-        """
-        chosen: set[int] = set()
-        for last in range(self.units - self.size, self.units):
-            place = noise.stream.below(last + 1)
-            chosen.add(last if place in chosen else place)
-        return sorted(chosen)
+    def pick(self, noise: Noise) -> list[int]:
+        """Return the numbers of the units in one sample, in order, from the secret stream."""
+        return noise.subset(self.units, self.size)
 
     def check(self, value: Any) -> None:
         """Check as the inner mechanism does."""

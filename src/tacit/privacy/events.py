@@ -401,8 +401,6 @@ def event_from_json(data: Mapping[str, Any]) -> DpEvent:
         raise NotCertified(f"an event must be a table with its type, got {data!r:.60}")
     fields = dict(data)
     name = fields.pop("type", None)
-    import tacit.privacy.claims  # noqa: F401 (its kinds of events)
-
     kind = DpEvent.kinds.get(str(name))
     if kind is None:
         raise NotCertified(f"unknown event {name!r}: it may come from a newer tacit")
