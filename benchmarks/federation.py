@@ -32,7 +32,7 @@ from tacit.rounds.sides import Coordinator, Participant
 ITEMS, USERS, ROUNDS = 200, 300, 100
 SETTINGS = {
     "model": {"ratings": "user:k item:k"}, "rank": 5, "bounds": [1.0, 5.0], "method": "sgld",
-    "options": {"rounds": ROUNDS, "rate": 0.2}, "entities": {"item": ITEMS},
+    "options": {"rounds": ROUNDS, "sampling_rate": 0.2}, "entities": {"item": ITEMS},
 }  # fmt: skip
 PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "unit": "user", "trust": "site"}
 
