@@ -355,3 +355,13 @@ def test_a_day_is_that_of_the_place_where_it_was_written_down():
     day = Columns(d=date("2020-01-01", "2029-12-31"))
     berlin = pd.to_datetime(["2024-03-01"]).tz_localize("Europe/Berlin")
     assert values(day, pd.DataFrame({"d": berlin})) == {"d": [19783.0]}
+
+
+def test_ids_whose_hashes_collide_are_two_people(monkeypatch):
+    """Whoever chooses ids may look for such: their rows must not push out another's."""
+    monkeypatch.setattr(
+        pl.Series, "hash", lambda self: pl.Series([7] * len(self), dtype=pl.UInt64)
+    )
+    columns = Columns(x=number(0, 9), person="id", rows_per_person=1)
+    rows = columns.read({"id": ["a", "b", "a"], "x": [1, 2, 1]})
+    assert sorted(rows.values["x"].tolist()) == [1.0, 2.0]

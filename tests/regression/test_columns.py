@@ -166,3 +166,15 @@ def test_several_sites_need_no_word_about_trust():
         COLUMNS, target="pressure", method="Bayes-fixedS-fast", privacy=tc.Privacy(1, 1e-6)
     ).fit(sites)
     assert {c.trust for c in model.certificates_.values()} == {"site"}
+
+
+def test_what_is_wrong_with_a_table_does_not_get_into_the_record():
+    bad = table(60).astype(object)
+    bad.loc[7, "sex"] = "HIV clinic"
+    sites = [tc.Site("North", table(60)), tc.Site("South", bad)]
+    model = tc.PrivateLinearRegression(
+        COLUMNS, target="pressure", method="Bayes-fixedS-fast", on_failure="exclude",
+        privacy=tc.Privacy(1, 1e-6),
+    ).fit(sites)  # fmt: skip
+    (failure,) = model.failures_
+    assert failure.site == "South" and "HIV" not in failure.reason

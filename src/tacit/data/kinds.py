@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -61,19 +62,19 @@ class Parsed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(ABC):
     """What a column may hold; one of the kinds below."""
 
     word: ClassVar[str] = ""
 
+    @abstractmethod
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Read a column value by value; ``words`` stand for missing values."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def remedy(self) -> str:
         """What to do about a value that cannot be read."""
-        raise NotImplementedError
 
     @property
     def remedy_outside(self) -> str:
@@ -81,9 +82,9 @@ class Kind:
         return "widen the public range, or pass outside='clip'"
 
     @property
+    @abstractmethod
     def range(self) -> tuple[float, float]:
         """The smallest and the largest number that a value becomes."""
-        raise NotImplementedError
 
     def encoded(self, name: str) -> list[str]:
         """Return the names of the numbers that a model sees of a value."""
@@ -97,9 +98,9 @@ class Kind:
         """Return a parsed value as people write it."""
         return f"{value:g}"
 
+    @abstractmethod
     def described(self) -> dict[str, Any]:
         """Return everything as plain data, which `kind_of` reads."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,11 @@ class Problem:
 class BadTable(ParameterError):
     """A table cannot be used as it is; ``problems`` lists everything, found in one pass.
 
-    It is for the holder: a site never sends it (`tacit.federation.refusals`).
+    It is for the holder: a site never sends it (`tacit.federation.refusals`), and a record of a
+    run, which others may see, holds `said` instead.
     """
+
+    said = "its table cannot be used: the holder sees why with model.fit on that table alone"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)

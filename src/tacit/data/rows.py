@@ -12,9 +12,10 @@ from tacit._core.rng import WordStream
 from tacit.data.kinds import Kind
 
 if TYPE_CHECKING:
+    import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Rows", "bounded"]
+__all__ = ["Rows", "bounded", "numbered"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,20 @@ class Rows:
         sums = np.zeros((len(counts), table.shape[1]))
         np.add.at(sums, place, table)
         return np.asarray(sums / counts[:, None], np.float64)
+
+
+def numbered(names: pl.Series) -> NDArray[np.int64]:
+    """Return a number for every different name.
+
+    Two people must never share one: rows of one would then push out rows of the other, and a
+    person could move a sum by more than their own rows. Hashes are fast, and whoever chooses ids
+    may make them collide; where they do, names are told apart one by one.
+    """
+    found, codes = np.unique(names.hash().to_numpy(), return_inverse=True)
+    if len(found) != names.n_unique():
+        place: dict[str, int] = {}
+        codes = np.array([place.setdefault(name, len(place)) for name in names.to_list()])
+    return np.asarray(codes, np.int64)
 
 
 def bounded(

@@ -23,7 +23,7 @@ from tacit.data.dictionary import field_kind
 from tacit.data.kinds import Boolean, Category, Date, Kind, Parsed, Text
 from tacit.data.problems import BadTable, Problem, raise_for, trouble
 from tacit.data.reading import Table, read_rows
-from tacit.data.rows import Rows, bounded
+from tacit.data.rows import Rows, bounded, numbered
 from tacit.data.stating import kind_of
 from tacit.data.values import texts
 from tacit.errors import ParameterError, UnboundedData
@@ -394,9 +394,7 @@ class Columns(Mapping[str, Kind]):
             return None, []
         names = texts(table.column(self.person))
         absent = names.is_null().to_numpy() | (names == "").fill_null(True).to_numpy()
-        # 64 bits for each name: two people in a million share theirs once in 10⁸ tables, and then
-        # only have fewer rows that count
-        codes = np.unique(names.fill_null("").hash().to_numpy(), return_inverse=True)[1]
+        codes = numbered(names.fill_null(""))
         remedy = "a row must say whose it is: fill it in, or take the row out"
         return codes, trouble(table, "missing", self.person, absent, names, remedy)
 

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
 from tacit._core.html import Html, join
+from tacit.data.problems import BadTable
 from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
@@ -334,7 +335,9 @@ class PrivateEstimator(Estimator):
             try:
                 loaded[site.name] = self._read(site.data, agreement)
             except Exception as error:
-                if exclude:
+                if exclude and isinstance(error, BadTable):
+                    failures.append(Failure(0, site.name, error.said))
+                elif exclude:
                     failures.append(Failure.of(0, site.name, error))
                 elif isinstance(error, ParameterError) and site.name != "the data":
                     raise ParameterError(f"site {site.name!r}: {error}") from None
