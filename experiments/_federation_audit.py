@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tacit.errors import TacitError
+from tacit.errors import SiteFailure, TacitError
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.fit import coordinator
 from tacit.federation import wire
@@ -23,7 +23,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.reservation import claimed_positions, row_leaves
 from tacit.rounds.aggregate import PlainAggregator
 from tacit.rounds.checkpoint import Checkpoint, Outbox
-from tacit.rounds.messages import Message
+from tacit.rounds.messages import Message, check_reply
 
 
 def run_folder(home: Path, run: str) -> Path:
@@ -107,7 +107,8 @@ def implied(
 ) -> Asking | None:
     """Return a coordinator that has learned from the messages in the outboxes, in one process.
 
-    None where a round was asked for that a site has not answered in these words.
+    None where a round was asked for that a site has not answered in these words, or not as it
+    had to.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def implied(
 
 
 def _heard(outer: Any, outboxes: Mapping[str, Outbox], members: Mapping[int, list[str]]) -> bool:
-    """Take in what was answered, round after round; False where something else was asked."""
+    """Take in what was answered, as a coordinator does; False where it would refuse something."""
     round = 0
     while (request := outer.request(round)) is not None:
         found = {}
@@ -137,7 +138,11 @@ def _heard(outer: Any, outboxes: Mapping[str, Outbox], members: Mapping[int, lis
             digest, reply, _ = outboxes[site].read(round)
             if digest != own.digest:
                 return False
-            outer.check(site, reply)
+            try:
+                check_reply(reply, round, outer.replies)
+                outer.check(site, reply)
+            except SiteFailure:
+                return False
             found[site] = reply
         if not found:
             return False
