@@ -67,14 +67,15 @@ class BadTable(ParameterError):
     run, which others may see, holds `said` instead.
     """
 
-    said = "its table cannot be used: the holder sees why with model.fit on that table alone"
+    said = "its data cannot be used: the holder sees why with model.check on them alone"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in problems))
+    def __init__(self, problems: Sequence[Problem], site: str = "") -> None:
+        self.problems, self.site = tuple(problems), site
+        where = f"site {site!r}: " if site else ""
+        super().__init__("\n".join(f"{where}{problem}" for problem in problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems,)
+        return type(self), (self.problems, self.site)
 
 
 def raise_for(problems: Iterable[Problem]) -> None:

@@ -336,7 +336,8 @@ class Columns(Mapping[str, Kind]):
             Randomness that chooses among a person's rows; fresh if left out.
         """
         wanted = list(self.kinds) if names is None else list(names)
-        table = read_rows(data, wanted, folder)
+        stated = [name for name in self.kinds if name in wanted]  # the order of an array's columns
+        table = read_rows(data, stated, folder)
         raise_for(self._absent(table, wanted))
         parsed = {name: self.kinds[name].parse(table.column(name), table.na) for name in wanted}
         people, problems = self._people(table)
