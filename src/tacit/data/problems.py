@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BadTable", "Problem", "raise_for", "trouble"]
+__all__ = ["BadTable", "Problem", "gathered", "raise_for", "trouble"]
 
 _SHOWN = 3  # places of one kind that are spelled out
 _PLACES = 20  # places of one kind that are kept
@@ -83,6 +83,19 @@ def raise_for(problems: Iterable[Problem]) -> None:
     found = list(problems)
     if found:
         raise BadTable(found)
+
+
+def gathered(*readings: Callable[[], Any]) -> list[Any]:
+    """Return what some readings give, or raise all that is wrong with any of them at once."""
+    found: list[Any] = []
+    problems: list[Problem] = []
+    for reading in readings:
+        try:
+            found.append(reading())
+        except BadTable as error:
+            problems += error.problems
+    raise_for(problems)
+    return found
 
 
 def trouble(
