@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.output import ConfigFile, Json, show
+
+if TYPE_CHECKING:
+    from tacit.estimators.checking import Findings
 
 __all__ = ["check", "rehearse", "schema"]
 
@@ -31,14 +35,16 @@ def check(config: ConfigFile, as_json: Json = False) -> None:
         raise ParameterError(f"{config} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ParameterError(f"{config} is no TOML: {error}") from None
-    name, problems, well = _of_fit(config) if "estimator" in stated else _of_site(config)
-    lines = [f"{about}: {text}" for about, text in problems.items()]
-    show({"site": name, "problems": problems}, "\n".join(lines) or well, as_json)
-    if problems:
+    name, found, well = _of_fit(config) if "estimator" in stated else _of_site(config)
+    problems = {about: "\n".join(map(str, listed)) for about, listed in found.items()}
+    details = {about: [one.described() for one in listed] for about, listed in found.items()}
+    told = {"site": name, "problems": problems, "details": details}
+    show(told, str(found) if found else well, as_json)
+    if found:
         raise typer.Exit(1)
 
 
-def _of_site(config: Path) -> tuple[str, dict[str, str], str]:
+def _of_site(config: Path) -> tuple[str, Findings, str]:
     """Return a site's name, what is wrong with its data by computation, and good news."""
     from tacit.federation.files import SiteConfig
     from tacit.federation.service import SiteService
@@ -49,31 +55,26 @@ def _of_site(config: Path) -> tuple[str, dict[str, str], str]:
     return settings.name, SiteService(settings).problems(), well
 
 
-def _of_fit(config: Path) -> tuple[str, dict[str, str], str]:
+def _of_fit(config: Path) -> tuple[str, Findings, str]:
     """Return what is wrong with the data of a file of `tacit fit`, site by site, and good news."""
     from tacit.cli.build import data_of, estimator_of
     from tacit.cli.config import read_config
-    from tacit.errors import TacitError
+    from tacit.estimators.checking import examined, tried
     from tacit.estimators.site import Site
 
     settings = read_config(config)
     model, facts = estimator_of(settings)
     model._check_parameters()
-    problems, sites = {}, []
-    for entry in settings.data["site"]:
-        try:
-            sites.append(Site(entry["name"], data_of(settings, model, facts, entry)))
-        except TacitError as error:
-            problems[entry["name"]] = str(error)
+    sites: list[Site] = []
+
+    def read(entry: dict[str, Any]) -> None:
+        sites.append(Site(entry["name"], data_of(settings, model, facts, entry)))
+
+    found = tried({e["name"]: partial(read, e) for e in settings.data["site"]})
     if sites:
-        agreement = model._agreed(sites)
-        for site in sites:
-            try:
-                model._read(site.data, agreement)
-            except TacitError as error:
-                problems[site.name] = str(error)
+        found.update(examined(model, model._as_sites(sites)))
     well = f"All {len(sites)} sites can be read. Nothing was paid: run tacit fit {config}."
-    return str(settings.data["estimator"]), problems, well
+    return str(settings.data["estimator"]), found, well
 
 
 def schema(

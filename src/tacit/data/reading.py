@@ -17,15 +17,7 @@ import numpy as np
 
 from tacit._core.threads import threads
 from tacit.data.files import FILES, Source, plain_numbers, read_file, source
-from tacit.data.values import (
-    NA_WORDS,
-    floats,
-    lowered,
-    missing_among,
-    plain_text,
-    read_texts,
-    texts,
-)
+from tacit.data.values import NA_WORDS, floats, lowered, plain_text, texts
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -43,8 +35,9 @@ __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
 class Table(Mapping[str, "NDArray[Any]"]):
     """A table as it was found: columns by name, and where each row came from.
 
-    As a mapping it shows columns as arrays: numbers where all of a column are, else text. Whoever
-    knows the kinds of columns reads them by those (`tacit.data.schema.Columns`).
+    As a mapping it shows columns as they were found: numbers of a typed source, else text. What a
+    text stands for is never guessed from the rest of its column: whoever knows the kinds of
+    columns reads them by those (`tacit.data.schema.Columns`, `tacit.data.features.numbers`).
     """
 
     def __init__(
@@ -65,16 +58,9 @@ class Table(Mapping[str, "NDArray[Any]"]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.frame.columns:
             raise KeyError(name)
-        import polars as pl
-
         column = self.frame[name]
         if column.dtype.is_numeric():
             return floats(column) if column.null_count() else column.to_numpy()
-        plain = self._plain(column)
-        numbers = read_texts(plain, lambda c: floats(c.cast(pl.Float64, strict=False)))[1]
-        filled = ~missing_among(texts(column), self.na, numbers)
-        if filled.any() and not np.isnan(numbers[filled]).any():
-            return numbers
         return np.array(texts(column).fill_null("").to_list())
 
     @property

@@ -335,7 +335,8 @@ class Columns(Mapping[str, Kind]):
             Randomness that chooses among a person's rows; fresh if left out.
         """
         wanted = list(self.kinds) if names is None else list(names)
-        table = read_rows(data, wanted, folder)
+        stated = [name for name in self.kinds if name in wanted]  # the order of an array's columns
+        table = read_rows(data, stated, folder)
         raise_for(self._absent(table, wanted))
         kinds = {name: self.kinds[name] for name in wanted}
         parsed, (people, problems) = table.parsed(kinds, lambda: self._people(table))
