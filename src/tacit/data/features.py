@@ -167,6 +167,10 @@ def labels_of(data: Any) -> tuple[str, ...]:
         return tuple(read_rows(data).frame.columns)
     import narwhals as nw
 
+    if isinstance(data, Table):
+        return tuple(data.frame.columns)
+    if hasattr(data, "read_all"):  # a stream, which is not read here
+        return tuple(str(name) for name in data.schema.names)
     if hasattr(data, "iloc"):
         return tuple(str(name) for name in data.columns)
     return tuple(str(name) for name in nw.from_native(data).collect_schema().names())

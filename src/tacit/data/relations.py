@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
-from tacit.data.cells import cell_problems
+from tacit.data.cell_problems import cell_problems
 from tacit.data.columns import column_array, column_names, is_missing
 from tacit.data.features import numbers
 from tacit.data.problems import raise_for
