@@ -129,4 +129,3 @@ def alike(found: dict[str, Any], right: dict[str, Any]) -> bool:
         and np.allclose(found[name], right[name], rtol=1e-9, atol=1e-9, equal_nan=True)
         for name in common
     )
-

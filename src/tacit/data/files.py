@@ -183,14 +183,25 @@ def _headings(file: Path, start: bytes, separator: str | None) -> tuple[list[str
 
 def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error: Exception) -> str:
     """Return what is wrong with a text file and in which row, by going through it slowly."""
+    content = file.read_bytes()
     try:
-        with file.open(newline="", encoding="utf-8-sig" if encoding == "utf-8" else encoding) as s:
-            for number, row in enumerate(csv.reader(s, delimiter=separator)):
-                if row and len(row) > width:
-                    what = f"{file.name}, row {number} has {len(row)} cells"
-                    return f"{what}: the headings name {width}"
-    except UnicodeDecodeError:
-        return f"{file.name} is not written in utf-8: pass its encoding, such as 'latin-1'"
+        text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except UnicodeDecodeError as wrong:
+        row = content.count(b"\n", 0, wrong.start)
+        return (
+            f"{file.name}, row {row} is not written in utf-8: pass the file's encoding, such as "
+            "encoding='latin-1'"
+        )
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text, ""), delimiter=separator)):
+            if row and len(row) > width:
+                what = f"{file.name}, row {number} has {len(row)} cells"
+                return f"{what}: the headings name {width}"
+            if any("\n" in cell and cell.count(separator) >= width - 1 for cell in row):
+                return (
+                    f"{file.name}, row {number} has a quote that does not end: mend it, or double "
+                    "a quote that is meant"
+                )
     except csv.Error:
         pass
     return f"{file.name} cannot be read: {str(error).splitlines()[0]}"

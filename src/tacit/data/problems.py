@@ -50,7 +50,9 @@ class Problem:
         where = "; ".join(shown) + (f" and {more:,} more" if more > 0 and shown else "")
         about = f"column {self.column!r}, " if self.column else ""
         what = f"{self.what}: {where}" if where else self.what
-        return f"{about}{what}. {self.remedy[:1].upper()}{self.remedy[1:]}"
+        first = self.remedy.split(" ", 1)[0]
+        remedy = self.remedy if "." in first else self.remedy[:1].upper() + self.remedy[1:]
+        return f"{about}{what}. {remedy}"  # the name of a file stays as it is
 
     def described(self) -> dict[str, Any]:
         """Return it as plain data, for ``tacit check --json``."""
