@@ -16,15 +16,34 @@ if TYPE_CHECKING:
 __all__ = ["check", "rehearse", "schema"]
 
 
-def check(config: ConfigFile, as_json: Json = False) -> None:
-    """Read the data that a file names, at home, and say all that is wrong; nothing is paid.
+def check(
+    configs: Annotated[list[Path], typer.Argument(help="Configurations, TOML files.")],
+    as_json: Json = False,
+) -> None:
+    """Read the data that files name, at home, and say all that is wrong; nothing is paid.
 
-    For the file of a site (everything that its policy allows is tried) and for one of `tacit fit`.
-    In a run a coordinator hears one sentence whatever is wrong with the data. Here the holder
-    hears all of it.
+    For the file of a site (everything that its policy allows is tried) and for those of
+    `tacit fit`. In a run a coordinator hears one sentence whatever is wrong with the data. Here
+    the holder hears all of it.
 
     Example: tacit check site.toml
     """
+    told, lines, wrong = {}, [], False
+    for config in configs:
+        name, found, well = _found(config)
+        problems = {about: "\n".join(map(str, listed)) for about, listed in found.items()}
+        details = {about: [one.described() for one in listed] for about, listed in found.items()}
+        told[config.name] = {"site": name, "problems": problems, "details": details}
+        about = f"{config.name}{', ' if found else ': '}" if len(configs) > 1 else ""
+        lines += [f"{about}{line}" for line in (str(found) if found else well).split("\n")]
+        wrong = wrong or bool(found)
+    show(told[config.name] if len(configs) == 1 else {"files": told}, "\n".join(lines), as_json)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _found(config: Path) -> tuple[str, Findings, str]:
+    """Return what a file is about, what is wrong with its data, and good news."""
     import tomllib
 
     from tacit.errors import ParameterError
@@ -35,13 +54,7 @@ def check(config: ConfigFile, as_json: Json = False) -> None:
         raise ParameterError(f"{config} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ParameterError(f"{config} is no TOML: {error}") from None
-    name, found, well = _of_fit(config) if "estimator" in stated else _of_site(config)
-    problems = {about: "\n".join(map(str, listed)) for about, listed in found.items()}
-    details = {about: [one.described() for one in listed] for about, listed in found.items()}
-    told = {"site": name, "problems": problems, "details": details}
-    show(told, str(found) if found else well, as_json)
-    if found:
-        raise typer.Exit(1)
+    return _of_fit(config) if "estimator" in stated else _of_site(config)
 
 
 def _of_site(config: Path) -> tuple[str, Findings, str]:
@@ -79,6 +92,7 @@ def _of_fit(config: Path) -> tuple[str, Findings, str]:
 
 def schema(
     file: Annotated[Path, typer.Argument(help="A table: CSV, TSV, Parquet or Feather.")],
+    encoding: Annotated[str, typer.Option(help="How its text is encoded.")] = "utf-8",
     as_json: Json = False,
 ) -> None:
     """Draft the [columns] part of a file from names and types; ranges are for you to fill in.
@@ -88,8 +102,9 @@ def schema(
     Example: tacit schema north.csv
     """
     from tacit.data.dictionary import draft, written
+    from tacit.data.files import source
 
-    found = draft(file)
+    found = draft(source(file, encoding=encoding))
     show({"columns": found}, written(found), as_json)
 
 
