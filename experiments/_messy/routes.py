@@ -16,7 +16,7 @@ from unittest import mock
 
 import tacit as tc
 from experiments._messy.cases import Case
-from experiments._messy.subjects import DELTA, EPSILON, SEED, Subject, alike, numbers
+from experiments._messy.subjects import DELTA, EPSILON, Subject, alike, numbers
 from tacit.errors import TacitError
 
 FRAMES = ("pandas", "Polars", "Arrow")
@@ -63,10 +63,10 @@ def by_python(subject: Subject, case: Case, data: Any) -> Result:
 
 def _for_whom(subject: Subject) -> dict[str, Any]:
     unit = "row" if subject.columns and not subject.person else "user"
-    if subject.name == "topics":
-        unit = "document"
-    relation = "replace-one" if subject.name == "posterior" else "add-remove-one"
-    return {"unit": unit, "neighbours": relation}
+    own = {"topics": "document", "recommender": "entry"}
+    replaced = subject.name in ("posterior", "recommender")
+    relation = "replace-one" if replaced else "add-remove-one"
+    return {"unit": own.get(subject.name, unit), "neighbours": relation}
 
 
 def _spent(ledger: Any) -> float:
@@ -88,7 +88,7 @@ def by_command(subject: Subject, case: Case, place: Path) -> tuple[Result, Resul
 
     def seeded(*args: Any) -> Any:
         model, facts = made(*args)
-        return model.set_params(random_state=SEED), facts
+        return subject.light(model), facts
 
     kind = type(subject.made(case.policy)[0])
     with (
