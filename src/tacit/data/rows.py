@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Rows", "bounded", "numbered"]
+__all__ = ["Rows", "bounded", "numbered", "shuffled"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,17 @@ def numbered(names: pl.Series) -> NDArray[np.int64]:
         place: dict[str, int] = {}
         codes = np.array([place.setdefault(name, len(place)) for name in names.to_list()])
     return np.asarray(codes, np.int64)
+
+
+def shuffled(count: int, words: WordStream | None = None) -> NDArray[np.int64]:
+    """Return a secret order of so many people, each as likely as any other.
+
+    Where people stand in a table says something about them, and somebody else in their place would
+    stand elsewhere. In a random order whoever takes a place takes that of one person, and nobody
+    else moves.
+    """
+    stream = WordStream() if words is None else words
+    return np.argsort(stream.words(count), kind="stable")
 
 
 def bounded(
