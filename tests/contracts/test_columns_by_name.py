@@ -219,6 +219,21 @@ def test_a_fit_finds_columns_by_name(stated: Subject, change: str) -> None:
     np.testing.assert_array_equal(stated.look(one, rows), stated.look(other, rows))
 
 
+def test_an_array_is_in_the_order_in_which_columns_were_stated(stated: Subject) -> None:
+    if stated.name in ("topics", "network-classifier"):
+        return  # of words, or of labels beside numbers
+    table = table_of(stated)
+    model = stated.make()
+    columns = {name: tc.number(-500, 500) for name in reversed(table.columns)}
+    model.set_params(columns=tc.Columns(columns))
+    if stated.name in ("posterior", "selector"):
+        model.set_params(columns=EXP)
+    model.fit(table[list(model.columns)].to_numpy())
+    other = stated.make().set_params(columns=model.columns).fit(table)
+    rows = rows_of(stated, table)
+    np.testing.assert_array_equal(stated.look(model, rows), stated.look(other, rows))
+
+
 @pytest.mark.parametrize("change", ["renamed", "missing"])
 def test_a_fit_without_a_column_costs_nothing(stated: Subject, change: str) -> None:
     table = table_of(stated)

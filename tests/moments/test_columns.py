@@ -58,8 +58,11 @@ def test_a_density_is_one_of_the_callers_own_units():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"columns": tc.Columns(COLUMNS), "centre": [1.0, 2.0]}, "leave centre and features out"),
-        ({"columns": tc.Columns(COLUMNS), "features": 2}, "leave centre and features out"),
+        ({"columns": tc.Columns(COLUMNS), "centre": [1.0, 2.0]}, "a centre goes by names"),
+        ({"columns": tc.Columns(COLUMNS), "centre": {"pulse": 1.0}}, "centre names 'pulse'"),
+        ({"columns": tc.Columns(COLUMNS), "centre": {"age": 7.0}}, "centre"),
+        ({"radius": 1.0, "centre": {"age": 30.0}}, "goes with columns"),
+        ({"columns": tc.Columns(COLUMNS), "features": 2}, "leave features out"),
         ({"columns": tc.Columns(note=tc.text(["a"]))}, "is text, which a mixture does not read"),
         ({"columns": tc.Columns(COLUMNS), "privacy": tc.Privacy(1, 1e-6, unit="user")},
          "name the person in columns"),
@@ -70,6 +73,21 @@ def test_a_density_is_one_of_the_callers_own_units():
 def test_what_does_not_go_together_is_refused(settings, said):
     with pytest.raises(ParameterError, match=said):
         tc.GaussianMixture(2, **settings).fit(table(50))
+
+
+def test_clusters_opposite_each_other_are_told_apart_from_another_centre(tmp_path):
+    rng = np.random.default_rng(2)
+    kind = rng.integers(0, 2, 4000)
+    age = np.where(kind, 35.0, 75.0) + rng.normal(0, 3, 4000)
+    dose = np.where(kind, 3.6, 1.4) + rng.normal(0, 0.2, 4000)
+    frame = pd.DataFrame({"age": age.clip(20, 90), "dose": dose.clip(0, 5)})
+    model = tc.GaussianMixture(
+        2, columns=tc.Columns(COLUMNS), centre={"dose": 0.0}, privacy=tc.Privacy(90, 1e-6)
+    ).fit(frame)
+    order = np.argsort(model.means_[:, 0])
+    np.testing.assert_allclose(model.means_[order], [[35, 3.6], [75, 1.4]], atol=2)
+    back = tc.GaussianMixture.from_release(model.release(tmp_path / "r"))
+    np.testing.assert_allclose(back.predict_proba(frame), model.predict_proba(frame))
 
 
 # -- people with several rows --------------------------------------------------------------------

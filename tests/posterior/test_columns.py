@@ -96,3 +96,15 @@ def test_what_does_not_go_together_is_refused(columns, more, said):
 def test_the_stated_number_of_people_must_be_theirs():
     with pytest.raises(ParameterError, match="the 9 people that size states, got 30"):
         posterior(tc.Columns(wait=WAIT), size=9).fit(table(30, 1))
+
+
+def test_where_a_persons_rows_stand_says_nothing():
+    """Somebody else's rows stand elsewhere: in the order of the table all others would move."""
+    model = posterior(tc.Columns(wait=WAIT, person="id", rows_per_person=1))
+    frame = table(300, 1)
+    agreement = model._agree([model._facts(frame)])
+    orders = np.array([model._read(frame, agreement) for _ in range(60)])
+    np.testing.assert_array_equal(np.sort(orders, axis=1), [np.sort(frame.wait)] * 60)
+    assert len({tuple(order) for order in orders}) == 60
+    first = (orders[:, :150] == float(frame.wait[0])).sum()  # about half of them
+    assert 12 < first < 48

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Rows", "bounded", "numbered"]
+__all__ = ["Rows", "bounded", "numbered", "shuffled"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,17 @@ def _standing_rows(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     first, place = np.unique(own, return_index=True, return_inverse=True)[1:]
     codes[left] = left[first[place]]
     return codes
+
+
+def shuffled(count: int, words: WordStream | None = None) -> NDArray[np.int64]:
+    """Return a secret order of so many people, each as likely as any other.
+
+    Where people stand in a table says something about them, and somebody else in their place would
+    stand elsewhere. In a random order whoever takes a place takes that of one person, and nobody
+    else moves.
+    """
+    stream = WordStream() if words is None else words
+    return np.argsort(stream.words(count), kind="stable")
 
 
 def bounded(

@@ -269,6 +269,8 @@ class Columns(Mapping[str, Kind]):
         for name in names:
             kind = self.kinds[name]
             for own in kind.encoded(name):
+                if own in found:
+                    raise ParameterError(f"two columns are called {own!r}: rename one of them")
                 found[own] = (0.0, 1.0) if isinstance(kind, Category) else kind.range
         return found
 

@@ -44,13 +44,14 @@ class GaussianMixture(MomentEstimator):
     columns
         What is public about the table: `tacit.Columns`, a mapping of such or a file's path. Ranges
         then map every feature to [−1, 1], where the Gaussians are spherical, and the middle of the
-        ranges is the centre. Instead of ``centre`` and ``features``.
+        ranges is the centre unless given. Instead of ``features``.
     radius
         The public radius: a number that hardly any sample's distance from the centre exceeds.
-        The noise is a multiple of it. With ``columns`` on the mapped scale, and √features, which
-        no sample exceeds, unless given.
+        The noise is a multiple of it. With ``columns`` on the mapped scale, and what no sample
+        exceeds unless given: √features, where the centre is the middle.
     centre
-        The public centre, a number or one for each feature.
+        The public centre, a number or one for each feature; with ``columns`` feature → number, as
+        the caller measures it, for those whose centre is not the middle of their range.
     features
         How many features there are, if the price is to be known before fitting.
     share, restarts, iterations, privacy, on_failure, ledger, random_state
@@ -92,7 +93,7 @@ class GaussianMixture(MomentEstimator):
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "components": Integer(1, MOST_COMPONENTS),
         "radius": AnyOf(Real(0, open_low=True), None),
-        "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray)),
+        "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray, Mapping)),
         "features": AnyOf(Integer(1), None),
         **COMMON,
     }
@@ -103,7 +104,7 @@ class GaussianMixture(MomentEstimator):
         *,
         columns: Columns | Mapping[str, Any] | str | None = None,
         radius: float | None = None,
-        centre: float | Sequence[float] = 0.0,
+        centre: float | Sequence[float] | Mapping[str, float] = 0.0,
         features: int | None = None,
         share: float = 0.5,
         restarts: int | None = None,
@@ -129,16 +130,33 @@ class GaussianMixture(MomentEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.columns is not None:
-            _ = self._features
-            if self.features is not None or not (np.ndim(self.centre) == 0 and self.centre == 0):
-                raise ParameterError("columns hold the features: leave centre and features out")
-        elif self.radius is None:
+            self._check_centre()
+            return
+        if isinstance(self.centre, Mapping):
+            raise ParameterError("a centre by names goes with columns: pass columns=Columns(…)")
+        if self.radius is None:
             raise UnboundedData(
                 "radius must be given: pass radius=…, a public distance from the centre that "
                 "hardly any sample exceeds, or columns=Columns(…)"
             )
         for value in np.ravel(np.asarray(self.centre, object)):
             check("centre", value, Real())
+
+    def _check_centre(self) -> None:
+        """Raise where the centre does not go with the columns."""
+        features, centre = self._features, self.centre
+        assert features is not None
+        if self.features is not None:
+            raise ParameterError("columns hold the features: leave features out")
+        if not isinstance(centre, Mapping):
+            if np.ndim(centre) or centre != 0:
+                raise ParameterError("with columns a centre goes by names: pass {feature: number}")
+            return
+        for name, value in centre.items():
+            if name not in features.ranges:
+                raise ParameterError(f"centre names {name!r}: there is {list(features.ranges)}")
+            low, high = features.ranges[name]
+            check(f"centre[{name!r}]", value, Real(low, high))
 
     # -- what every family says ------------------------------------------------------------
 
@@ -192,11 +210,16 @@ class GaussianMixture(MomentEstimator):
             names = common_names([fact for fact in facts if isinstance(fact, tuple)])
             return MixtureAgreement(*moments, float(self.radius), centre, names=names)
         low, high = np.array(list(features.ranges.values()), np.float64).T
+        half, middle = high / 2.0 - low / 2.0, low / 2.0 + high / 2.0
+        stated = self.centre if isinstance(self.centre, Mapping) else {}
+        pairs = zip(features.ranges, middle.tolist(), strict=True)
+        centre = tuple(float(stated.get(name, value)) for name, value in pairs)
+        farthest = np.linalg.norm(1.0 + np.abs(np.asarray(centre) - middle) / half)
         return MixtureAgreement(
             *moments,
-            float(np.sqrt(size) if self.radius is None else self.radius),
-            tuple((low / 2.0 + high / 2.0).tolist()),
-            tuple((high / 2.0 - low / 2.0).tolist()),
+            float(farthest if self.radius is None else self.radius),
+            centre,
+            tuple(half.tolist()),
             tuple(features.ranges),
             features.columns.rows_per_unit,
             features.columns.assumptions(),
@@ -269,7 +292,9 @@ class GaussianMixture(MomentEstimator):
     def _settings(self) -> dict[str, Any]:
         public = self._stated_columns
         if public is not None:
-            kept = {"columns": public.described(), "names": list(self.columns_)}
+            moved = dict(self.centre) if isinstance(self.centre, Mapping) else 0.0
+            kept: dict[str, Any] = {"columns": public.described(), "centre": moved}
+            kept["names"] = list(self.columns_)
             return {"components": self.components, "radius": self.radius, **kept}
         centre = np.ravel(np.asarray(self.centre)).tolist()
         kept = {"names": list(self.columns_), "centre": centre}
@@ -277,8 +302,9 @@ class GaussianMixture(MomentEstimator):
 
     def _adopt(self, release: Release) -> None:
         settings = dict(release.manifest["settings"])
-        centre, names = settings.pop("centre", [0.0]), tuple(settings.pop("names", ()))
-        settings["centre"] = centre if len(centre) > 1 else centre[0]
+        names, centre = tuple(settings.pop("names", ())), settings["centre"]
+        if isinstance(centre, list):
+            settings["centre"] = centre if len(centre) > 1 else centre[0]
         if "columns" in settings:
             settings["columns"] = Columns.of(settings["columns"]).in_order(names)
         GaussianMixture.__init__(self, **settings)

@@ -18,8 +18,12 @@ of doubles is ever released; what rounding adds to the sensitivity is the mechan
 (`tacit.mechanisms.grid`). Nothing is asked but the one statistic: a request holds no array.
 
 **People with several rows** count with one number, their average or one of their rows, chosen
-without looking at what it holds: whoever is replaced changes that number and no other. More than
-one row of a person has no place among n numbers of which n is public, and is refused.
+without looking at what it holds: whoever is replaced changes that number and no other. Where
+they stand matters for answers of each person, and for parts of the people: somebody else's rows
+stand elsewhere in a table, and all between would move. So people who are told apart by their
+names stand in a secret random order; with the same order for both of two neighbours, whoever is
+replaced stands where the other did. More than one row of a person has no place among n numbers
+of which n is public, and is refused.
 
 **Adaptively** (thesis 6.5) n_1 people come first and n_2 after them. A neighbour is replaced where
 it stands, so it changes one of both parts. Every part's release is (ε, δ)-private for its own

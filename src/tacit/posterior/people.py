@@ -12,6 +12,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_
 from tacit.data.features import labels_of, numbers, settled
 from tacit.data.kinds import Category, Kind, Text
 from tacit.data.reading import is_table, read_rows
+from tacit.data.rows import shuffled
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
@@ -155,7 +156,8 @@ class PeopleEstimator(PrivateEstimator):
         if columns is None:
             return as_people(data)
         name, _ = self._number_of(columns)
-        return columns.read(data, [name]).matrix([name])[:, 0]
+        people = columns.read(data, [name]).matrix([name])[:, 0]
+        return people if columns.person is None else people[shuffled(len(people))]
 
     def _as_sites(self, data: Any) -> list[Site]:
         sites = super()._as_sites(data)
