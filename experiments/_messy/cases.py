@@ -1,6 +1,6 @@
 """Messy tables: how each is written, what is wrong with it, and what is right about it.
 
-A case changes the cells of the clean table and says by hand what they stand for. ``faults`` are the
+A case changes cells of the clean table and says by hand what they stand for. ``faults`` are the
 cells that cannot be used as they are; ``effect`` says what the stated policy makes of them. Frames
 hold the same cells, as text or typed.
 """
@@ -130,7 +130,7 @@ def binary(ending: str, typed: Typed | None = None) -> Callable[[Path, Cells], P
 
 
 def folder_of(*writers: Callable[[Path, Cells], Path], drop: str = "") -> Any:
-    """Return a writer of a folder of files, each with its share of rows and an order of its own."""
+    """Return a writer of a folder of files, each with some rows and an order of its own."""
 
     def write(folder: Path, cells: Cells) -> Path:
         home = folder / "visits"
@@ -273,9 +273,10 @@ def _people(cells: Cells, typed: Typed) -> Iterator[Case]:
     yield Case("leading zeros", {**cells, "patient": ids}, {**typed, "patient": ids},
                typed_frames=True)  # fmt: skip
     dotted = [f"1.{k // 4:03d}" if k % 4 < 2 else f"1{k // 4:03d}" for k in range(len(ids))]
-    yield Case("ids with points, and points for thousands", commas({**cells, "patient": dotted}, "."),
-               {**typed, "patient": dotted}, frames=False, write=csv(";"),
-               source={"separator": ";", "decimal": ",", "thousands": "."})  # fmt: skip
+    marked = commas({**cells, "patient": dotted}, ".")
+    yield Case("ids with points, and points for thousands", marked, {**typed, "patient": dotted},
+               source={"separator": ";", "decimal": ",", "thousands": "."}, write=csv(";"),
+               frames=False)  # fmt: skip
     again = np.repeat(np.arange(len(ids)), np.where(np.arange(len(ids)) == 6, 50, 1))
     again = again[again != 7]  # the other row of that patient
     two = np.array([k for n, k in enumerate(again) if k != 6 or list(again[:n]).count(6) < 2])
@@ -320,9 +321,10 @@ def _wrong_cells(cells: Cells, typed: Typed) -> Iterator[Case]:
         many = changed(many, column, dict.fromkeys(rows, value))
         found += [(row, column) for row in rows]
     yield Case("ten things at once", many, typed, tuple(found))
-    parts = folder_of(csv(), csv(), csv())
-    yield case("one bad cell in a folder", "age", {len(typed["n"]) - 2: "old"}, write=parts,
-               frames=False, shown=(f"2.csv, row {len(typed['n']) - 2 - len(typed['n']) * 2 // 3 + 1}:",))  # fmt: skip
+    parts, last = folder_of(csv(), csv(), csv()), len(typed["n"]) - 2
+    shown = f"2.csv, row {last - len(typed['n']) * 2 // 3 + 1}:"
+    yield case("one bad cell in a folder", "age", {last: "old"}, write=parts, frames=False,
+               shown=(shown,))  # fmt: skip
 
 
 def _wrong_files(cells: Cells, typed: Typed) -> Iterator[Case]:
@@ -354,8 +356,9 @@ def _wrong_files(cells: Cells, typed: Typed) -> Iterator[Case]:
                write=lacking, frames=False)  # fmt: skip
     short = raw(f"{head}\n{line}\n{line.rsplit(',', 4)[0]}\n".encode())
     first = {name: [column[0]] * 2 for name, column in typed.items()}
-    yield Case("a row that is too short", cells, first, distinct=False, write=short, frames=False,
-               faults=tuple((1, name) for name in ("ward", "treated", "admitted")), either=True)  # fmt: skip
+    gone = tuple((1, name) for name in ("ward", "treated", "admitted"))
+    yield Case("a row that is too short", cells, first, gone, distinct=False, write=short,
+               frames=False, either=True)  # fmt: skip
     gap = raw(f"{head}\n{line}\n\n{line}\n".encode())
     yield Case("a blank line", cells, first, write=gap, distinct=False, either=True, frames=False)
     none = {name: [] for name in cells}

@@ -118,7 +118,8 @@ def settings(subject: Subject, case: Case, place: Path) -> str:
         lines += ["[labels]", f"{subject.labels[0]} = {_toml(list(TESTS))}"]
     data = {"file": place.name, **case.source}
     whom = _for_whom(subject)
-    lines += ["[[site]]", 'name = "North"', f"data = {_toml(data)}", f'ledger = "{subject.name}.db"',
+    lines += ["[[site]]", 'name = "North"', f"data = {_toml(data)}",
+              f'ledger = "{subject.name}.db"',
               "ledger_epsilon = 100.0", "ledger_delta = 1e-2", f'ledger_unit = "{whom["unit"]}"',
               f'ledger_neighbours = "{whom["neighbours"]}"',
               "[output]", f'release = "{subject.name}-release"']  # fmt: skip

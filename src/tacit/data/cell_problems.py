@@ -50,11 +50,11 @@ def cell_problems(
     for entity, name in columns.items():
         column = table.column(name)
         named = texts(column)
-        nobody = named.is_null().to_numpy() | (named == "").fill_null(True).to_numpy()
+        known = [plain_text(member) for member in labels.get(entity, ())]
+        nobody = table.names(name)[1] & ~named.is_in(known).fill_null(False).to_numpy()
         remedy = f"every row must name its {entity}: fill it in, or take the row out"
         found += trouble(table, "missing", name, nobody, column, remedy)
         if entity in labels:
-            known = [plain_text(member) for member in labels[entity]]
             strange = ~named.is_in(known).fill_null(True).to_numpy() & ~nobody
             remedy = f"it is none of the stated {few(known)}: mend it, or state it too"
             found += trouble(table, "unknown", name, strange, column, remedy)

@@ -187,9 +187,9 @@ def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error:
     try:
         text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except UnicodeDecodeError as wrong:
-        row = content.count(b"\n", 0, wrong.start)
+        before = content.count(b"\n", 0, wrong.start)
         return (
-            f"{file.name}, row {row} is not written in utf-8: pass the file's encoding, such as "
+            f"{file.name}, row {before} is not written in utf-8: pass the file's encoding, such as "
             "encoding='latin-1'"
         )
     try:
