@@ -42,6 +42,8 @@ class Case:
         Whether frames can hold it.
     distinct
         Whether no cell of patient and test is listed twice.
+    whole
+        The rows that count where nobody's rows are bounded, if these are others.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Case:
     typed_frames: bool = False
     either: bool = False  # a refusal that names the file will do as well
     distinct: bool = True
+    whole: Typed | None = None
     shown: tuple[str, ...] = ()  # the places of a folder's faults
 
     def file(self, folder: Path) -> Path:
@@ -68,7 +71,8 @@ class Case:
         mine = [(row, name) for row, name in self.faults if name in used]
         if self.refused or (mine and self.effect == "error"):
             return None
-        typed = {name: list(column) for name, column in self.typed.items()}
+        rows = self.typed if self.whole is None or "patient" in used else self.whole
+        typed = {name: list(column) for name, column in rows.items()}
         if self.effect == "drop":
             gone = {row for row, _ in mine}
             return {n: [v for k, v in enumerate(c) if k not in gone] for n, c in typed.items()}
@@ -281,7 +285,7 @@ def _people(cells: Cells, typed: Typed) -> Iterator[Case]:
     again = again[again != 7]  # the other row of that patient
     two = np.array([k for n, k in enumerate(again) if k != 6 or list(again[:n]).count(6) < 2])
     yield Case("fifty rows of one patient", _rows(cells, again), _rows(typed, two), distinct=False,
-               typed_frames=True)  # fmt: skip
+               whole=_rows(typed, again))  # fmt: skip
     twice = np.sort(np.append(np.arange(len(ids)), [4, 20]))
     yield Case("rows that stand twice", _rows(cells, twice), _rows(typed, twice), distinct=False,
                policy={"rows_per_person": 3})  # fmt: skip
@@ -307,8 +311,9 @@ def _wrong_cells(cells: Cells, typed: Typed) -> Iterator[Case]:
     yield case("an infinite result", "result", {12: "inf"})
     yield case("decimal commas that nobody stated", "dose", {1: "1,5", 3: "2,25"})
     yield case("thousands that nobody stated", "steps", {1: "1,500", 3: "12 000"})
-    yield case("a point among decimal commas", "dose", {1: "1.5", 3: "1.500"}, cells=commas(cells),
-               source={"separator": ";", "decimal": ","}, write=csv(";"), frames=False)  # fmt: skip
+    yield case("a point among decimal commas", "dose", {1: "1.5", 3: "1.500"}, frames=False,
+               cells=commas(cells), source={"separator": ";", "decimal": ","},
+               write=csv(";"))  # fmt: skip
     yield case("dates in a form that nobody stated", "admitted", {1: "05.06.2021", 3: "6/5/21"})
     yield case("days that do not exist", "admitted", {1: "2021-02-30", 3: "0000-00-00"})
     yield case("maybe", "treated", {1: "maybe", 3: "2"})

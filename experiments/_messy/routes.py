@@ -41,7 +41,7 @@ def frames(case: Case, *, only: tuple[str, ...] = FRAMES) -> Iterator[tuple[str,
     makers = {"pandas": pd.DataFrame, "Polars": pl.DataFrame, "Arrow": pa.table}
     for name in only:
         yield name, makers[name](case.cells)
-    if case.typed_frames and "fifty" not in case.name:
+    if case.typed_frames:
         rows = len(case.typed["age"])
         yield "pandas, typed", pd.DataFrame(case.typed, index=range(rows, 0, -1))
 
@@ -177,6 +177,8 @@ def judged(result: Result, case: Case, subject: Subject, right: Any, where: str)
     if result.spent > 0.0:
         return "ε spent on a failure"
     wanted = expected(case, subject, where)
+    if "drop" in case.policy.values() and not subject.drops:  # its number of rows is public
+        return "refused in full" if "nobody may be left out" in result.said else "without a place"
     if wanted:
         absent = [word for word in wanted if word not in result.said]
         if not absent:

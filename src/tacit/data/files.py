@@ -133,8 +133,10 @@ def _from_text(file: Path, where: Source) -> pl.DataFrame:
         try:
             text = file.read_bytes().decode(encoding)
         except UnicodeDecodeError as error:
+            row = file.read_bytes().count(b"\n", 0, error.start)
             raise ParameterError(
-                f"{file.name} is not written in {encoding}: byte {error.start} does not fit"
+                f"{file.name}, row {row} is not written in {encoding}: byte {error.start} of the "
+                "file does not fit"
             ) from None
         raw, start = io.BytesIO(text.encode()), text[: 1 << 14].encode()
     names, separator = _headings(file, start, where.separator)
@@ -188,10 +190,8 @@ def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error:
         text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except UnicodeDecodeError as wrong:
         before = content.count(b"\n", 0, wrong.start)
-        return (
-            f"{file.name}, row {before} is not written in utf-8: pass the file's encoding, such as "
-            "encoding='latin-1'"
-        )
+        what = f"{file.name}, row {before} is not written in {encoding}"
+        return f"{what}: pass the file's encoding, such as encoding='latin-1'"
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text, ""), delimiter=separator)):
             if row and len(row) > width:

@@ -178,6 +178,8 @@ class PeopleEstimator(PrivateEstimator):
             raise ParameterError(
                 "size must be given to know the price: pass size=n, a public number"
             )
+        if size < 1:
+            raise ParameterError("there are no rows: a posterior needs at least one person")
         return size
 
     def _released(self, statistic: Any, size: int) -> PosteriorAgreement:
