@@ -191,7 +191,7 @@ def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error:
     except UnicodeDecodeError as wrong:
         before = content.count(b"\n", 0, wrong.start)
         what = f"{file.name}, row {before} is not written in {encoding}"
-        return f"{what}: pass the file's encoding, such as encoding='latin-1'"
+        return f"{what}: pass its encoding, such as 'latin-1'"
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text, ""), delimiter=separator)):
             if row and len(row) > width:
