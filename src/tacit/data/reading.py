@@ -8,19 +8,26 @@ holder's own business: errors name file and row, to the holder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tacit.data.files import FILES, Source, read_file, source
-from tacit.data.values import NA_WORDS, floats, missing_among, plain_text, read_texts, texts
+from tacit._core.threads import threads
+from tacit.data.files import FILES, Source, plain_numbers, read_file, source
+from tacit.data.values import NA_WORDS, floats, lowered, plain_text, texts
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
+
+    from tacit.data.kinds import Kind, Parsed
+
+_T = TypeVar("_T")
+_MANY = 20_000  # rows, from which on threads pay
 
 __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
 
@@ -28,8 +35,9 @@ __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
 class Table(Mapping[str, "NDArray[Any]"]):
     """A table as it was found: columns by name, and where each row came from.
 
-    As a mapping it shows columns as arrays: numbers where all of a column are, else text. Whoever
-    knows the kinds of columns reads them by those (`tacit.data.schema.Columns`).
+    As a mapping it shows columns as they were found: numbers of a typed source, else text. What a
+    text stands for is never guessed from the rest of its column: whoever knows the kinds of
+    columns reads them by those (`tacit.data.schema.Columns`, `tacit.data.features.numbers`).
     """
 
     def __init__(
@@ -37,8 +45,9 @@ class Table(Mapping[str, "NDArray[Any]"]):
         frame: pl.DataFrame,
         na: tuple[str, ...] = NA_WORDS,
         places: tuple[tuple[str, int], ...] = (("the table", 0),),  # name, first row
+        written: Source | None = None,
     ) -> None:
-        self.frame, self.na, self.places = frame, na, places
+        self.frame, self.na, self.places, self.written = frame, na, places, written
 
     def __len__(self) -> int:
         return int(self.frame.width)
@@ -49,15 +58,9 @@ class Table(Mapping[str, "NDArray[Any]"]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.frame.columns:
             raise KeyError(name)
-        import polars as pl
-
         column = self.frame[name]
         if column.dtype.is_numeric():
             return floats(column) if column.null_count() else column.to_numpy()
-        numbers = read_texts(column, lambda c: floats(c.cast(pl.Float64, strict=False)))[1]
-        filled = ~missing_among(texts(column), self.na, np.isnan(numbers))
-        if filled.any() and not np.isnan(numbers[filled]).any():
-            return numbers
         return np.array(texts(column).fill_null("").to_list())
 
     @property
@@ -83,6 +86,37 @@ class Table(Mapping[str, "NDArray[Any]"]):
             f"there is no column {name!r} in {self.places[0][0]}{both}: it has "
             f"{self.frame.columns[:20]}"
         )
+
+    def parsed(
+        self, kinds: Mapping[str, Kind], meanwhile: Callable[[], _T]
+    ) -> tuple[dict[str, Parsed], _T]:
+        """Return columns as their kinds read them, and what was done meanwhile."""
+        if self.rows < _MANY or threads() < 2:
+            return {name: self.parse(name, kind) for name, kind in kinds.items()}, meanwhile()
+        with ThreadPoolExecutor(threads() - 1) as pool:  # readers wait for no lock of Python's
+            found = pool.map(self.parse, kinds, kinds.values())
+            other = meanwhile()
+            return dict(zip(kinds, found, strict=True)), other
+
+    def parse(self, name: str, kind: Kind) -> Parsed:
+        """Return a column as its kind reads it; numbers as the file writes them."""
+        import polars as pl
+
+        column, words = self.column(name), self.na
+        if self.written is not None and kind.numeric:
+            column, words = self._plain(column), (*words, *self._plain(pl.Series(words)))
+        return kind.parse(column, words)
+
+    def names(self, name: str) -> tuple[pl.Series, NDArray[np.bool_]]:
+        """Return a column of ids as text, and where there is none."""
+        found = texts(self.column(name)).fill_null("")
+        short = np.flatnonzero(found.str.len_bytes() <= max(len(w.encode()) for w in self.na))
+        absent = np.zeros(len(found), bool)
+        absent[short] = found[short].str.to_lowercase().is_in(lowered(self.na)).to_numpy()
+        return found, absent
+
+    def _plain(self, column: pl.Series) -> pl.Series:
+        return column if self.written is None else plain_numbers(column, self.written)
 
     def has(self, name: str) -> bool:
         """Whether there is such a column."""
@@ -171,7 +205,8 @@ def _joined(frames: list[pl.DataFrame], files: list[Path], where: Source) -> Tab
         frames = [
             _as_texts(f.select(first)) if _mixed(frames) else f.select(first) for f in frames
         ]
-    return Table(pl.concat(frames) if len(frames) > 1 else frames[0], where.na, tuple(starts))
+    frame = pl.concat(frames) if len(frames) > 1 else frames[0]
+    return Table(frame, where.na, tuple(starts), where)
 
 
 def _mixed(frames: list[pl.DataFrame]) -> bool:

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
+from tacit.data.cell_problems import cell_problems
 from tacit.data.columns import column_array, column_names, is_missing
+from tacit.data.features import numbers
+from tacit.data.problems import raise_for
 from tacit.data.reading import Table, read_rows
 from tacit.data.values import plain_text, texts
 from tacit.errors import ParameterError
@@ -216,6 +219,8 @@ class Relation:
         """
         columns = dict(entities) if isinstance(entities, Mapping) else {e: e for e in entities}
         known = {name: tuple(members) for name, members in (labels or {}).items()}
+        if isinstance(frame, Table):  # everything that is wrong with it, at once
+            raise_for(cell_problems(frame, columns, value, known))
         indices = []
         for entity, column in columns.items():
             ids = _ids(frame, column)
@@ -228,11 +233,11 @@ class Relation:
                 known[entity] = tuple(np.unique(ids).tolist())
             positions = _positions(entity, ids, known[entity])
             indices.append(positions if inverse is None else positions[inverse])
-        numbers = None if value is None else _to_array(frame, value)
+        values = None if value is None else _to_array(frame, value)
         return cls.from_cells(
             tuple(columns),
             tuple(indices),
-            numbers,
+            values,
             shape=[len(known[entity]) for entity in columns],
             labels=known,
             **options,
@@ -397,6 +402,8 @@ def _layout(
 
 
 def _to_array(frame: Any, column: str) -> NDArray[Any]:
+    if isinstance(frame, Table):
+        return numbers(frame, [column])[:, 0]
     names = column_names(frame)
     if column not in names:
         raise ParameterError(f"there is no column {column!r}: the table has {names[:20]}")

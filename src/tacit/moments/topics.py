@@ -13,6 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit.data.documents import Documents
+from tacit.data.features import labels_of, numbers
+from tacit.data.problems import BadTable
 from tacit.data.relations import Relation
 from tacit.data.synthetic import topic_documents
 from tacit.errors import ParameterError
@@ -44,8 +46,8 @@ class SingleTopicModel(MomentEstimator):
     topics
         How many topics.
     vocabulary
-        The public vocabulary: the words, or how many there are. By default the columns of a
-        table of counts, which are public then.
+        The public vocabulary: the words, or how many there are. By default the columns of an
+        array of counts, which are public then. The columns of a frame are found by the words.
     smoothing
         How much of a word's probability is uniform when documents are scored: a topic that
         misses a word would exclude every document with it.
@@ -135,7 +137,24 @@ class SingleTopicModel(MomentEstimator):
     def _facts(self, data: Any) -> int | None:
         """Return how many words there are: the columns of a table are public."""
         size = self._stated_size()
-        return _columns(data) if size is None else size
+        return _columns(self._counted(data)) if size is None else size
+
+    def _counted(self, data: Any) -> Any:
+        """Return a table of counts with its columns in the order of the words; all else as is."""
+        if isinstance(data, Documents) or not labels_of(data):
+            return data
+        words = self.vocabulary
+        stated = words is not None and not isinstance(words, int | np.integer)
+        names = [str(word) for word in words] if stated else []  # type: ignore[union-attr]
+        try:
+            return numbers(data, names, fitted=True)
+        except BadTable:
+            raise
+        except ParameterError:
+            raise ParameterError(
+                "vocabulary must be the words where counts come with names: pass vocabulary=[…], "
+                "so that columns are found by them"
+            ) from None
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         size = self._size(facts)
@@ -143,7 +162,7 @@ class SingleTopicModel(MomentEstimator):
         return TopicAgreement(size, self.topics, privacy, len(facts), self.share, shares)
 
     def _read(self, data: Any, agreement: Agreement) -> Documents:
-        documents = Documents.read(data, self._stated_size())
+        documents = Documents.read(self._counted(data), self._stated_size())
         short = int((documents.lengths < 3).sum())
         if self.privacy is None and short:  # what is private is never said
             if short == len(documents):
@@ -222,7 +241,7 @@ class SingleTopicModel(MomentEstimator):
     def _bags(self, documents: Any) -> Documents:
         if not hasattr(self, "topics_"):
             raise ParameterError("there is no model yet: call fit first")
-        return Documents.read(documents, self.topics_.shape[1])
+        return Documents.read(self._counted(documents), self.topics_.shape[1])
 
     def _log_joint(self, data: Any) -> Array:
         from scipy.sparse import csr_array

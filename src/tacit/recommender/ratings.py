@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.data.features import numbers
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.arrays import Floats
@@ -122,7 +123,7 @@ def _openness(found: Mapping[str, Any], user: str, ratings: Relation) -> Floats:
     users, first, back = np.unique(
         np.asarray(found["table"][user]), return_index=True, return_inverse=True
     )
-    stated = np.asarray(found["table"][column], np.float64)
+    stated = numbers(found["table"], [column])[:, 0]
     if (stated != stated[first][back]).any():
         raise ParameterError("a user's weight differs between rows: it is one per user")
     known = dict(zip(users.tolist(), stated[first].tolist(), strict=True))

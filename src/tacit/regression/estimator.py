@@ -313,6 +313,15 @@ class PrivateLinearRegression(PrivateEstimator):
         facts = [self._facts(site.data) for site in sites]
         return self._agree([*facts, *(s.design.features if norm else None for s in known)])
 
+    def _look_over(
+        self, sites: Sequence[Site], loaded: Mapping[str, SiteSum], agreement: Agreement
+    ) -> None:
+        assert isinstance(agreement, RegressionAgreement)
+        if not self._public.by_name:
+            common_labels(sites, [])
+        if len(sites) == 1 or agreement.is_free:
+            check_rank(loaded.values(), agreement.design, agreement.columns)
+
     def _read(self, data: Any, agreement: Agreement) -> SiteSum:
         assert isinstance(agreement, RegressionAgreement)
         return self._public.read(data, agreement.design)
@@ -421,6 +430,7 @@ class PrivateLinearRegression(PrivateEstimator):
             "half": list(self.design_.half),
             "norm": self.design_.rows.norm,
             "names": list(self.columns_),
+            "labels": [str(label) for label in self.feature_names_in_],
             "sites": {name: summary.facts for name, summary in self.summaries_.items()},
         }
 
@@ -433,7 +443,7 @@ class PrivateLinearRegression(PrivateEstimator):
         if isinstance(given.get("bounds"), Mapping):  # JSON has no order
             given["bounds"] = {name: given["bounds"][name] for name in self.columns_[:-1]}
         type(self).__init__(self, **given)
-        self.feature_names_in_, self.failures_ = [], []
+        self.feature_names_in_, self.failures_ = list(settings.get("labels", ())), []
         self.summaries_ = self._summaries.all_from(release)
         self.design_ = next(iter(self.summaries_.values())).design
         self._draw(Line.from_arrays(release.arrays))

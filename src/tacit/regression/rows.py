@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
-from tacit.data.columns import column_array, column_names, is_missing, numeric_columns
+from tacit.data.columns import column_array, column_names, is_missing
+from tacit.data.features import Features, labels_of, numbers
+from tacit.data.files import Source
 from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError
@@ -86,20 +88,10 @@ def read_site(
 
 def read_columns(data: Any, columns: Columns, target: str, design: Design) -> SiteSum:
     """Add up the rows of a table by what is public about its columns; see `Columns.read`."""
-    features = [name for name in columns if name != target]
-    if isinstance(data, tuple) and len(data) == 2:  # features, and their responses beside them
-        data = with_response(read_rows(data[0], features), data[1], target)
-    rows = columns.read(data, [*features, target])
-    x, y = rows.matrix(features), rows.matrix([target])
+    features = Features(columns, target)
+    rows = features.read(data)
+    x, y = rows.matrix(features.names), rows.matrix([target])
     return read_site((x, y[:, 0]), design, None, None)
-
-
-def with_response(table: Table, y: Any, target: str) -> Table:
-    """Return a table of features with a column of responses."""
-    named = read_rows({target: y})
-    if named.rows != table.rows:
-        raise ParameterError(f"y must have one value for each row of X, got {named.rows}")
-    return Table(table.frame.with_columns(named.column(target)), table.na, table.places)
 
 
 def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) -> None:
@@ -125,17 +117,16 @@ def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) ->
     )
 
 
-def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> Array:
+def feature_matrix(X: Any, labels: Sequence[Any], names: Sequence[str]) -> Array:
     """Return features to predict from, a row each.
 
-    A table's columns go by ``columns``, or by what the model calls them where nobody knows.
+    A table's columns go by the ``labels`` of the fit, or by what the model calls them where that
+    is what the table has; where nobody knows which column is which, it is refused.
     """
-    if isinstance(X, Mapping):
-        columns = columns or names
-    if columns and (column_names(X) or isinstance(X, Mapping)):
-        table = numeric_columns(X, list(columns))
-        return np.column_stack([table[name] for name in columns])
-    matrix = np.asarray(X, np.float64)
+    known = [str(label) for label in labels]
+    if not known and set(names) <= set(labels_of(X)):
+        known = list(names)
+    matrix = np.asarray(numbers(X, known, fitted=True), np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != len(names):
         raise ParameterError(f"X must have {len(names)} columns, got shape {matrix.shape}")
     return matrix
@@ -147,15 +138,19 @@ def row_pieces(
     """Yield (x, y) piece by piece, given the names of features, or their number for arrays.
 
     Data are a pair (X, y) of arrays, memory maps or tables; a mapping of columns; a pandas, Polars
-    or Arrow table; the path of a Parquet file; or an iterable of any of these.
+    or Arrow table; a file, a Parquet file piece by piece; or an iterable of any of these.
 
     >>> [(x.shape, y.shape) for x, y in row_pieces(([[1.0, 2.0], [3.0, 4.0]], [0.5, 0.6]), 2)]
     [((2, 2), (2,))]
     """
     if isinstance(data, tuple) and len(data) == 2 and not _is_pair(data[0]):
         yield from _from_pair(data[0], data[1], features)
-    elif isinstance(data, str | os.PathLike):
+    elif isinstance(data, str | os.PathLike) and Path(data).suffix == ".parquet":
         yield from _from_parquet(data, *_named(features, target))
+    elif isinstance(data, str | os.PathLike | Source | Table):  # text is read value by value
+        wanted, last = _named(features, target)
+        both = numbers(read_rows(data), [*wanted, last], finite=False)
+        yield from _from_pair(both[:, :-1], both[:, -1], wanted)
     elif isinstance(data, np.ndarray):
         raise ParameterError("an array of features needs its responses: pass the pair (X, y)")
     elif column_names(data):

@@ -163,6 +163,10 @@ class CoupledFactorization(Estimator):
                     f"{' and '.join(repr(reader) for reader in readers)}"
                 )
 
+    def _try(self, data: Any) -> Any:
+        model = self.coupled_model()
+        return model.bind(as_relations(model, data))
+
     def fit(self, data: Any, y: None = None) -> Self:
         """Fit the factors.
 
