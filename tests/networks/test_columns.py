@@ -66,6 +66,11 @@ def test_a_regressor_explains_a_number_in_its_own_units(tmp_path):
     np.testing.assert_allclose(back.predict(frame), model.predict(frame))
 
 
+def test_no_rows_have_no_predictions():
+    model = classifier(columns("dose"), privacy=None).fit(table(50))
+    assert model.predict(table(50)[:0]).shape == (0,)
+
+
 def test_a_truth_value_is_explained_as_one():
     frame = table().assign(ill=lambda f: f.ill == "yes")
     stated = tc.Columns(age=COLUMNS["age"], sex=COLUMNS["sex"], ill=tc.boolean())

@@ -269,7 +269,7 @@ class PrivateNetwork(TableNetwork):
                 network.eval()
                 parts = [
                     network(inputs[start : start + PIECE])
-                    for start in range(0, len(inputs), PIECE)
+                    for start in range(0, max(len(inputs), 1), PIECE)
                 ]
                 found.append(torch.cat(parts).numpy().astype(np.float64))
         return np.array(found)
