@@ -35,9 +35,7 @@ __all__ = [
     "id_values",
     "key",
     "members_stated",
-    "read_names",
     "shown",
-    "written_names",
 ]
 
 _SHOWN = 5  # ids that an error spells out
@@ -418,34 +416,3 @@ def id_column(table: Any, entity: str, column: str | None = None) -> Any:
             f"there is no column {wanted[0]!r}: the table has {column_names(table)[:20]}"
         )
     return column_array(table[name])
-
-
-# -- in files ------------------------------------------------------------------------------------
-
-
-def written_names(names: Iterable[Any]) -> list[Any]:
-    """Return names as plain data for JSON; dates and times say what they are."""
-    return [_written(name) for name in names]
-
-
-def _written(name: Any) -> Any:
-    if isinstance(name, np.generic):
-        name = name.item()
-    if isinstance(name, dt.datetime):
-        return {"time": name.isoformat()}
-    if isinstance(name, dt.date):
-        return {"date": name.isoformat()}
-    return name if isinstance(name, str | int | float | bool) else key(name)
-
-
-def read_names(names: Iterable[Any]) -> tuple[Any, ...]:
-    """Return what `written_names` wrote."""
-    return tuple(_read(name) for name in names)
-
-
-def _read(name: Any) -> Any:
-    if not isinstance(name, Mapping):
-        return name
-    if "time" in name:
-        return dt.datetime.fromisoformat(str(name["time"]))
-    return dt.date.fromisoformat(str(name["date"]))

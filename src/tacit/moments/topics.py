@@ -15,10 +15,11 @@ from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit.data.documents import Documents
 from tacit.data.duplicates import RULES, duplicates_note
-from tacit.data.members import distinct_ids, members_stated, read_names, written_names
+from tacit.data.members import distinct_ids, members_stated
 from tacit.data.relations import Relation
 from tacit.data.synthetic import topic_documents
 from tacit.data.words import named_words
+from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tacit._core.check import Integer, check
-from tacit.data.members import Members, cells_of, read_names, shown
+from tacit.data.members import Members, cells_of, shown
+from tacit.data.written import read_names
 from tacit.errors import HoldsData, ParameterError
 from tacit.estimators.release import read_release
 from tacit.factorization.arrays import Floats, Integers

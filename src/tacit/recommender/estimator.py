@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.duplicates import RULES
-from tacit.data.members import Members, cells_of, key, members_stated, written_names
+from tacit.data.members import Members, cells_of, key, members_stated
 from tacit.data.problems import BadTable
 from tacit.data.split import members_of
+from tacit.data.written import written_names
 from tacit.errors import HoldsData, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tacit._version import __version__
-from tacit.data.members import key, read_names
+from tacit.data.members import key
+from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.release import Release
 from tacit.privacy.certificate import Certificate

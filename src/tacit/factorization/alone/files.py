@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tacit.data.members import read_names, written_names
+from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, VerificationFailed
 from tacit.factorization.alone.numerics.gibbs import GibbsState
 from tacit.factorization.alone.numerics.langevin import LangevinState

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.duplicates import RULES
-from tacit.data.members import Members, cells_of, read_names, written_names
+from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
+from tacit.data.written import read_names, written_names
 from tacit.errors import HoldsData, NotCertified, ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
