@@ -292,6 +292,7 @@ class TopicAgreement(MomentAgreement):
     """
 
     unit = "document"
+    rules: tuple[str, ...] = ()  # what is done about words and cells, for certificates
 
     @property
     def second_sensitivity(self) -> float:
@@ -305,6 +306,7 @@ class TopicAgreement(MomentAgreement):
         return (
             f"the {self.size} words of the vocabulary are public",
             "every document has total weight one over all its pairs and triples",
+            *self.rules,
         )
 
     @property
