@@ -1,4 +1,4 @@
-"""Kernels where nothing can be kept: a read-only installation, no home, a damaged or full cache."""
+"""Kernels where nothing can be kept: a read-only installation, no home, a damaged cache."""
 
 from __future__ import annotations
 
