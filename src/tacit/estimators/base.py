@@ -68,7 +68,7 @@ class PrivateEstimator(Estimator):
     )
     _secret: int | None = None  # the seed of an audit's noise
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
-    _default_neighbours: ClassVar[str | None] = None  # where only one relation makes sense
+    _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
 
     certificates_: dict[str, Certificate]
@@ -217,8 +217,15 @@ class PrivateEstimator(Estimator):
         privacy: Privacy | None = self._given("privacy")
         if privacy is None:
             return None
-        trust = "site" if sites > 1 else "central"
+        trust, given = "site" if sites > 1 else "central", self._default_trusts
+        if given and trust not in given:
+            trust = given[0]
         return privacy.suiting(self._default_unit, trust, self._default_neighbours)
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        """The trusts that the method gives, the usual one first; empty where any will do."""
+        return ()
 
     @property
     def _stated_columns(self) -> Columns | None:
@@ -260,14 +267,16 @@ class PrivateEstimator(Estimator):
             The sites; without them, the price for one holder.
         """
         self._check_parameters()
+        given = self._given("privacy")
         if sites is None:
-            return price_of(self._agree([None]), [Site("the data", None, self._given("ledger"))])
+            alone = [Site("the data", None, self._given("ledger"))]
+            return price_of(self._agree([None]), alone, given)
         holders = self._as_sites(sites)
-        return price_of(self._agreed(holders), holders)
+        return price_of(self._agreed(holders), holders, given)
 
     def _agreed(self, sites: Sequence[Site]) -> Agreement:
         """Return the agreement with sites that are in this process."""
-        privacy = self._given("privacy")
+        privacy = self._request(len(sites))
         secure = privacy is not None and privacy.trust == "aggregator"
         facts = [None if site.data is None else self._facts(site.data) for site in sites]
         return self._agree(facts, len(sites) if secure else 1)

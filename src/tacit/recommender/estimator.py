@@ -23,6 +23,7 @@ from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.factorization.simulation import own_mean_error, planned_ratings, rms
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
@@ -76,6 +77,7 @@ class PrivateRecommender(PrivateEstimator):
     """
 
     _purpose = "private recommender"
+    _default_neighbours = REPLACE
     _stated_facts = ("items", "item_weights")
     _methods: ClassVar[Mapping[str, Callable[[], RecommenderMethod]]] = METHODS
     _kinds: ClassVar[Mapping[str, type[RecommenderMethod]]] = KINDS
@@ -141,6 +143,10 @@ class PrivateRecommender(PrivateEstimator):
     @property
     def _default_unit(self) -> str:
         return self._method().unit
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        return self._method().trusts
 
     def _facts(self, data: Ratings) -> Facts:
         return data.facts

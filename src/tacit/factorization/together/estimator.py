@@ -172,13 +172,29 @@ class PrivateFactorization(PrivateEstimator):
         return self._method(problem).agree(problem)
 
     @property
-    def _default_unit(self) -> str:
-        return "user"
-
-    def _method(self, problem: Problem) -> FactorizationMethod:
+    def _stated_method(self) -> FactorizationMethod | None:
+        """The method, unless it is chosen by what is public about the sites."""
         if isinstance(self.method, FactorizationMethod):
             return self.method
-        return choose_method(problem) if self.method == "auto" else method_of(self.method)
+        return None if self.method == "auto" else method_of(self.method)
+
+    @property
+    def _default_unit(self) -> str:
+        method = self._stated_method
+        return "user" if method is None else method.unit
+
+    @property
+    def _default_neighbours(self) -> str | None:  # type: ignore[override]
+        method = self._stated_method
+        return None if method is None else method.relation
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        method = self._stated_method
+        return () if method is None else method.trusts
+
+    def _method(self, problem: Problem) -> FactorizationMethod:
+        return self._stated_method or choose_method(problem)
 
     def _protected(self, model: CoupledModel) -> str:
         return self.protected or next(iter(model.forms.values()))[0][0]
