@@ -70,6 +70,7 @@ class PrivateEstimator(Estimator):
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
     _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
+    _raw_parts: ClassVar[tuple[str, ...]] = ()  # fitted attributes that hold people's own data
 
     certificates_: dict[str, Certificate]
     certificate_: Certificate
@@ -208,6 +209,18 @@ class PrivateEstimator(Estimator):
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super()._repr_mimebundle_(**options)
         return {**shown, "text/html": self._repr_html_inner()} if "text/html" in shown else shown
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: refused where it would carry people's data out of the house."""
+        held = [name for name in self._raw_parts if getattr(self, name, None)]
+        if held:
+            raise TypeError(
+                f"a fitted {type(self).__name__} holds the data that it predicts from, and cannot "
+                "be pickled: save what was released with release(folder), and read it back with "
+                f"{type(self).__name__}.from_release(folder)"
+            )
+        state: dict[str, Any] = super().__getstate__()
+        return state
 
     def _given(self, name: str, default: Any = None) -> Any:
         return self.get_params(deep=False).get(name, default)

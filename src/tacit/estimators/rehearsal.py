@@ -55,13 +55,14 @@ def rehearse(agreement: Agreement) -> None:
 
 
 def _form(agreement: Agreement) -> Hashable:
-    """Return what decides, as far as steps show it, which code a run goes through."""
+    """Return what decides which code a run goes through."""
     return type(agreement), tuple(_kind(step) for step in agreement.steps)
 
 
 def _kind(step: Step) -> Hashable:
     inner = getattr(step.mechanism, "mechanism", None)  # of a sampled or shuffled one
-    return step.name, type(step.mechanism), type(inner), step.merge, step.open, step.view_of
+    laws = type(step.mechanism), type(inner)
+    return step.name, laws, tuple(step.asks), step.merge, step.open, step.view_of
 
 
 def _try(kind: str, examples: list[Agreement]) -> None:

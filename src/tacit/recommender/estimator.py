@@ -78,6 +78,7 @@ class PrivateRecommender(PrivateEstimator):
 
     _purpose = "private recommender"
     _default_neighbours = REPLACE
+    _raw_parts = ("_devices",)
     _stated_facts = ("items", "item_weights")
     _methods: ClassVar[Mapping[str, Callable[[], RecommenderMethod]]] = METHODS
     _kinds: ClassVar[Mapping[str, type[RecommenderMethod]]] = KINDS

@@ -102,6 +102,7 @@ class PrivateFactorization(PrivateEstimator):
     ((8, 2), (1,))
     """
 
+    _raw_parts = ("parts_",)
     _purpose = "coupled factorization"
     _stated_facts = ("entities", "members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -157,6 +158,7 @@ class PrivateFactorization(PrivateEstimator):
         if any(found is None for found in facts):
             raise ParameterError("pass the sites: the price depends on their public sizes")
         model = self.coupled_model()
+        self._check_not_raw(model)
         if isinstance(facts[0], Stated):
             facts = facts[0].facts(model, self._protected(model), len(facts))
         problem = state_problem(
@@ -170,6 +172,21 @@ class PrivateFactorization(PrivateEstimator):
             accountant=self.accountant,
         )
         return self._method(problem).agree(problem)
+
+    def _check_not_raw(self, model: CoupledModel) -> None:
+        """Raise where something that was read from raw data would decide what is released."""
+        if self.privacy is None:
+            return
+        if model.estimated:
+            raise ParameterError(
+                f"the dispersion of {model.estimated[0]!r} was estimated from raw data, and a "
+                "clip follows from it: state it, as in CoupledModel(…, dispersion=1.0)"
+            )
+        if model.open:
+            raise ParameterError(
+                f"the dispersion of {model.open[0]!r} must be stated: with privacy it is not "
+                "estimated from data"
+            )
 
     @property
     def _stated_method(self) -> FactorizationMethod | None:
