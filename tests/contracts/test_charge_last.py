@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.store import MemoryStore
+from tests._core.test_cache import in_a_read_only_process
 
 # every estimator under every kind of setting; levels of ε make no difference here
 SETTINGS = [
@@ -144,6 +146,35 @@ def test_a_budget_that_is_too_small_costs_nothing(subject: Any) -> None:
     with pytest.raises(BudgetExceeded):
         paid(subject, ledger)
     assert ledger.counter == 0
+
+
+WHEREVER = """
+sys.path[:0] = sys.argv[2].split(os.pathsep)
+from experiments._audit_subjects import SUBJECTS
+from tests.contracts.test_charge_last import ledger_for, paid
+for subject in SUBJECTS:
+    if subject.name in sys.argv[3:] or not sys.argv[3:]:
+        paid(subject, ledger_for(subject))
+        print(subject.name)
+"""
+
+
+def _read_only(*names: str) -> list[str]:
+    """Fit where nothing can be written at all, without a home; return who could."""
+    found = in_a_read_only_process(
+        WHEREVER, None, os.pathsep.join(sys.path), *names, HOME=None, XDG_CACHE_HOME=None
+    )
+    return found.splitlines()
+
+
+def test_fits_need_no_folder_at_all() -> None:
+    some = ["linear regression, moments", "dropout classifier"]
+    assert _read_only(*some) == some
+
+
+@pytest.mark.slow
+def test_no_estimator_needs_a_folder_at_all() -> None:
+    assert _read_only() == [subject.name for subject in SUBJECTS]
 
 
 # -- between the charge and the first release ---------------------------------------------------

@@ -98,7 +98,15 @@ def keep(model: Any, places: dict[str, Path]) -> Path | None:
     places
         As `outputs_of` returned them.
     """
-    if "release" not in places or not getattr(model, "shared_", None):
+    if "release" not in places:
         return None
-    kept: Path = model.release(places["release"])
-    return kept
+    target = places["release"]
+    if getattr(model, "shared_", None):
+        kept: Path = model.release(target)
+        return kept
+    summaries = list(getattr(model, "summaries_", {}).values())  # of sites, before inference
+    folder = target.with_name(f"{target.name}.summaries")
+    for number, summary in enumerate(summaries):
+        folder.mkdir(exist_ok=True)
+        summary.save(folder / f"{number}.summary")
+    return folder if summaries else None
