@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
 from tacit._core.html import Html, join
 from tacit.data.schema import Columns
-from tacit.errors import NotCertified, ParameterError, SiteFailure
+from tacit.errors import HoldsData, NotCertified, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.checking import Findings, examined, loaded_by, tried
 from tacit.estimators.facts import Facts
@@ -83,8 +83,10 @@ class PrivateEstimator(Estimator):
     )
     _secret: int | None = None  # the seed of an audit's noise
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
-    _default_neighbours: ClassVar[str | None] = None  # where only one relation makes sense
+    _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
+    # fitted attributes that hold people's own data: what that is, and what is read instead
+    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     certificates_: dict[str, Certificate]
     certificate_: Certificate
@@ -229,6 +231,14 @@ class PrivateEstimator(Estimator):
         shown: dict[str, Any] = super()._repr_mimebundle_(**options)
         return {**shown, "text/html": self._repr_html_inner()} if "text/html" in shown else shown
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: refused where it would carry people's data out of the house."""
+        for name, (held, back) in self._raw_parts.items():
+            if vars(self).get(name):
+                raise HoldsData.of(self, held, back)
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
     def _given(self, name: str, default: Any = None) -> Any:
         return self.get_params(deep=False).get(name, default)
 
@@ -237,8 +247,15 @@ class PrivateEstimator(Estimator):
         privacy: Privacy | None = self._given("privacy")
         if privacy is None:
             return None
-        trust = "site" if sites > 1 else "central"
+        trust, given = "site" if sites > 1 else "central", self._default_trusts
+        if given and trust not in given:
+            trust = given[0]
         return privacy.suiting(self._default_unit, trust, self._default_neighbours)
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        """The trusts that the method gives, the usual one first; empty where any will do."""
+        return ()
 
     @property
     def _stated_columns(self) -> Columns | None:
@@ -285,14 +302,16 @@ class PrivateEstimator(Estimator):
             The sites; without them, the price for one holder.
         """
         self._check_parameters()
+        given = self._given("privacy")
         if sites is None:
-            return price_of(self._agree([None]), [Site("the data", None, self._given("ledger"))])
+            alone = [Site("the data", None, self._given("ledger"))]
+            return price_of(self._agree([None]), alone, given)
         holders = self._as_sites(sites)
-        return price_of(self._agreed(holders), holders)
+        return price_of(self._agreed(holders), holders, given)
 
     def _agreed(self, sites: Sequence[Site]) -> Agreement:
         """Return the agreement with sites that are in this process."""
-        privacy = self._given("privacy")
+        privacy = self._request(len(sites))
         secure = privacy is not None and privacy.trust == "aggregator"
         facts = [None if site.data is None else self._facts(site.data) for site in sites]
         return self._agree(facts, len(sites) if secure else 1)

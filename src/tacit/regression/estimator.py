@@ -126,6 +126,8 @@ class PrivateLinearRegression(PrivateEstimator):
     ...     bounds=[(0, 10), (0, 10)], y_bounds=(-5, 15), privacy=Privacy(1.0, 1e-6))
     >>> print(model.price())
     the data: ε = 1, δ = 1e-06 (no ledger: affordable)
+    when one row is added or removed; unit row, add-remove-one, trust central (filled in: unit,
+    neighbours, trust)
     """
 
     _purpose = "linear regression"

@@ -193,7 +193,9 @@ class CoupledFactorization(Estimator):
             self.dispersion_ = estimate_dispersions(model, relations, rng)
             model = self.coupled_model()
         bound = model.bind(relations)
-        self.dispersion_ = {relation.name: relation.dispersion for relation in bound.relations}
+        self.dispersion_ = {
+            relation.name: model.dispersions[relation.name] for relation in bound.relations
+        }
         engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
         labels = {e: names for found in relations.values() for e, names in found.labels.items()}

@@ -16,7 +16,7 @@ from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
 from tacit.data.written import read_names, written_names
-from tacit.errors import HoldsData, NotCertified, ParameterError
+from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
@@ -112,6 +112,9 @@ class PrivateFactorization(PrivateEstimator):
     ((8, 2), (1,))
     """
 
+    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "parts_": ("its sites' cells", "from_release(folder).adopt(site)")
+    }
     _purpose = "coupled factorization"
     _stated_facts = ("members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -168,6 +171,7 @@ class PrivateFactorization(PrivateEstimator):
         if any(found is None for found in facts):
             raise ParameterError("pass the sites: the price depends on their public sizes")
         model = self.coupled_model()
+        self._check_not_raw(model)
         if isinstance(facts[0], Stated):
             facts = facts[0].facts(model, self._protected(model), len(facts))
         problem = state_problem(
@@ -183,14 +187,45 @@ class PrivateFactorization(PrivateEstimator):
         )
         return self._method(problem).agree(problem)
 
-    @property
-    def _default_unit(self) -> str:
-        return "user"
+    def _check_not_raw(self, model: CoupledModel) -> None:
+        """Raise where something that was read from raw data would decide what is released."""
+        if self.privacy is None:
+            return
+        if model.estimated:
+            raise ParameterError(
+                f"the dispersion of {model.estimated[0]!r} was estimated from raw data, and a "
+                "clip follows from it: state it, as in CoupledModel(…, dispersion=1.0)"
+            )
+        if model.open:
+            raise ParameterError(
+                f"the dispersion of {model.open[0]!r} must be stated: with privacy it is not "
+                "estimated from data"
+            )
 
-    def _method(self, problem: Problem) -> FactorizationMethod:
+    @property
+    def _stated_method(self) -> FactorizationMethod | None:
+        """The method, unless it is chosen by what is public about the sites."""
         if isinstance(self.method, FactorizationMethod):
             return self.method
-        return choose_method(problem) if self.method == "auto" else method_of(self.method)
+        return None if self.method == "auto" else method_of(self.method)
+
+    @property
+    def _default_unit(self) -> str:
+        method = self._stated_method
+        return "user" if method is None else method.unit
+
+    @property
+    def _default_neighbours(self) -> str | None:  # type: ignore[override]
+        method = self._stated_method
+        return None if method is None else method.relation
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        method = self._stated_method
+        return () if method is None else method.trusts
+
+    def _method(self, problem: Problem) -> FactorizationMethod:
+        return self._stated_method or choose_method(problem)
 
     def _protected(self, model: CoupledModel) -> str:
         return self.protected or next(iter(model.forms.values()))[0][0]
@@ -371,12 +406,6 @@ class PrivateFactorization(PrivateEstimator):
         if rows is None:
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
-
-    def __getstate__(self) -> dict[str, Any]:
-        if vars(self).get("parts_"):
-            raise HoldsData.of(self, "its sites' cells", "from_release(folder).adopt(site)")
-        state: dict[str, Any] = super().__getstate__()
-        return state
 
     def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
         """Return one prediction for every row of a table of members' names, at a site."""
