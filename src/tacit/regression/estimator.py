@@ -1,8 +1,8 @@
 """`PrivateLinearRegression`: Bayesian linear regression from one noisy summary per site.
 
 What a site releases, and why that is private, stands in `tacit.regression.agreement`; how the
-posterior follows from the summaries in `tacit.regression.numerics.posterior`; how it gets back to
-the caller's own scale in `tacit.regression.scale`. This class joins the three.
+posterior follows in `tacit.regression.numerics.posterior`; how it gets back to the caller's own
+scale in `tacit.regression.scale`. This class joins the three.
 """
 
 from __future__ import annotations
@@ -386,9 +386,8 @@ class PrivateLinearRegression(PrivateEstimator):
         self.n_features_in_ = self.design_.features
         self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
         self.certificate_ = max(self.certificates_.values(), key=lambda found: found.epsilon)
-        self.shared_ = dict(line.arrays)
-        for summary in self.summaries_.values():
-            self.shared_.update(summary.arrays)
+        parts = [line.arrays, *(summary.arrays for summary in self.summaries_.values())]
+        self.shared_ = {name: array for part in parts for name, array in part.items()}
 
     def _needs_fit(self) -> None:
         if not hasattr(self, "coef_"):

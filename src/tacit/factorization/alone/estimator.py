@@ -418,10 +418,9 @@ class CoupledFactorization(Estimator):
         else:
             prior = row_prior(self.inference, self.prior, self._state, entity)
             rows = fold_in_positive(entity, Engine(bound, data), means, *prior)
-        if not return_names:
-            return rows
         named = [found.labels[entity] for found in data.values() if entity in found.labels]
-        return tuple(named[0]) if named else tuple(range(len(rows))), rows
+        names = tuple(named[0]) if named else tuple(range(len(rows)))
+        return (names, rows) if return_names else rows
 
     def _stated_members(self) -> dict[str, Any]:
         """Return the members of every entity as the fit knew them."""
@@ -431,8 +430,7 @@ class CoupledFactorization(Estimator):
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
-        model = self.coupled_model()
-        relations = as_relations(model, data, self._stated_members())
+        relations = as_relations(self.coupled_model(), data, self._stated_members())
         total, cells = 0.0, 0
         for name, found in relations.items():
             predicted = np.asarray(self.predict(name, found.indices, positions=True))
@@ -449,5 +447,4 @@ class CoupledFactorization(Estimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a fitted model that `save` wrote."""
-        fitted: Self = read_factorization(cls, path)
-        return fitted
+        return read_factorization(cls, path)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from tacit._core.rng import generator
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
-from tacit.data.written import read_names, written_names
+from tacit.data.written import read_names
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
@@ -29,8 +29,9 @@ from tacit.factorization.arrays import Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
-from tacit.factorization.together.methods import METHODS, choose_method, method_of, settings_of
+from tacit.factorization.together.methods import METHODS, choose_method, method_of
 from tacit.factorization.together.problem import Problem, check_agreement, state_problem
+from tacit.factorization.together.released import fitted_parameters, fitted_settings
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
 from tacit.factorization.together.stated import Stated
 from tacit.mechanisms.noise import Noise
@@ -434,38 +435,11 @@ class PrivateFactorization(PrivateEstimator):
     # -- releases --------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
-        problem = problem_of(self.agreement_)
-        model, method = problem.model, settings_of(self.method_)
-        return {
-            "model": {name: model.form(name) for name in model.forms},
-            "rank": dict(model.ranks),
-            "divergence": dict(model.powers),
-            "dispersion": dict(model.dispersions),
-            "method": repr(self.method_),
-            "options": None if method is None else list(method),
-            "bounds": {n: list(pair) for n, pair in problem.bounds.items()},
-            "protected": problem.protected,
-            "shared": list(problem.shared),
-            "accountant": problem.accountant,
-            # the public lists of members, which every site was given
-            "labels": {e: written_names(names) for e, names in problem.labels.items()},
-        }
+        return fitted_settings(problem_of(self.agreement_), self.method_)
 
     def _adopt(self, release: Release) -> None:
         found = release.manifest["settings"]
-        parameters = {
-            n: found[n]
-            for n in ("rank", "divergence", "dispersion", "protected", "shared", "accountant")
-        }
-        name, options = found["options"] or ("auto", {})
-        PrivateFactorization.__init__(
-            self,
-            found["model"],
-            bounds={n: tuple(pair) for n, pair in found["bounds"].items()},
-            method=method_of(name, options) if found["options"] else name,
-            privacy=None,
-            **parameters,
-        )
+        PrivateFactorization.__init__(self, **fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
         self.entities = self.labels_ or None
         self.shared_factors_ = self.shared_
@@ -473,5 +447,4 @@ class PrivateFactorization(PrivateEstimator):
 
 def problem_of(agreement: Any) -> Problem:
     """Return the problem that an agreement of this family is about."""
-    problem: Problem = agreement.problem
-    return problem
+    return agreement.problem  # type: ignore[no-any-return]
