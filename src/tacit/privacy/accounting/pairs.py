@@ -22,7 +22,7 @@ For the pair (Q, P) the mass at −x is e^(−x) times that at x, with the bound
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -74,6 +74,19 @@ class Cells:
     below: float = 0.0  # P of losses below all edges
     above: float = 0.0  # P of losses beyond them
     q_above: float = 0.0  # Q there
+
+    def split(self, first: int) -> tuple[Cells, Cells]:
+        """Return some first cells, and the others."""
+
+        def some(cells: slice, edges: slice) -> Cells:
+            least = None if self.above_least is None else self.above_least[edges]
+            return Cells(
+                self.edges[edges], self.p[cells], self.gain[cells], self.error[cells], least
+            )
+
+        low, high = some(slice(first), slice(first + 1)), some(*[slice(first, None)] * 2)
+        high = replace(high, above=self.above, q_above=self.q_above)
+        return replace(low, below=self.below), high
 
     def losses(self, *, swapped: bool = False) -> Losses:
         """Return the measure of (P, Q), or of (Q, P)."""

@@ -24,6 +24,8 @@ from tacit.privacy.accounting.composition import (
     renyi_epsilon,
     sides,
 )
+from tacit.privacy.accounting.curves import Curve
+from tacit.privacy.accounting.jumps import JumpCurve, has_jumps, with_jumps
 from tacit.privacy.amounts import as_float, float_above
 from tacit.privacy.events import (
     ADD_REMOVE,
@@ -100,8 +102,27 @@ def _prepared(counts: Mapping[DpEvent, int]) -> _Prepared:
     return _Prepared(bag_of(rest), epsilon, delta, 0.0)
 
 
+def _ever_sampled(counts: Mapping[DpEvent, int]) -> float:
+    """Return how probably a unit is part of any sample, from above; 1 if all are looked at once.
+
+    Where it is in none, outputs have one law: this is a δ at ε = 0, whatever the noise.
+    """
+    missed = 0.0  # ln of the probability
+    for leaf, n in counts.items():
+        match leaf:
+            case PoissonSampledDpEvent(rate, _, _) if rate < 1.0:
+                missed += as_float(n) * math.log1p(-rate)
+            case SampledWithoutReplacementDpEvent() if leaf.upper.sampling_probability < 1.0:
+                missed += as_float(n) * math.log1p(-leaf.upper.sampling_probability)
+            case _:
+                return 1.0
+    return min(-math.expm1(missed) * (1.0 + 1e-12), 1.0)
+
+
 def composed_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
     """Return the ε of a bag at δ > 0, which ledger and certificate of a run both ask for."""
+    if _ever_sampled(counts) <= delta:
+        return 0.0
     bag, added, own, mu = _prepared(counts)
     left = (delta - own) * (1.0 - 1e-15 if own else 1.0)
     if left <= 0.0 or math.isinf(mu):
@@ -114,6 +135,8 @@ def composed_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
 
 def rough_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
     """Return Rényi's bound on the ε of a bag, where a search begins."""
+    if _ever_sampled(counts) <= delta:
+        return 0.0
     bag, added, own, mu = _prepared(counts)
     if mu > 0.0 or delta <= own or sum(n for _, n in bag) > _END:
         return math.inf
@@ -123,13 +146,14 @@ def rough_epsilon(counts: Mapping[DpEvent, int], delta: float) -> float:
 def composed_delta(counts: Mapping[DpEvent, int], epsilon: float) -> float:
     """Return the δ of a bag at ε."""
     bag, added, own, mu = _prepared(counts)
+    most = _ever_sampled(counts)
     left = epsilon - added * (1.0 + 1e-15)
     if left < 0.0 or math.isinf(mu):
-        return 1.0
+        return most
     if mu > 0.0:
         left /= 2.0
         own += gaussian.gdp_delta(mu, left)
-    return min(1.0, own + (_delta(bag, left) if bag else 0.0))
+    return min(most, own + (_delta(bag, left) if bag else 0.0))
 
 
 def _one_sampled(bag: Bag) -> Callable[[float], float] | None:
@@ -197,15 +221,25 @@ def _epsilon(bag: Bag, delta: float) -> float:
     return worst
 
 
+@lru_cache(maxsize=64)
+def _curves(bag: Bag, side: bool, decade: int) -> list[Curve | JumpCurve]:
+    """Return valid curves of one side of a bag for a decade of δ: the least of them counts."""
+    curve = convolved(bag, side, decade)
+    found: list[Curve | JumpCurve] = [] if curve is None else [curve]
+    ends = (10.0 ** -(decade + 0.5), 10.0 ** -(decade - 0.5))
+    if has_jumps(bag) and not (curve and all(curve.is_tight(min(end, 0.5)) for end in ends)):
+        other = with_jumps(bag, side, decade)
+        found += [] if other is None else [other]
+    return found
+
+
 def _convolved_epsilon(bag: Bag, side: bool, delta: float) -> float:
     decade = _decade(delta)
-    curve = convolved(bag, side, decade)
-    found = math.inf if curve is None else max(0.0, curve.epsilon(delta))
+    found = [max(0.0, curve.epsilon(delta)) for curve in _curves(bag, side, decade)]
     border = 10.0 ** -(decade + 0.5)
     if delta < border * _NEAR:
-        smaller = convolved(bag, side, decade + 1)
-        found = found if smaller is None else min(found, max(0.0, smaller.epsilon(border)))
-    return found
+        found += [max(0.0, curve.epsilon(border)) for curve in _curves(bag, side, decade + 1)]
+    return min(found, default=math.inf)
 
 
 @lru_cache(maxsize=512)
@@ -230,8 +264,7 @@ def _convolved_delta(bag: Bag, side: bool, epsilon: float, bound: float) -> floa
         if not _SMALLEST_DELTA < bound < 1.0:
             break
         decade = max(_decade(bound), 0)
-        curve = convolved(bag, side, decade)
-        found = 1.0 if curve is None else curve.delta(epsilon)
+        found = min((curve.delta(epsilon) for curve in _curves(bag, side, decade)), default=1.0)
         if found >= bound:
             break
         bound = found
@@ -242,6 +275,15 @@ def _convolved_delta(bag: Bag, side: bool, epsilon: float, bound: float) -> floa
 
 def clear_caches() -> None:
     """Forget computed distributions, for measurements of speed."""
-    for cached in (_epsilon, _delta, convolved, renyi_delta, renyi_epsilon, composition._orders):
+    for cached in (
+        _epsilon,
+        _delta,
+        _curves,
+        convolved,
+        with_jumps,
+        renyi_delta,
+        renyi_epsilon,
+        composition._orders,
+    ):
         cached.cache_clear()
     losses.sketch.cache_clear()
