@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "tilted_curve"]
 
-_TIGHT, _SMALL = 3e-4, 1e-8  # of ε, and beside it, that nobody minds
+_TIGHT, _SMALL = 3e-4, 1e-7  # of ε, and beside it, that nobody minds
 _NOUGHT = 1e-290  # stands for numbers that underflow
 
 

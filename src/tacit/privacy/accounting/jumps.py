@@ -17,7 +17,8 @@ with hardly any tilt, whichever says less. All terms are sums of positive number
 
     B_b(ε) = E ∫ (1 − e^(ε − S − x))₊ B_l(dx) ≥ E (m − r·e^(ε − S))₊ = m·B_{b∖l}(ε + ln(r/m)),
 
-so B_{b∖l}(ε) ≤ B_b(ε − ln(r/m))/m, where ln(r/m) is about E[1 − e^(−L); L jumps].
+so B_{b∖l}(ε) ≤ B_b(ε − ln(r/m))/m, where ln(r/m) is about E[1 − e^(−L); L jumps]. Where an event
+occurs few times only, B_{b∖l} is convolved by itself.
 
 **Grids.** Cells do not cross the cut: the masses of those below bound the small losses (`pairs`),
 those of the others the jumps. A grid that ends later has more small losses, and only adds to B.
@@ -27,6 +28,7 @@ Improbable losses far below are moved up, which adds their probability to δ, re
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,11 +37,11 @@ import numpy as np
 from tacit.privacy.accounting.composition import (
     Bag,
     Orders,
+    Plan,
     best_order,
     convolve,
     planned,
 )
-from tacit.privacy.accounting.curves import Curve
 from tacit.privacy.accounting.losses import (
     extent,
     grid_losses,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Deltas = Callable[[Floats], Floats]  # ε → δ
 
 __all__ = ["JumpCurve", "has_jumps", "with_jumps"]
 
@@ -67,6 +70,7 @@ _LOW = 1e-6  # probability of losses that are moved up
 _TAIL = 1e-7  # the share of δ beyond the largest jump
 _GENTLE = 1e-2  # standard deviations by which the mean of a gentle tilt may move
 _SMALL, _LARGE = 1e-9, 1e4  # losses and ε that need not be told apart
+_FEW = 64  # events of which one less makes a difference
 _CLOSE = 1e-9  # how exactly ε is found, relative
 
 
@@ -112,24 +116,29 @@ def _cuts(bag: Bag, swapped: bool, probability: float, tail: float) -> list[_Cut
     return found
 
 
+class _Jumps(NamedTuple):
+    """Losses that one event has at most once, and δ(ε) of the others' small losses."""
+
+    at: Floats
+    mass: Floats
+    others: list[Deltas]  # each is valid
+
+
 class JumpCurve:
     """δ(ε) of one side of a bag, from above, by at most one jump."""
 
     def __init__(
-        self, curves: list[Curve], at: Floats, mass: Floats, infinite: float, growth: float
+        self, none: list[Deltas], jumps: list[_Jumps], infinite: float, growth: float
     ) -> None:
-        self._curves = curves  # of the small losses: each is valid
-        self._at, self._mass = at, mass  # of jumps
+        self._none, self._jumps = none, jumps
         self._infinite, self._growth = infinite, growth * (1.0 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
         """Return δ(ε)."""
-        none = float(self._small(np.array([epsilon]))[0])
-        one = float(self._mass @ self._small(epsilon - self._at))
-        return min(1.0, (none + one + self._infinite) * self._growth)
-
-    def _small(self, epsilon: Floats) -> Floats:
-        return np.asarray(np.min([curve.deltas(epsilon) for curve in self._curves], axis=0))
+        total = float(_least(self._none, np.array([epsilon]))[0]) + self._infinite
+        for at, mass, others in self._jumps:
+            total += float(mass @ _least(others, epsilon - at))
+        return min(1.0, total * self._growth)
 
     def epsilon(self, delta: float) -> float:
         """Return the least ε ≥ 0 whose δ is no more, infinite if there is none.
@@ -149,6 +158,15 @@ class JumpCurve:
         return high
 
 
+def _least(curves: list[Deltas], epsilon: Floats) -> Floats:
+    return np.asarray(np.min([curve(epsilon) for curve in curves], axis=0))
+
+
+def _of_nothing(epsilon: Floats) -> Floats:
+    """Return δ(ε) of no loss at all."""
+    return np.asarray(np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0) * (1.0 + 4.0 * UNIT))
+
+
 @lru_cache(maxsize=64)
 def with_jumps(bag: Bag, swapped: bool, decade: int) -> JumpCurve | None:
     """Return the curve of one side of a bag for δ about 10^(−decade), or None."""
@@ -162,49 +180,58 @@ def with_jumps(bag: Bag, swapped: bool, decade: int) -> JumpCurve | None:
         return None
     sizes = [(cut.low, cut.high) for cut in cuts]
     gentle = min(order, _GENTLE / max(orders.spread(_GENTLE), _SMALL))
-    curves, splits = [], []
     # a jump is added to a sum whose less probable values matter less
-    for tilt, least in ((order, delta), (gentle, delta / jumping)):
-        plan = planned(orders, tilt, sizes, least, max(bound, 0.0), tail, farther=(order,))
-        if plan is not None:
-            split = [_split(cut, plan.step, tail) for cut in cuts]
-            parts = [(small, cut.times) for cut, (small, _) in zip(cuts, split, strict=True)]
-            curves.append(convolve(parts, plan))
-            splits.append(split)
-    if not curves:
-        return None
-    times = [cut.times for cut in cuts]
-    return _joined(curves, times, [list(one) for one in zip(*splits, strict=True)])
+    tilts = ((order, delta), (gentle, delta / jumping))
+    plans = [
+        planned(orders, tilt, sizes, least, max(bound, 0.0), tail, farther=(order,))
+        for tilt, least in tilts
+    ]
+    grids = [
+        (plan, [_split(cut, plan.step, tail) for cut in cuts])
+        for plan in plans
+        if plan is not None
+    ]
+    return _joined([cut.times for cut in cuts], grids) if grids else None
 
 
-def _joined(
-    curves: list[Curve], times: list[int], splits: list[list[tuple[Losses, Losses]]]
-) -> JumpCurve:
-    """Return one curve from those of small losses, whose grids may differ.
+def _joined(times: list[int], grids: list[tuple[Plan, list[tuple[Losses, Losses]]]]) -> JumpCurve:
+    """Return one curve from events on several grids.
 
     Jumps begin where the shortest of the grids ends: the small losses of the others are more.
     """
-    at, mass, infinite, pairs, growth = [], [], 0.0, 0.0, 0.0
-    for n, event in zip(times, splits, strict=True):
-        large = min(
-            (large for _, large in event), key=lambda large: (*large.at[:1], -large.infinite)
-        )
+
+    def curves(counts: list[int]) -> list[Deltas]:
+        if not any(counts):
+            return [_of_nothing]
+        return [
+            convolve(
+                [(part[0], n) for part, n in zip(split, counts, strict=True) if n], plan
+            ).deltas
+            for plan, split in grids
+        ]
+
+    none, jumps = curves(times), []
+    infinite = pairs = growth = 0.0
+    for place, n in enumerate(times):
+        event = [split[place] for _, split in grids]
+        large = min((large for _, large in event), key=lambda large: (*large.at[:1],))
         wholes = [math.fsum(small.mass) for small, _ in event]
-        shifts = [_log_ratio(small) for small, _ in event]
         jumping = math.fsum(large.mass) + large.infinite
-        at.append(large.at + max(shifts))
-        mass.append(n * large.mass / (min(wholes) * (1.0 - 1e-13)))
         infinite += n * large.infinite
         pairs += n * jumping
         # masses are rounded up: together they may exceed one a little
         growth += n * max(math.log(max(wholes) + jumping), 0.0)
-    return JumpCurve(
-        curves,
-        np.concatenate(at),
-        np.concatenate(mass),
-        infinite + pairs * pairs / 2.0,
-        math.exp(min(growth, 1.0)) if growth < 1.0 else math.inf,
-    )
+        if not len(large.at):
+            continue
+        if n <= _FEW:
+            less = [count - (other == place) for other, count in enumerate(times)]
+            jumps.append(_Jumps(large.at, n * large.mass, curves(less)))
+        else:
+            shift = max(_log_ratio(small) for small, _ in event)
+            mass = n * large.mass / (min(wholes) * (1.0 - 1e-13))
+            jumps.append(_Jumps(large.at + shift, mass, none))
+    growth = math.exp(growth) if growth < 1.0 else math.inf
+    return JumpCurve(none, jumps, infinite + pairs * pairs / 2.0, growth)
 
 
 def _log_ratio(small: Losses) -> float:
