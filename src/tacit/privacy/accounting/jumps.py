@@ -71,6 +71,7 @@ _TAIL = 1e-7  # the share of δ beyond the largest jump
 _GENTLE = 1e-2  # standard deviations by which the mean of a gentle tilt may move
 _SMALL, _LARGE = 1e-9, 1e4  # losses and ε that need not be told apart
 _FEW = 64  # events of which one less makes a difference
+_SUMMED = 64.0 * UNIT  # relative error of a sum of half a million numbers, added in pairs
 _CLOSE = 1e-9  # how exactly ε is found, relative
 
 
@@ -215,12 +216,12 @@ def _joined(times: list[int], grids: list[tuple[Plan, list[tuple[Losses, Losses]
     for place, n in enumerate(times):
         event = [split[place] for _, split in grids]
         large = min((large for _, large in event), key=lambda large: (*large.at[:1],))
-        wholes = [math.fsum(small.mass) for small, _ in event]
+        wholes = [float(np.sum(small.mass)) for small, _ in event]
         jumping = math.fsum(large.mass) + large.infinite
         infinite += n * large.infinite
         pairs += n * jumping
         # masses are rounded up: together they may exceed one a little
-        growth += n * max(math.log(max(wholes) + jumping), 0.0)
+        growth += n * max(math.log((max(wholes) + jumping) * (1.0 + _SUMMED)), 0.0)
         if not len(large.at):
             continue
         if n <= _FEW:
@@ -228,7 +229,7 @@ def _joined(times: list[int], grids: list[tuple[Plan, list[tuple[Losses, Losses]
             jumps.append(_Jumps(large.at, n * large.mass, curves(less)))
         else:
             shift = max(_log_ratio(small) for small, _ in event)
-            mass = n * large.mass / (min(wholes) * (1.0 - 1e-13))
+            mass = n * large.mass / (min(wholes) * (1.0 - _SUMMED))
             jumps.append(_Jumps(large.at + shift, mass, none))
     growth = math.exp(growth) if growth < 1.0 else math.inf
     return JumpCurve(none, jumps, infinite + pairs * pairs / 2.0, growth)
@@ -237,8 +238,8 @@ def _joined(times: list[int], grids: list[tuple[Plan, list[tuple[Losses, Losses]
 def _log_ratio(small: Losses) -> float:
     """Return ln(r/m), from above and no less than 0."""
     differences = small.mass * np.expm1(-small.at)
-    off = 8.0 * UNIT * math.fsum(np.abs(differences))
-    return math.log1p(max(math.fsum(differences) + off, 0.0) / math.fsum(small.mass)) + UNIT
+    more = float(np.sum(differences)) + 2.0 * _SUMMED * float(np.sum(np.abs(differences)))
+    return math.log1p(max(more, 0.0) / (float(np.sum(small.mass)) * (1.0 - _SUMMED))) + UNIT
 
 
 def _small_sketch(cut: _Cut) -> Losses:

@@ -316,7 +316,7 @@ def split_losses(
     if swapped:
         at, mass, infinite = cells.losses(swapped=True)
         first = len(at) - kept - 1
-        mass[first] += math.fsum(mass[:first]) * (1.0 + 4.0 * UNIT)
+        mass[first] += float(np.sum(mass[:first])) * (1.0 + 64.0 * UNIT)
         nothing = np.zeros(0)
         return Losses(at[first:], mass[first:], 0.0), Losses(nothing, nothing, infinite)
     below, beyond = cells.split(kept)
