@@ -79,7 +79,7 @@ def test_a_fitted_object_holds_no_raw_data_or_is_not_pickled(
     model.fit(*data)
     sides = [part for part in everything(model) if isinstance(part, Holder)]
     if sides or raw_values(model, SECRETS):
-        with pytest.raises(TypeError, match=r"save what was released with release\(folder\)"):
+        with pytest.raises(TypeError, match=r"keep model.release\(folder\)"):
             pickle.dumps(model)
     else:
         again = pickle.loads(pickle.dumps(model))
