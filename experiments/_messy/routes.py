@@ -93,7 +93,7 @@ def by_command(subject: Subject, case: Case, place: Path) -> tuple[Result, Resul
     kind = type(subject.made(case.policy)[0])
     with (
         mock.patch.object(build, "estimator_of", seeded),
-        mock.patch.object(outputs, "_check_release", lambda *_: None),  # as said above
+        mock.patch.object(outputs, "_check_release", return_value=None),  # as said
         mock.patch.object(kind, "release", lambda model, _: kept.append(numbers(model))),
     ):
         fitted = _run("fit", config)
