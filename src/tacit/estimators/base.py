@@ -21,6 +21,7 @@ from tacit.errors import NotCertified, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts
 from tacit.estimators.fit import Outcome, Place, fit
+from tacit.estimators.parameters import parts_of, with_parts
 from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release, write_release
 from tacit.estimators.site import Site, check_sites
@@ -47,6 +48,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         check_table(self.get_params(deep=False), self._constraints)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and where ``deep`` their parts too, such as ``privacy__epsilon``."""
+        found: dict[str, Any] = super().get_params(deep=deep)
+        return found | parts_of(super().get_params(deep=False)) if deep else found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, or parts of them: ``privacy__epsilon`` states another ε of the same."""
+        super().set_params(**with_parts(self.get_params(deep=False), params))
+        return self
 
 
 class PrivateEstimator(Estimator):
