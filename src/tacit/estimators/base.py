@@ -50,7 +50,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         check_table(self.get_params(deep=False), self._constraints)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, and where ``deep`` their parts too, such as ``privacy__epsilon``."""
+        """Return the parameters; where ``deep`` also parts, such as ``privacy__epsilon``."""
         found: dict[str, Any] = super().get_params(deep=deep)
         return found | parts_of(super().get_params(deep=False)) if deep else found
 
@@ -78,6 +78,7 @@ class PrivateEstimator(Estimator):
         "on_failure",
     )
     _secret: int | None = None  # the seed of an audit's noise
+    _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
     _default_neighbours: ClassVar[str | None] = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
@@ -366,7 +367,15 @@ class PrivateEstimator(Estimator):
             given("checkpoint"),
             given("progress", False),
             self._secret,
+            self._before,
         )
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy with the same parameters, which a pipeline has told the same."""
+        twin: Self = super().__sklearn_clone__()
+        if self._before:
+            twin._before = self._before
+        return twin
 
     def _keep(self, outcome: Outcome) -> None:
         """Keep what a fit gave; nothing of an earlier fit stays.

@@ -91,6 +91,8 @@ class Place:
         Whether a bar is shown.
     secret
         For audits, which repeat what is public with noise of its own: the seed of the noise.
+    notes
+        What certificates list besides the agreement's assumptions.
     """
 
     purpose: str
@@ -100,6 +102,7 @@ class Place:
     checkpoint: str | Path | None = None
     progress: bool = False
     secret: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,8 @@ def fit(
     asking = coordinator(agreement, place.seed)
     # what can fail has been tried: only now is anybody charged
     terms = {
-        site.name: stated(agreement, site, gates[site.name], holders[site.name]) for site in sites
+        site.name: stated(agreement, site, gates[site.name], holders[site.name], place.notes)
+        for site in sites
     }
     for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
         gates[holding].reservation = reservation
@@ -180,7 +184,7 @@ def fit(
             progress=lambda _: advance(1),
         )
     certificates = {
-        site.name: certify(agreement, site, gates[site.name], holders[site.name])
+        site.name: certify(agreement, site, gates[site.name], holders[site.name], place.notes)
         for site in sites
         if site.name in record.sites or gates[site.name].drew  # a site that was lost has paid
     }

@@ -1,7 +1,7 @@
 """Constructors that only store, and parameters within parameters, as scikit-learn names them.
 
-``privacy__epsilon`` is the ε of the parameter ``privacy``. Requests and settings are frozen: to set
-a part of one is to store another, so that copies of an estimator never change each other.
+``privacy__epsilon`` is the ε of the parameter ``privacy``. Requests and settings are frozen: to
+set a part of one is to store another, so that copies of an estimator never change each other.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ def with_parts(parameters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[
     """
     whole = {name: value for name, value in given.items() if "__" not in name}
     changes: dict[str, dict[str, Any]] = {}
-    for name, value in given.items():
+    for name, new in given.items():
         owner, _, part = name.partition("__")
         if part:
-            changes.setdefault(owner, {})[part] = value
+            changes.setdefault(owner, {})[part] = new
     for owner, parts in changes.items():
-        value = whole.get(owner, parameters.get(owner))
+        value: Any = whole.get(owner, parameters.get(owner))
         if owner not in parameters or hasattr(value, "set_params"):  # scikit-learn's own business
             whole.update({f"{owner}__{part}": new for part, new in parts.items()})
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.columns import numeric_columns
+from tacit.data.matrices import as_matrix, check_finite, row_shape
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.features import by_name, check_fitted, features_seen, remember
 from tacit.estimators.release import Release
 from tacit.moments.agreement import MOST_COMPONENTS, MixtureAgreement
 from tacit.moments.estimator import COMMON, MomentEstimator
@@ -53,6 +55,8 @@ class GaussianMixture(MomentEstimator):
         The Gaussians, the heaviest first; the variance is that of one coordinate.
     rows_
         The noisy number of samples.
+    n_features_in_, feature_names_in_
+        How many features there are, and how a frame calls them.
     eigenvalues_, noise_edge_
         The leading eigenvalues of the noisy second moment without the variance, on the scale of
         the radius, and where the spectrum of the noise ends: what lies below is hidden.
@@ -110,6 +114,11 @@ class GaussianMixture(MomentEstimator):
         self.ledger = ledger
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "density_estimator"
+        return tags
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.radius is None:
@@ -129,11 +138,7 @@ class GaussianMixture(MomentEstimator):
         """Return how many features there are: the columns of a table are public."""
         if self.features is not None:
             return self.features
-        first = data[0] if isinstance(data, list | tuple) and data else data
-        shape = np.shape(data) if np.ndim(first) < 2 else np.shape(first)
-        if len(shape) != 2:
-            raise _misshapen(shape)
-        return int(shape[1])
+        return row_shape(data[0] if _in_pieces(data) else data, "samples")[1]
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         """Return what is public; a fact is how many features there are, or their names."""
@@ -169,6 +174,21 @@ class GaussianMixture(MomentEstimator):
             raise ParameterError("columns must be named: state them in their order")
         return np.column_stack(list(numeric_columns(table, facts).values()))
 
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Learn the Gaussians from the samples of one holder or of several sites.
+
+        Parameters
+        ----------
+        data
+            Samples, as an array, a frame or a list of pieces; or a list of `Site` with such.
+        y
+            Ignored.
+        """
+        sites, names = by_name(self._as_sites(data), lambda own: own, lambda _, rows: rows)
+        super().fit(sites)
+        remember(self, self.n_features_in_, names)
+        return self
+
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         assert self.radius is not None
         spherical = found.spherical
@@ -177,6 +197,7 @@ class GaussianMixture(MomentEstimator):
         means, mass = self._decompose(spherical.corrected(found.third), white, found.rng)
         self.means_ = np.asarray(self.centre, np.float64) + self.radius * means
         self.weights_ = as_weights(mass, self.rows_)
+        remember(self, self.means_.shape[1])
         self.variance_ = self.radius**2 * spherical.variance
         self.shared_ = {
             "means": self.means_,
@@ -196,15 +217,13 @@ class GaussianMixture(MomentEstimator):
         self.means_, self.weights_ = release.arrays["means"], release.arrays["weights"]
         self.variance_ = float(release.arrays["variance"])
         self.rows_ = float(release.arrays["rows"])
+        remember(self, self.means_.shape[1])
 
     # -- using the result ------------------------------------------------------------------
 
     def _log_joint(self, data: Any) -> Array:
-        if not hasattr(self, "means_"):
-            raise ParameterError("there is no model yet: call fit first")
-        x = _table(data)
-        if x.shape[1] != self.means_.shape[1]:
-            raise ParameterError(f"samples must have {self.means_.shape[1]} features")
+        check_fitted(self, "means_")
+        x = features_seen(self, np.concatenate(data) if _in_pieces(data) else data)
         squares = np.square(x[:, None, :] - self.means_).sum(axis=2)
         spread = max(self.variance_, 1e-12 * float(self.radius or 1.0) ** 2)
         with np.errstate(divide="ignore"):
@@ -214,29 +233,21 @@ class GaussianMixture(MomentEstimator):
         """Return the mean log density of a sample; not private."""
         from scipy.special import logsumexp
 
+        check_fitted(self, "means_")
         width = self.means_.shape[1]
         spread = max(self.variance_, 1e-12 * float(self.radius or 1.0) ** 2)
         constant = 0.5 * width * np.log(2.0 * np.pi * spread)
         return float(np.mean(logsumexp(self._log_joint(samples), axis=1)) - constant)
 
 
+def _in_pieces(data: Any) -> bool:
+    """Whether samples come as a list of arrays."""
+    return isinstance(data, list | tuple) and bool(data) and all(np.ndim(p) == 2 for p in data)
+
+
 def _table(data: Any) -> NDArray[Any]:
     """Return samples as one array; what is missing is refused, to the holder."""
-    if isinstance(data, list | tuple) and data and all(np.ndim(part) == 2 for part in data):
-        data = np.concatenate([np.asarray(part, np.float64) for part in data])
-    try:
-        table = data if isinstance(data, np.ndarray) else np.asarray(data, np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError("samples must be an array of numbers") from None
-    if table.ndim != 2 or not table.size or table.dtype.kind not in "iuf":
-        raise _misshapen(table.shape)
-    for start in range(0, len(table), 1 << 16):
-        if not np.isfinite(table[start : start + (1 << 16)]).all():
-            raise ParameterError("samples must be finite: leave rows with missing values out")
+    whole = np.concatenate([as_matrix(p) for p in data]) if _in_pieces(data) else data
+    table = as_matrix(whole, "samples")
+    check_finite(table, "samples")
     return table
-
-
-def _misshapen(shape: tuple[int, ...]) -> ParameterError:
-    return ParameterError(
-        f"samples must be an array of numbers, samples × features, got shape {shape}"
-    )

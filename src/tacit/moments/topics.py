@@ -18,6 +18,7 @@ from tacit.data.synthetic import topic_documents
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import check_fitted
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS, TopicAgreement
@@ -220,8 +221,7 @@ class SingleTopicModel(MomentEstimator):
     # -- using the result ------------------------------------------------------------------
 
     def _bags(self, documents: Any) -> Documents:
-        if not hasattr(self, "topics_"):
-            raise ParameterError("there is no model yet: call fit first")
+        check_fitted(self, "topics_")
         return Documents.read(documents, self.topics_.shape[1])
 
     def _log_joint(self, data: Any) -> Array:
@@ -258,8 +258,7 @@ class SingleTopicModel(MomentEstimator):
         count
             How many of each.
         """
-        if not hasattr(self, "topics_"):
-            raise ParameterError("there is no model yet: call fit first")
+        check_fitted(self, "topics_")
         order = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
         known = np.ptp(self.topics_, axis=1) > 1e-9 * self.topics_.max(axis=1)
         known |= self.topics_.shape[1] == 1

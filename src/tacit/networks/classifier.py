@@ -158,12 +158,15 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         """
         place = {plain_text(one): k for k, one in enumerate(self.classes or ())}
         values = y if isinstance(y, list | tuple) else column_array(y).reshape(-1)
+        if isinstance(values, np.ndarray) and values.dtype.kind == "c":
+            raise ParameterError("Complex data not supported: labels are none of the classes")
         labels = texts(read_rows({"y": values}).column("y")).to_list()
         wrong = [row for row, label in enumerate(labels) if label not in place]
         if wrong:
             raise ParameterError(
                 f"row {wrong[0] + 1} has the label {labels[wrong[0]]!r}, which is none of the "
-                f"classes, and so have {len(wrong) - 1} more rows: mend them, or name the class"
+                f"classes, and so have {len(wrong) - 1} more rows: mend them, or name the class; "
+                "a continuous response is for PrivateDropoutRegressor"
             )
         return torch.tensor([place[label] for label in labels], dtype=torch.int64)
 

@@ -14,10 +14,12 @@ import numpy as np
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
-from tacit.data.columns import check_present, column_array, numeric_columns
+from tacit.data.columns import column_array, numeric_columns
+from tacit.data.matrices import as_matrix, check_finite, check_lengths, row_shape, warn_of_column
 from tacit.errors import MissingExtra, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.features import by_name, check_fitted, features_seen, remember
 from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -112,6 +114,14 @@ class PrivateNetwork(PrivateEstimator):
         """Return how far an output has to move to matter; see `Training.decided`."""
         return 1.0
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        noisy = self.privacy is not None  # the few rows that checks try are lost in the noise
+        for about in (tags.classifier_tags, tags.regressor_tags):
+            if about is not None:
+                about.poor_score = noisy
+        return tags
+
     # -- what is public -----------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -142,14 +152,15 @@ class PrivateNetwork(PrivateEstimator):
         return self.training or Training()
 
     def _facts(self, data: Any) -> Facts:
-        shape = np.shape(self._pair(data)[0])
-        if len(shape) < 2:
-            raise ParameterError(f"X must have one row per example, got shape {shape}")
+        shape = row_shape(self._pair(data)[0], images=True)
         return Facts(tuple(shape[1:]), shape[0])
 
     def _pair(self, data: Any) -> tuple[Any, Any]:
         if not (isinstance(data, tuple | list) and len(data) == 2):
-            raise ParameterError("data must be (X, y): rows, and one target for each")
+            raise ParameterError(
+                "data must be (X, y), rows and one target for each: a network requires y to be "
+                "passed, but the target y is None"
+            )
         return data[0], data[1]
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> NetworkAgreement:
@@ -191,12 +202,10 @@ class PrivateNetwork(PrivateEstimator):
     def _read(self, data: Any, agreement: Agreement) -> Examples:
         assert isinstance(agreement, NetworkAgreement)
         X, y = self._pair(data)
-        check_present(np.asarray(X), "X")
+        X = as_matrix(X, images=True)
+        check_finite(X, "X", clipped=True)
         inputs, targets = self._inputs(X), self._targets(y)
-        if len(inputs) != len(targets):
-            raise ParameterError(f"y must have one value for each of {len(inputs)} rows")
-        if not len(inputs):
-            raise ParameterError("X must have at least one row")
+        check_lengths(len(inputs), len(targets))
         if self.features is not None:
             check_rows_independent(self.features, np.shape(X)[1:])
         agreement.check_network()
@@ -255,7 +264,19 @@ class PrivateNetwork(PrivateEstimator):
         y
             One label or response per row, where ``X`` is rows.
         """
-        return super().fit(X if y is None else (X, y))
+        warn_of_column(y)
+        data = X if y is None else (X, y)
+        sites, names = by_name(
+            self._as_sites(data), lambda own: self._pair(own)[0], lambda own, rows: (rows, own[1])
+        )
+        super().fit(sites)
+        self._remember(names)
+        return self
+
+    def _remember(self, names: Sequence[str] = ()) -> None:
+        """Keep how many numbers a row has; what fixed features take is their own business."""
+        if self.features is None:
+            remember(self, math.prod(self._width), names)
 
     def _place(self) -> Place:
         return dataclasses.replace(super()._place(), progress=False)  # the bar is this one's own
@@ -279,6 +300,7 @@ class PrivateNetwork(PrivateEstimator):
         self.training_: Dynamics = agreement.dynamics
         self.history_ = list(self.result_.history)
         self._width, self.module_ = agreement.blueprint.shape, agreement.build()
+        self._remember()
         write_weights(learned(self.module_), self.result_.average)
         self.shared_ = {"samples": self.result_.samples, "final": self.result_.final} | {
             f"weights/{name}": p.detach().numpy() for name, p in self.module_.named_parameters()
@@ -292,7 +314,7 @@ class PrivateNetwork(PrivateEstimator):
         With ``dropout`` every sample is perturbed by the equivalent dropout of its step.
         """
         self._needs_fit()
-        inputs = self._inputs(X)
+        inputs = self._inputs(features_seen(self, X, images=True, clipped=True))
         if self.training_.method == "dp-sgd":
             draws = self.result_.average[None]
         else:
@@ -339,8 +361,7 @@ class PrivateNetwork(PrivateEstimator):
         return arviz.from_dict(posterior=values)
 
     def _needs_fit(self) -> None:
-        if not hasattr(self, "module_"):
-            raise ParameterError("this network is not fitted yet: call fit first")
+        check_fitted(self, "module_")
 
     # -- releases -------------------------------------------------------------------------------
 
@@ -403,6 +424,7 @@ class PrivateNetwork(PrivateEstimator):
     def _take_up(self) -> None:
         """Put the weights of a release into a network, by their names."""
         self.module_ = self._network(self._width).build(generator(0, "start"))
+        self._remember()
         own = dict(self.module_.named_parameters())
         weights = {name: self.shared_.get(f"weights/{name}") for name in own}
         if any(a is None or a.shape != tuple(own[name].shape) for name, a in weights.items()):

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from tacit._core.check import Constraint, Real, as_bounds
+from tacit.data.matrices import as_column, as_numbers, check_finite
 from tacit.errors import UnboundedData
 from tacit.mechanisms.clipping import clip_values
 from tacit.networks.backend import nn, torch
@@ -123,7 +124,9 @@ ledger, checkpoint, device, progress, random_state
     def _targets(self, y: Any) -> Any:
         assert self.y_bounds is not None
         low, high = self.y_bounds
-        values = clip_values(np.asarray(y).reshape(-1), low, high)
+        given = as_numbers(y, "y")
+        check_finite(given, "y")
+        values = clip_values(as_column(given, len(given)), low, high)
         return torch.from_numpy((2.0 * (values - low) / (high - low) - 1.0).astype(np.float32))
 
     def _loss(self) -> SquaredError:

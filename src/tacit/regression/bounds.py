@@ -12,11 +12,13 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Real, check
 from tacit.data.kinds import Category, Text
+from tacit.data.matrices import in_order, row_shape
 from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, UnboundedData
+from tacit.estimators.features import features_seen
 from tacit.privacy.events import ADD_REMOVE
 from tacit.regression.design import CONSTANT, Design
-from tacit.regression.rows import SiteSum, feature_matrix, read_columns, read_site
+from tacit.regression.rows import SiteSum, read_columns, read_site
 
 __all__ = ["PublicBounds", "as_pairs", "plain_bounds"]
 
@@ -105,11 +107,12 @@ class PublicBounds:
         """Return how many features a holder's data have, where only a norm is public."""
         if not self.is_norm:
             return None
-        if not isinstance(data, tuple) or len(np.shape(data[0])) != 2:
+        if not isinstance(data, tuple):
             raise ParameterError(
-                "a public norm alone goes with arrays: pass pairs (X, y), with two axes of X"
+                "a public norm alone goes with arrays, and requires y to be passed, but the "
+                "target y is None: pass pairs (X, y), with two axes of X"
             )
-        return int(np.shape(data[0])[1])
+        return row_shape(data[0])[1]
 
     def pairs(self) -> dict[str, tuple[float, float]]:
         """Return the public range of every feature by name, checked."""
@@ -141,11 +144,28 @@ class PublicBounds:
             data, design, self.names(design)[:-1] if self.by_name else None, self.target
         )
 
-    def features_of(self, X: Any, names: Sequence[str], labels: Sequence[Any]) -> Array:
-        """Return features to predict from; ``labels`` are an array's, where it had some."""
+    def taken(self, labels: Sequence[Any], design: Design) -> tuple[int, list[Any]]:
+        """Return how many columns a row to predict for has, and how they are called.
+
+        Parameters
+        ----------
+        labels
+            How the columns of the holders' frames are called, where bounds go by their order.
+        design
+            What is public about the sums of rows.
+        """
         if self.columns is not None:
-            return self.columns.encode(X, [own for own in self.columns if own != self.target])
-        return feature_matrix(X, names if self.by_name else labels, names)
+            own = [name for name in self.columns if name != self.target]
+            return len(own), own
+        return design.features, list(self.pairs()) if self.by_name else list(labels)
+
+    def features_of(self, model: Any, X: Any) -> Array:
+        """Return what a fitted model sees of rows to predict for."""
+        if self.columns is not None:
+            return self.columns.encode(X, model._columns_in)
+        if isinstance(X, Mapping) and not model._columns_in:
+            X = in_order(X, model.columns_[:-1])
+        return np.ascontiguousarray(features_seen(model, X), np.float64)
 
     def design(
         self,

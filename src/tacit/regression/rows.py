@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Array
-from tacit.data.columns import column_array, column_names, is_missing, numeric_columns
+from tacit.data.columns import column_names
+from tacit.data.matrices import as_column, as_matrix, as_numbers
 from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError
@@ -29,7 +29,6 @@ __all__ = [
     "SiteSum",
     "check_piece",
     "check_rank",
-    "feature_matrix",
     "read_columns",
     "read_site",
     "row_pieces",
@@ -78,8 +77,8 @@ def read_site(
     rows = design.counted(total.count)
     if rows < design.coefficients:
         raise ParameterError(
-            f"{rows} rows are fewer than the {design.coefficients} coefficients: merge it with "
-            "another site"
+            f"{rows} rows are fewer than the {design.coefficients} coefficients "
+            f"(n_samples={rows}): merge it with another site"
         )
     return total
 
@@ -125,22 +124,6 @@ def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) ->
     )
 
 
-def feature_matrix(X: Any, columns: Sequence[Any], names: Sequence[str]) -> Array:
-    """Return features to predict from, a row each.
-
-    A table's columns go by ``columns``, or by what the model calls them where nobody knows.
-    """
-    if isinstance(X, Mapping):
-        columns = columns or names
-    if columns and (column_names(X) or isinstance(X, Mapping)):
-        table = numeric_columns(X, list(columns))
-        return np.column_stack([table[name] for name in columns])
-    matrix = np.asarray(X, np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != len(names):
-        raise ParameterError(f"X must have {len(names)} columns, got shape {matrix.shape}")
-    return matrix
-
-
 def row_pieces(
     data: Any, features: Sequence[str] | int, target: str | None = None
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -157,7 +140,10 @@ def row_pieces(
     elif isinstance(data, str | os.PathLike):
         yield from _from_parquet(data, *_named(features, target))
     elif isinstance(data, np.ndarray):
-        raise ParameterError("an array of features needs its responses: pass the pair (X, y)")
+        raise ParameterError(
+            "a regression requires y to be passed, but the target y is None: pass fit(X, y), or "
+            "the pair (X, y)"
+        )
     elif column_names(data):
         yield from _from_table(data, *_named(features, target))
     elif isinstance(data, Iterable) and not isinstance(data, Mapping):
@@ -177,9 +163,10 @@ def check_piece(x: NDArray[Any], y: NDArray[Any], first: int, names: Sequence[st
     whole = np.column_stack([x, y])
     row, column = np.argwhere(~np.isfinite(whole))[0]
     name = [*names, "the response"][column]
+    shown = str(whole[row, column]).replace("nan", "NaN")
     raise ParameterError(
-        f"row {first + row} has no finite value of {name} ({whole[row, column]}): drop or fill in "
-        "such rows before loading"
+        f"row {first + row} has no finite value of {name} ({shown}): drop or fill in such rows "
+        "before loading"
     )
 
 
@@ -197,27 +184,6 @@ def _named(features: Sequence[str] | int, target: str | None) -> tuple[list[str]
     return list(features), target
 
 
-def _numbers(values: Any, what: str) -> NDArray[Any]:
-    """Return an array of real numbers; None and pandas' NA become NaN."""
-    if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
-        values = np.where(np.ma.getmaskarray(values), np.nan, values.data)
-    try:
-        array = column_array(values)
-        if array.dtype == object:
-            flat = [np.nan if is_missing(v) else float(v) for v in array.ravel().tolist()]
-            array = np.array(flat).reshape(array.shape)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{what} must hold numbers, row by row of one length") from None
-    if array.dtype == bool:
-        array = array.astype(np.float64)
-    if array.dtype.kind not in "iuf":
-        raise ParameterError(f"{what} must hold real numbers, got {array.dtype}")
-    odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
-    if odd or not array.dtype.isnative:
-        array = array.astype(np.float64)
-    return array
-
-
 def _from_pair(
     x: Any, y: Any, features: Sequence[str] | int
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -226,15 +192,12 @@ def _from_pair(
     if names:
         wanted = names if isinstance(features, int) else list(features)
         x = _columns(x, wanted)
-    x, y = _numbers(x, "X"), _numbers(y, "y")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if x.ndim != 2 or x.shape[1] != width:
+    x = as_matrix(x)
+    if x.shape[1] != width:
         raise ParameterError(
             f"X must have {width} columns, one for each pair of bounds, got shape {x.shape}"
         )
-    if y.shape != (len(x),):
-        raise ParameterError(f"y must have one value for each row of X, got shape {y.shape}")
+    y = as_column(y, len(x))
     for start in range(0, len(x), PIECE):
         yield x[start : start + PIECE], y[start : start + PIECE]
 
@@ -244,7 +207,7 @@ def _columns(table: Any, names: Sequence[str]) -> NDArray[Any]:
     for name in names:
         if name not in available:
             raise ParameterError(f"there is no column {name!r}: the table has {available[:20]}")
-    arrays = [_numbers(table[name], f"column {name!r}") for name in names]
+    arrays = [as_numbers(table[name], f"column {name!r}") for name in names]
     if len({len(array) for array in arrays}) > 1:
         raise ParameterError("columns must have one length")
     return np.column_stack(arrays)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
@@ -18,6 +17,7 @@ from tacit._core.rng import generator, streams
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
+from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
@@ -312,7 +312,7 @@ class CoupledFactorization(Estimator):
         return as_cells(relation, cells, sizes)
 
     def _relation(self, name: str) -> BoundRelation:
-        check_is_fitted(self, "factors_")
+        check_fitted(self, "factors_")
         return self._bound.relation(name)
 
     def top(

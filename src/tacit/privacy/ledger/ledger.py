@@ -396,7 +396,7 @@ class Ledger(Record):
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[Any, ...]]:
-        """Return how to open the same files: another process charges this ledger, no copy of it."""
+        """Return how to open the same files: other processes charge this ledger, not a copy."""
         files = self._store.files
         if files is None:
             where = "whose mark is a function" if self.durable else "in memory"
