@@ -17,9 +17,10 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_tabl
 from tacit._core.html import Html, join
 from tacit.data.problems import BadTable
 from tacit.data.schema import Columns
-from tacit.errors import NotCertified, ParameterError, SiteFailure
+from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import NothingFitted
 from tacit.estimators.fit import Outcome, Place, fit
 from tacit.estimators.parameters import parts_of, with_parts
 from tacit.estimators.price import Price, price_of
@@ -402,7 +403,7 @@ class PrivateEstimator(Estimator):
             Where to; created if need be, and must not hold another release.
         """
         if not hasattr(self, "certificates_"):
-            raise NotCertified("there is nothing to release: call fit first")
+            raise NothingFitted("there is nothing to release: call fit first")
         return write_release(
             folder,
             type(self).__name__,

@@ -2,7 +2,8 @@
 
 ``n_features_in_`` is how many columns a row has, ``feature_names_in_`` how they are called.
 Columns of a frame go by their names: in another order they are put into order, and one that is
-missing is an error. Names that only the holder's frame has are the holder's own, and are in no release.
+missing is an error. Names that only the holder's frame has are the holder's own, and are in no
+release.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ from sklearn.exceptions import NotFittedError
 
 from tacit.data.columns import column_names
 from tacit.data.matrices import as_matrix, check_finite, in_order, text_names
-from tacit.errors import ParameterError
+from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.site import Site
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NotFitted", "by_name", "check_fitted", "features_seen", "remember"]
+__all__ = ["NotFitted", "NothingFitted", "by_name", "check_fitted", "features_seen", "remember"]
 
 
 class NotFitted(ParameterError, NotFittedError):  # type: ignore[misc]
     """An estimator was asked for something that only ``fit`` gives it."""
+
+
+class NothingFitted(NotFitted, NotCertified):
+    """There is nothing yet to release or to take up, and so nothing to certify."""
 
 
 def check_fitted(model: Any, attribute: str) -> None:

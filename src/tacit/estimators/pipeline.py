@@ -8,6 +8,7 @@ steps, and tells every private estimator in it which of those before it were fit
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +28,11 @@ __all__ = ["Pipeline", "make_pipeline", "seen_before"]
 _ROW_BY_ROW = {
     "Binarizer", "FeatureHasher", "HashingVectorizer", "Normalizer", "PolynomialFeatures",
 }  # fmt: skip
-_INSIDE = (
-    "steps",
-    "transformers",
-    "transformer_list",
-)  # of pipelines, column transformers, unions
+_INSIDE = {
+    "Pipeline": "steps",
+    "ColumnTransformer": "transformers",
+    "FeatureUnion": "transformer_list",
+}
 
 
 def seen_before(name: str, step: Any) -> list[str]:
@@ -55,18 +56,21 @@ def seen_before(name: str, step: Any) -> list[str]:
     >>> seen_before("scale", StandardScaler())[0][:48]
     "NOT COVERED: 'scale' (StandardScaler) was fitted"
     """
-    if step is None or isinstance(step, str | PublicScaler):
+    if step is None or isinstance(step, str) or type(step) is PublicScaler:
         return []
-    for attribute in _INSIDE:
-        inner = getattr(step, attribute, None)
-        if isinstance(inner, list):
-            return [line for part in inner for line in seen_before(f"{name}.{part[0]}", part[1])]
     kind, home = type(step).__name__, type(step).__module__
-    if isinstance(step, PrivateEstimator) and step._given("privacy") is not None:
+    known = home.startswith("sklearn.")  # a child of a known class may do anything
+    if kind in _INSIDE and (known or type(step) is Pipeline):
+        held = [(part[0], part[1]) for part in getattr(step, _INSIDE[kind])]
+        held.append(("remainder", getattr(step, "remainder", None)))
+        return [line for own, part in held for line in seen_before(f"{name}.{own}", part)]
+    if isinstance(step, PrivateEstimator):
+        asked = step._given("privacy")
+        if asked is not None and math.isfinite(asked.epsilon):
+            return []
+    if known and kind in _ROW_BY_ROW:
         return []
-    if home.startswith("sklearn.") and kind in _ROW_BY_ROW:
-        return []
-    if home.startswith("sklearn.") and kind == "FrozenEstimator":
+    if known and kind == "FrozenEstimator":
         own = type(step.estimator).__name__
         return [f"{name!r} ({own}) was fitted before: what it was fitted on is taken to be public"]
     return [

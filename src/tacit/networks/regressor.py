@@ -148,6 +148,7 @@ ledger, checkpoint, device, progress, random_state
             Whether to return the standard deviation too: spread of the posterior and of the
             response together.
         """
+        self._needs_fit()
         assert self.y_bounds is not None
         low, high = self.y_bounds
         half = (high - low) / 2.0

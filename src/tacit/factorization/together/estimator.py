@@ -12,10 +12,11 @@ import numpy as np
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
-from tacit.errors import NotCertified, ParameterError
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import NothingFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
@@ -290,7 +291,9 @@ class PrivateFactorization(PrivateEstimator):
         self._check_parameters()
         found = getattr(self, "shared_", None) if shared is None else shared
         if found is None:
-            raise NotCertified("there is nothing to adopt: call fit, from_release, or pass shared")
+            raise NothingFitted(
+                "there is nothing to adopt: call fit, from_release, or pass shared"
+            )
         holders = [sites] if isinstance(sites, Site) else list(sites)
         agreement = self._agreed(holders)
         problem = problem_of(agreement)
@@ -323,7 +326,7 @@ class PrivateFactorization(PrivateEstimator):
             Which one, where there are several.
         """
         if not getattr(self, "parts_", None):
-            raise NotCertified("there is no site to predict at: call fit, or adopt")
+            raise NothingFitted("there is no site to predict at: call fit, or adopt")
         if site not in self.parts_:
             raise ParameterError(f"there is no site {site!r}: the fit has {list(self.parts_)}")
         held = list(self.coupled_model().forms)
