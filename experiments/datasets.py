@@ -84,7 +84,7 @@ def movielens(folder: str | os.PathLike[str]) -> Relation:
     """
     with gzip.open(_file(folder, "u.data.gz"), "rt") as file:
         table = np.loadtxt(file, dtype=np.int64)
-    return Relation.from_cells(("user", "item"), table[:, :2] - 1, table[:, 2])
+    return Relation.from_cells(("user", "item"), table[:, :2] - 1, table[:, 2], shape=(943, 1682))
 
 
 def filmtrust(folder: str | os.PathLike[str]) -> Relation:
@@ -103,7 +103,8 @@ def filmtrust(folder: str | os.PathLike[str]) -> Relation:
     last = {pair: k for k, pair in enumerate(zip(users.tolist(), items.tolist(), strict=True))}
     kept = np.array(sorted(last.values()))
     cells = np.column_stack([users[kept], items[kept]])
-    return Relation.from_cells(("user", "item"), cells, table[kept, 2])
+    shape = int(users.max()) + 1, int(items.max()) + 1  # as published with the data
+    return Relation.from_cells(("user", "item"), cells, table[kept, 2], shape=shape)
 
 
 def power_plant(folder: str | os.PathLike[str]) -> tuple[Any, Any, list[str]]:

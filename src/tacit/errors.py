@@ -33,6 +33,19 @@ class LedgerCorrupt(LedgerError, VerificationFailed):
     """A ledger file is damaged or was edited; its remaining budget cannot be trusted."""
 
 
+class HoldsData(TacitError, TypeError):
+    """An object that holds raw data was to be pickled or copied; it says what to keep instead."""
+
+    @classmethod
+    def of(cls, model: object, held: str, back: str) -> "HoldsData":
+        """Return it for a fitted model that a release can be made of."""
+        name = type(model).__name__
+        return cls(
+            f"a fitted {name} holds {held}, and is neither pickled nor copied: keep "
+            f"model.release(folder), and read {name}.{back}"
+        )
+
+
 class NothingReleased(TacitError):
     """A release failed after its charge; the reason stays with the data holder."""
 

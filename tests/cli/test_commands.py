@@ -84,7 +84,7 @@ def test_price_fit_predict_report_and_refusal(capsys, hospital):
         assert (status, words in err) == (1, True)
     cells.write_text("patient,test\nnobody,CRP\n", encoding="utf-8")
     _, _, err = call(capsys, *predict, "--site", "North")
-    assert "patient 'nobody' is not known here" in err
+    assert "patient 'nobody' is unknown" in err
 
     report = ("report", hospital / "release", "--ledger", hospital / "north.db", "--json")
     status, out, _ = call(capsys, *report, "--out", "mine.html")

@@ -15,6 +15,7 @@ import tacit.mechanisms
 from tacit._core.rng import WordStream
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.noise import Noise
+from tacit.privacy.groups import stated_relation
 from tacit.privacy.ledger.ledger import Ledger
 
 # --- discovery ------------------------------------------------------------------------------
@@ -94,14 +95,20 @@ class CountedNoise(Noise):
 # --- ledgers ------------------------------------------------------------------------------------
 
 
-def rich_ledger() -> Ledger:
-    """Return a ledger that admits every example."""
-    return Ledger.memory(epsilon=1e6, delta=0.9)
+def rich_ledger(mechanism: Mechanism) -> Ledger:
+    """Return a ledger that admits a mechanism: it is for the same relation."""
+    return Ledger.memory(epsilon=1e6, delta=0.9, neighbours=relation(mechanism))
 
 
-def empty_ledger() -> Ledger:
-    """Return a ledger that admits no example."""
-    return Ledger.memory(epsilon=1e-9, delta=1e-12)
+def empty_ledger(mechanism: Mechanism) -> Ledger:
+    """Return a ledger that has too little for it."""
+    return Ledger.memory(epsilon=1e-9, delta=1e-12, neighbours=relation(mechanism))
+
+
+def relation(mechanism: Mechanism) -> str:
+    """Return the relation that a mechanism holds for."""
+    own = getattr(mechanism, "neighbours", None)
+    return own or stated_relation(mechanism.event) or "add-remove-one"
 
 
 # --- statistics ---------------------------------------------------------------------------------

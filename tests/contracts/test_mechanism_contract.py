@@ -35,7 +35,7 @@ def release(example, value=None, *, ledger=None, noise=None, mechanism=None):
     released = privatize(
         mechanism or example.mechanism,
         example.value if value is None else value,
-        ledger=ledger or rich_ledger(),
+        ledger=ledger or rich_ledger(mechanism or example.mechanism),
         rng=noise or Noise("grid"),
         delta=1e-6 if example.delta == 0.0 else example.delta,
     )
@@ -100,7 +100,7 @@ def test_release_has_the_right_shape_and_type(example):
 
 @every_example
 def test_release_charges_exactly_its_event(example):
-    ledger = rich_ledger()
+    ledger = rich_ledger(example.mechanism)
     release(example, ledger=ledger)
     (row,) = ledger.rows()
     assert event_from_json(json.loads(row.event)) == example.mechanism.event
@@ -116,7 +116,7 @@ def test_input_is_left_alone(example):
 @every_example
 def test_wrong_shapes_are_refused_before_charge_and_draw(example):
     for misfit in example.misfits:
-        ledger, noise = rich_ledger(), CountedNoise("grid")
+        ledger, noise = rich_ledger(example.mechanism), CountedNoise("grid")
         with pytest.raises(ParameterError):
             release(example, misfit, ledger=ledger, noise=noise)
         assert ledger.counter == 0
@@ -127,7 +127,7 @@ def test_wrong_shapes_are_refused_before_charge_and_draw(example):
 @every_example
 def test_private_content_never_shows(example):
     for value in example.nasty:
-        ledger = rich_ledger()
+        ledger = rich_ledger(example.mechanism)
         released = release(example, value, ledger=ledger)
         assert np.shape(released) == example.shape
         assert np.all(np.isfinite(released))
@@ -136,7 +136,7 @@ def test_private_content_never_shows(example):
 
 @every_example
 def test_a_refused_charge_consumes_no_randomness(example):
-    noise, ledger = CountedNoise("grid"), empty_ledger()
+    noise, ledger = CountedNoise("grid"), empty_ledger(example.mechanism)
     with pytest.raises(BudgetExceeded):
         release(example, ledger=ledger, noise=noise)
     assert noise.asked == 0
@@ -158,7 +158,7 @@ def test_a_missing_ledger_is_refused_before_the_draw(example):
     ids=lambda example: example.name,
 )
 def test_the_wrong_kind_of_source_is_refused_before_the_charge(example):
-    ledger, noise = rich_ledger(), CountedNoise("exact")
+    ledger, noise = rich_ledger(example.mechanism), CountedNoise("exact")
     with pytest.raises(ParameterError, match="source"):
         release(example, ledger=ledger, noise=noise)
     assert ledger.counter == 0
@@ -257,7 +257,7 @@ def test_exact_source_follows_the_same_law_in_many_draws(example):
 
 @exact_examples
 def test_exact_source_is_charged_before_it_draws(example):
-    noise, ledger = CountedNoise("exact"), empty_ledger()
+    noise, ledger = CountedNoise("exact"), empty_ledger(example.mechanism)
     with pytest.raises(BudgetExceeded):
         release(example, ledger=ledger, noise=noise, mechanism=with_exact_source(example))
     assert noise.asked == 0

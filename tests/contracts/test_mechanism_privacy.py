@@ -295,7 +295,8 @@ def leaks_when_refused(gate, example):
     noise = CountedNoise("grid", seed=6)
     delta = example.delta or 1e-6
     try:
-        gate(example.mechanism, example.value, ledger=empty_ledger(), rng=noise, delta=delta)
+        ledger = empty_ledger(example.mechanism)
+        gate(example.mechanism, example.value, ledger=ledger, rng=noise, delta=delta)
     except BudgetExceeded:
         return noise.asked > 0
     return True
@@ -325,7 +326,7 @@ def order_of_events(gate, example):
         field.name: getattr(example.mechanism, field.name)
         for field in dataclasses.fields(example.mechanism)
     }
-    ledger = rich_ledger()
+    ledger = rich_ledger(example.mechanism)
     charge = ledger.charge
     ledger.charge = lambda *a, **k: (seen.append("charge"), charge(*a, **k))[1]
     gate(

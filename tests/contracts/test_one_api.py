@@ -19,13 +19,13 @@ from tacit.privacy.events import ADD_REMOVE
 from tests.contracts.hostile import examples, play
 
 NAMES = sorted(estimator_names())
-VERBS = ("price", "fit", "release", "from_release")
+VERBS = ("price", "check", "fit", "release", "from_release")
 # what only some estimators answer to
 OWN = {
     "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model", "device",
-    "entropy", "fit_transform", "get_feature_names_out", "infer", "interval", "layer_dropout",
-    "perplexity", "predict", "predict_proba", "rank", "recommend", "score", "to_arviz",
-    "top_words", "transform",
+    "entropy", "factors", "fit_transform", "get_feature_names_out", "infer", "interval",
+    "layer_dropout", "perplexity", "predict", "predict_proba", "rank", "recommend", "score",
+    "to_arviz", "top_words", "transform",
 }  # fmt: skip
 EXAMPLES = dict(examples())
 OF_KIND: dict[type[Agreement], list[Agreement]] = {}

@@ -317,7 +317,7 @@ BAD = {
     ),
     "unknown id": (
         lambda: Relation.from_frame(COLUMNS, NAMES, "much", labels={"user": ["ann"]}),
-        "user 'bob' is unknown: it is not among the given labels",
+        "'who', unknown: the table, row 3: 'bob'. It is not among the given labels of 'user'",
     ),
     "a label twice": (
         lambda: Relation.from_frame(COLUMNS, NAMES, labels={"user": ["ann", "bob", "ann"]}),
@@ -325,7 +325,7 @@ BAD = {
     ),
     "a row twice": (
         lambda: Relation.from_frame({"a": [1, 1], "b": [2, 2]}, ("a", "b")),
-        r"cell \[0, 0\] is listed twice: add duplicates up or drop them first",
+        r"cell \(a 1, b 2\) is listed twice, in rows \[1, 2\].* pass duplicates='first', 'mean'",
     ),
 }
 
@@ -354,12 +354,15 @@ def test_ids_that_are_missing_are_refused():
 
 def test_missing_ids_of_a_pandas_string_column_are_refused():
     frame = pandas.DataFrame({**COLUMNS, "who": pandas.array(["ann", None, "bob"], "string")})
-    with pytest.raises(ParameterError, match="'who' must name a member in every row"):
+    with pytest.raises(
+        ParameterError,
+        match=r"'who', missing: the table, row 2.* name a member of 'user' in every row",
+    ):
         Relation.from_frame(frame, NAMES, "much")
 
 
 def test_a_value_column_of_text_is_refused():
-    with pytest.raises(ParameterError, match=r"values|much"):
+    with pytest.raises(ParameterError, match="column 'what', no number: the table, row 1: 'x'"):
         Relation.from_frame(COLUMNS, NAMES, "what")
 
 

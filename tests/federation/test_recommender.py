@@ -98,8 +98,11 @@ def test_users_predict_at_their_site_and_nowhere_else(tmp_path):
         result.model.predict([[0, 1]])
     local = found["North"].result.devices
     expected = in_one_process(asked)
-    assert np.array_equal(local.predict([[0, 1], [5, 2]]), expected.predict([[0, 1], [5, 2]]))
-    assert local.device(3).top(2) == expected.device(3).top(2)
+    there = expected.predict([[0, 1], [5, 2]], positions=True)
+    assert np.array_equal(local.predict([[0, 1], [5, 2]]), there)
+    best = expected.device(3, positions=True)
+    assert local.device(3).top(2) == best.top(2, positions=True)
+    assert [ITEMS[item] for item, _ in local.device(3).top(2)] == [item for item, _ in best.top(2)]
 
 
 def test_a_coordinator_that_died_asks_the_same_again(tmp_path):

@@ -337,7 +337,7 @@ def test_what_is_hidden_is_not_made_up():
 @pytest.mark.parametrize(("options", "data", "error", "message"), [
     ({"radius": None}, np.ones((5, 3)), UnboundedData, "radius must be given"),
     ({"components": 4}, np.ones((5, 3)), ParameterError, "4 components cannot be found in 3"),
-    ({}, np.array([[1.0, np.nan, 2.0]] * 4), ParameterError, "finite"),
+    ({}, np.array([[1.0, np.nan, 2.0]] * 4), ParameterError, "column .1., missing: X, row 1"),
     ({}, np.ones(5), ParameterError, "samples × features"),
     ({"centre": [0.0, 1.0]}, np.ones((5, 3)), ParameterError, "centre has 2"),
     ({"features": 4}, np.ones((5, 3)), ParameterError, "4 were stated"),

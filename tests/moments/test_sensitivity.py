@@ -16,8 +16,9 @@ from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
 from tacit.estimators.site import Site
 from tacit.mechanisms.noise import Noise
-from tacit.moments.agreement import MixtureAgreement, TopicAgreement
+from tacit.moments.agreement import TopicAgreement
 from tacit.moments.numerics.sums import DocumentMoments, SampleMoments, entry_weights
+from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.moments.sides import Holding
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE, REPLACE

@@ -125,7 +125,7 @@ def test_bad_parameters_are_refused_by_name():
 def test_missing_cells_and_strange_labels_are_named_and_nobody_pays():
     X, y = table()
     ledger = Ledger.memory(epsilon=3.0, delta=1e-4)
-    for bad, said in ((np.nan, "row 8 of X, column 0 is missing"), (None, "row 4 has the label")):
+    for bad, said in ((np.nan, "'0', missing: X, row 8"), (None, "unknown label.* row 4: '\\?'")):
         inputs, labels = X.copy(), y.astype(object)
         if bad is None:
             labels[3] = "?"

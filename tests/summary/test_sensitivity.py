@@ -120,7 +120,7 @@ def test_no_neighbour_moves_the_sum_farther_than_declared(columns, choice, neigh
                          ids="+".join)  # fmt: skip
 def test_every_choice_of_statistics_is_bounded(statistics):
     layout = layout_of(2, statistics, ADD_REMOVE)
-    if layout.ranked:  # there is no sum: see the tests of quantiles
+    if layout.alone:  # there is no sum: see the tests of quantiles
         assert layout.sensitivity(2) == 0.0
         return
     attack = Attack(layout, 2)
@@ -168,7 +168,7 @@ def test_the_event_of_a_fit_accounts_for_what_a_neighbour_can_do(privacy, noise)
     attack = Attack(layout, mechanism.norm)
     attack.mechanism = mechanism
     found = attack.search(tries=20, steps=0)
-    assert mechanism.scale / found >= layout.event.noise_multiplier * (1 - 1e-12)
+    assert mechanism.scale / found >= layout.step("rows").price.noise_multiplier * (1 - 1e-12)
 
 
 # -- the search catches broken twins ----------------------------------------------------------
@@ -177,8 +177,8 @@ def test_the_event_of_a_fit_accounts_for_what_a_neighbour_can_do(privacy, noise)
 class Halved(SummaryAgreement):
     """Declares half of the sensitivity."""
 
-    def sensitivity(self, norm):
-        return super().sensitivity(norm) / 2
+    def sensitivity(self, norm, more=0):
+        return super().sensitivity(norm, more) / 2
 
 
 def clipped_too_wide(layout, table, grid):
@@ -197,8 +197,8 @@ def clipped_too_wide(layout, table, grid):
 class ForgetsTheCount(SummaryAgreement):
     """Leaves the count's share out of the sensitivity."""
 
-    def sensitivity(self, norm):
-        whole = super().sensitivity(norm)
+    def sensitivity(self, norm, more=0):
+        whole = super().sensitivity(norm, more)
         return whole - 1.0 if norm == 1 else (whole**2 - 1.0) ** 0.5
 
 

@@ -294,7 +294,8 @@ def test_the_stated_deviation_is_the_real_one(privacy, sites):
 
 def test_without_a_delta_the_noise_is_laplace_and_with_one_it_is_what_is_smaller():
     def event(bounds, privacy, **more):
-        return PrivateSummary(bounds, privacy=privacy, **more)._agree([None]).event
+        agreement = PrivateSummary(bounds, privacy=privacy, **more)._agree([None])
+        return agreement.step("rows").price
 
     assert isinstance(event(BOUNDS, Privacy(2.0)), LaplaceDpEvent)
     assert isinstance(event(BOUNDS, PRIVACY), GaussianDpEvent)
@@ -340,8 +341,11 @@ def test_everything_that_leaves_a_holder_went_through_the_gate(monkeypatch, priv
     monkeypatch.setattr(sides.Rows, "respond", recording_respond)
     sites = [Site("a", TABLE), Site("b", make_table(300, 1))]
     PrivateSummary(BOUNDS, privacy=privacy).fit(sites)
-    assert len(left) == len(gate) == 2
-    for message, noisy, rows in zip(left, gate, (500, 300), strict=True):
+    assert len(left) == len(gate) == 6  # the sums, and two rounds of cells for quantiles
+    for message, noisy in zip(left[2:], gate[2:], strict=True):
+        assert set(message.arrays) == {"counts"}
+        np.testing.assert_array_equal(message["counts"], noisy)
+    for message, noisy, rows in zip(left[:2], gate[:2], (500, 300), strict=True):
         public = {} if privacy.neighbours == "add-remove-one" else {"rows": [rows]}
         assert set(message.arrays) == {"sum", *public}
         np.testing.assert_array_equal(message["sum"], noisy)
@@ -379,7 +383,16 @@ def test_without_noise_several_sites_equal_one_pooled_table(neighbours):
     privacy = Privacy(epsilon=math.inf, neighbours=neighbours, trust="site")
     pooled = PrivateSummary(BOUNDS).fit(TABLE)
     together = PrivateSummary(BOUNDS, privacy=privacy).fit(split_sites())
-    same(pooled, together, rtol=1e-9, atol=1e-9)
+    for name, resolution in together.resolution_.items():  # over sites: from cells
+        off = np.abs(together.quantiles_[name] - pooled.quantiles_[name])
+        assert np.all(off <= resolution), name
+    a, b = (
+        {key: value for key, value in released(one).items() if not key.startswith("quantiles")}
+        for one in (pooled, together)
+    )
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+        np.testing.assert_allclose(value, b[key], rtol=1e-9, atol=1e-9, err_msg=key)
 
 
 def test_the_order_of_the_sites_does_not_matter():
@@ -395,9 +408,10 @@ def test_every_ledger_is_charged_once_and_confirms_its_certificate(tmp_path):
     assert set(summary.certificates_) == {site.name for site in sites}
     for site in sites:
         certificate = summary.certificates_[site.name]
-        assert [row.kind for row in site.ledger.rows()] == ["charge", "claim"]
+        # the sums, and two rounds of cells for quantiles
+        assert [row.kind for row in site.ledger.rows()] == ["charge", *["claim"] * 3]
         assert site.ledger.remaining.epsilon == 3.0
-        assert site.ledger.verify() == 2
+        assert site.ledger.verify() == 4
         certificate.verify(site.ledger)
         assert certificate.holder == site.name
         assert certificate.epsilon <= 1.0

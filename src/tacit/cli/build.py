@@ -62,7 +62,8 @@ def sites_of(config: Config, model: PrivateEstimator, facts: Any) -> list[Site]:
         except TacitError as error:
             config.fail(str(error), "site", "data", number)
         try:
-            sites.append(Site(entry["name"], data, _ledger(config, entry, model.privacy)))
+            asked = model._request(len(config.data["site"]))
+            sites.append(Site(entry["name"], data, _ledger(config, entry, asked)))
         except TacitError as error:
             config.fail(str(error), "site", "ledger", number)
     return sites

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.output import ConfigFile, Json, show
 
+if TYPE_CHECKING:
+    from tacit.estimators.checking import Findings
+
 __all__ = ["check", "rehearse", "schema"]
 
 
-def check(config: ConfigFile, as_json: Json = False) -> None:
-    """Read the data that a file names, at home, and say all that is wrong; nothing is paid.
+def check(
+    configs: Annotated[list[Path], typer.Argument(help="Configurations, TOML files.")],
+    as_json: Json = False,
+) -> None:
+    """Read the data that files name, at home, and say all that is wrong; nothing is paid.
 
-    For the file of a site (everything that its policy allows is tried) and for one of `tacit fit`.
-    In a run a coordinator hears one sentence whatever is wrong with the data. Here the holder
-    hears all of it.
+    For the file of a site (everything that its policy allows is tried) and for those of
+    `tacit fit`. In a run a coordinator hears one sentence whatever is wrong with the data. Here
+    the holder hears all of it.
 
     Example: tacit check site.toml
     """
+    told, lines, wrong = {}, [], False
+    for config in configs:
+        name, found, well = _found(config)
+        problems = {about: "\n".join(map(str, listed)) for about, listed in found.items()}
+        details = {about: [one.described() for one in listed] for about, listed in found.items()}
+        told[config.name] = {"site": name, "problems": problems, "details": details}
+        about = f"{config.name}{', ' if found else ': '}" if len(configs) > 1 else ""
+        lines += [f"{about}{line}" for line in (str(found) if found else well).split("\n")]
+        wrong = wrong or bool(found)
+    show(told[config.name] if len(configs) == 1 else {"files": told}, "\n".join(lines), as_json)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _found(config: Path) -> tuple[str, Findings, str]:
+    """Return what a file is about, what is wrong with its data, and good news."""
     import tomllib
 
     from tacit.errors import ParameterError
@@ -31,14 +54,10 @@ def check(config: ConfigFile, as_json: Json = False) -> None:
         raise ParameterError(f"{config} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ParameterError(f"{config} is no TOML: {error}") from None
-    name, problems, well = _of_fit(config) if "estimator" in stated else _of_site(config)
-    lines = [f"{about}: {text}" for about, text in problems.items()]
-    show({"site": name, "problems": problems}, "\n".join(lines) or well, as_json)
-    if problems:
-        raise typer.Exit(1)
+    return _of_fit(config) if "estimator" in stated else _of_site(config)
 
 
-def _of_site(config: Path) -> tuple[str, dict[str, str], str]:
+def _of_site(config: Path) -> tuple[str, Findings, str]:
     """Return a site's name, what is wrong with its data by computation, and good news."""
     from tacit.federation.files import SiteConfig
     from tacit.federation.service import SiteService
@@ -49,35 +68,31 @@ def _of_site(config: Path) -> tuple[str, dict[str, str], str]:
     return settings.name, SiteService(settings).problems(), well
 
 
-def _of_fit(config: Path) -> tuple[str, dict[str, str], str]:
+def _of_fit(config: Path) -> tuple[str, Findings, str]:
     """Return what is wrong with the data of a file of `tacit fit`, site by site, and good news."""
     from tacit.cli.build import data_of, estimator_of
     from tacit.cli.config import read_config
-    from tacit.errors import TacitError
+    from tacit.estimators.checking import examined, tried
     from tacit.estimators.site import Site
 
     settings = read_config(config)
     model, facts = estimator_of(settings)
     model._check_parameters()
-    problems, sites = {}, []
-    for entry in settings.data["site"]:
-        try:
-            sites.append(Site(entry["name"], data_of(settings, model, facts, entry)))
-        except TacitError as error:
-            problems[entry["name"]] = str(error)
+    sites: list[Site] = []
+
+    def read(entry: dict[str, Any]) -> None:
+        sites.append(Site(entry["name"], data_of(settings, model, facts, entry)))
+
+    found = tried({e["name"]: partial(read, e) for e in settings.data["site"]})
     if sites:
-        agreement = model._agreed(sites)
-        for site in sites:
-            try:
-                model._read(site.data, agreement)
-            except TacitError as error:
-                problems[site.name] = str(error)
+        found.update(examined(model, model._as_sites(sites)))
     well = f"All {len(sites)} sites can be read. Nothing was paid: run tacit fit {config}."
-    return str(settings.data["estimator"]), problems, well
+    return str(settings.data["estimator"]), found, well
 
 
 def schema(
     file: Annotated[Path, typer.Argument(help="A table: CSV, TSV, Parquet or Feather.")],
+    encoding: Annotated[str, typer.Option(help="How its text is encoded.")] = "utf-8",
     as_json: Json = False,
 ) -> None:
     """Draft the [columns] part of a file from names and types; ranges are for you to fill in.
@@ -87,8 +102,9 @@ def schema(
     Example: tacit schema north.csv
     """
     from tacit.data.dictionary import draft, written
+    from tacit.data.files import source
 
-    found = draft(file)
+    found = draft(source(file, encoding=encoding))
     show({"columns": found}, written(found), as_json)
 
 

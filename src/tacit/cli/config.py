@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tacit.data.problems import BadTable
 from tacit.errors import ParameterError, TacitError
 from tacit.estimators.families import estimator_called
 
@@ -122,6 +123,8 @@ class Config:
 
     def explain(self, error: TacitError) -> NoReturn:
         """Raise an error of the library again, with the line of the setting that it names."""
+        if isinstance(error, BadTable):  # it names its own files
+            raise error from None
         words = re.findall(r"\w+", str(error))
         for section in ("parameters", "privacy"):
             for key in self.section(section):

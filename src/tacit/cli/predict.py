@@ -37,6 +37,7 @@ def predict(
     import numpy as np
 
     from tacit.data.tables import read_table
+    from tacit.data.values import texts
     from tacit.estimators.families import estimator_called
     from tacit.estimators.release import read_release
 
@@ -48,7 +49,8 @@ def predict(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*table, "prediction"])
-    writer.writerows(zip(*(c.tolist() for c in table.values()), values, strict=True))
+    own = [texts(table.column(name)).to_list() for name in table]  # as they were written: 0012
+    writer.writerows(zip(*own, values, strict=True))
     if out is not None:
         out.write_text(text.getvalue(), encoding="utf-8")
     words = f"{len(values)} predictions are in {out}." if out else text.getvalue().rstrip("\n")

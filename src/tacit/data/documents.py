@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._core.check import OneOf, check
+from tacit.data.cells import with_members
+from tacit.data.members import members_stated
+from tacit.data.relations import Relation
+from tacit.data.words import is_frame, word_counts, word_numbers
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -67,20 +72,34 @@ class Documents:
         return Documents(starts - starts[0], self.words[part], self.counts[part], self.vocabulary)
 
     @classmethod
-    def read(cls, documents: Any, vocabulary: int | None = None) -> Documents:
+    def read(
+        cls, documents: Any, vocabulary: int | Sequence[Any] | None = None, unknown: str = "error"
+    ) -> Documents:
         """Read documents, once.
 
         Parameters
         ----------
         documents
-            A sparse or dense table of counts (documents × words); `Documents`; or a sequence of
-            documents, each a sequence of word numbers, such as triples. An iterable of such
-            tables is read piece by piece.
+            A sparse or dense table of counts (documents × words); a frame whose columns are words;
+            `Documents`; or a sequence of documents, each a sequence of words or of word numbers,
+            such as triples. An iterable of such tables is read piece by piece.
         vocabulary
-            The public number of words; by default the number of columns of a table.
+            The public words in order, or their number; by default a table's number of columns.
+        unknown
+            What a word outside the vocabulary is: an ``"error"``, or a reason to ``"drop"`` it.
         """
+        check("unknown", unknown, OneOf("error", "drop"))
+        words = None
+        if vocabulary is not None and not isinstance(vocabulary, int | np.integer):
+            words = members_stated("word", vocabulary)
+            vocabulary = words.size
         if isinstance(documents, Documents):
             found = documents
+        elif isinstance(documents, Relation):
+            stated = vocabulary if words is None else words.names
+            found = cls._from_relation(documents, stated)
+        elif is_frame(documents):
+            found = cls._from_dense(word_counts(documents, words, unknown))
         elif hasattr(documents, "tocsr"):
             found = cls._from_sparse(documents.tocsr())
         elif isinstance(documents, np.ndarray) and documents.ndim == 2:
@@ -91,9 +110,10 @@ class Documents:
             if first is None:
                 raise ParameterError("there are no documents: pass at least one")
             if hasattr(first, "tocsr") or isinstance(first, Documents) or np.ndim(first) == 2:
-                found = _join([cls.read(part, vocabulary) for part in chain([first], rest)])
+                stated = vocabulary if words is None else words.names
+                found = _join([cls.read(part, stated, unknown) for part in chain([first], rest)])
             else:
-                found = cls.from_words([first, *rest], vocabulary)
+                found = cls.from_words(word_numbers([first, *rest], words, unknown), vocabulary)
         else:
             raise ParameterError(
                 "documents must be a table of counts or a sequence of documents, got "
@@ -140,6 +160,18 @@ class Documents:
         owner = np.repeat(np.arange(len(sizes)), sizes)
         code, counts = np.unique(owner * vocabulary + words.astype(np.int64), return_counts=True)
         return cls._build(code // vocabulary, code % vocabulary, counts, len(sizes), vocabulary)
+
+    @classmethod
+    def _from_relation(cls, cells: Relation, words: Any) -> Documents:
+        """Read cells of (document, word); words are found by name."""
+        from scipy.sparse import coo_array
+
+        if cells.modes != 2:
+            raise ParameterError("documents are a relation of documents and words, in this order")
+        if words is not None:
+            cells = with_members(cells, {cells.entities[1]: words})
+        table = coo_array((cells.values, tuple(cells.indices.T)), shape=cells.shape)
+        return cls._from_sparse(table.tocsr())
 
     @classmethod
     def _from_dense(cls, table: NDArray[Any]) -> Documents:

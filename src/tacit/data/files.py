@@ -23,7 +23,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FILES", "Source", "read_file", "source"]
+__all__ = ["FILES", "Source", "plain_numbers", "read_file", "source"]
 
 _SEPARATORS = (",", ";", "\t", "|")
 _TEXT_FILES = (".csv", ".tsv", ".txt", ".tab")
@@ -133,8 +133,10 @@ def _from_text(file: Path, where: Source) -> pl.DataFrame:
         try:
             text = file.read_bytes().decode(encoding)
         except UnicodeDecodeError as error:
+            row = file.read_bytes().count(b"\n", 0, error.start)
             raise ParameterError(
-                f"{file.name} is not written in {encoding}: byte {error.start} does not fit"
+                f"{file.name}, row {row} is not written in {encoding}: byte {error.start} of the "
+                "file does not fit"
             ) from None
         raw, start = io.BytesIO(text.encode()), text[: 1 << 14].encode()
     names, separator = _headings(file, start, where.separator)
@@ -147,8 +149,6 @@ def _from_text(file: Path, where: Source) -> pl.DataFrame:
         raise ParameterError(
             _what_is_wrong(file, encoding, separator, len(names), error)
         ) from None
-    if where.decimal == "," or where.thousands:
-        frame = frame.with_columns([_plain_numbers(frame[c], where) for c in frame.columns])
     return frame
 
 
@@ -185,28 +185,46 @@ def _headings(file: Path, start: bytes, separator: str | None) -> tuple[list[str
 
 def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error: Exception) -> str:
     """Return what is wrong with a text file and in which row, by going through it slowly."""
+    content = file.read_bytes()
     try:
-        with file.open(newline="", encoding="utf-8-sig" if encoding == "utf-8" else encoding) as s:
-            for number, row in enumerate(csv.reader(s, delimiter=separator)):
-                if row and len(row) > width:
-                    what = f"{file.name}, row {number} has {len(row)} cells"
-                    return f"{what}: the headings name {width}"
-    except UnicodeDecodeError:
-        return f"{file.name} is not written in utf-8: pass its encoding, such as 'latin-1'"
+        text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except UnicodeDecodeError as wrong:
+        before = content.count(b"\n", 0, wrong.start)
+        what = f"{file.name}, row {before} is not written in {encoding}"
+        return f"{what}: pass its encoding, such as 'latin-1'"
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text, ""), delimiter=separator)):
+            if row and len(row) > width:
+                what = f"{file.name}, row {number} has {len(row)} cells"
+                return f"{what}: the headings name {width}"
+            if any("\n" in cell and cell.count(separator) >= width - 1 for cell in row):
+                return (
+                    f"{file.name}, row {number} has a quote that does not end: mend it, or double "
+                    "a quote that is meant"
+                )
     except csv.Error:
         pass
     return f"{file.name} cannot be read: {str(error).splitlines()[0]}"
 
 
-def _plain_numbers(column: pl.Series, where: Source) -> pl.Series:
-    """Return text with numbers written the plain way, cell by cell; what is no number stays."""
-    mark = re.escape(where.thousands or "")
-    decimal = re.escape(where.decimal)
+def plain_numbers(column: pl.Series, where: Source) -> pl.Series:
+    """Return text with numbers written the plain way, cell by cell; what is no number stays.
+
+    A cell that is no number as it should be written, and would be one if it were read the plain
+    way, is marked so that it cannot be read: with decimal commas ``1.500`` may mean either.
+    """
+    import polars as pl
+
+    if column.dtype != pl.String or (where.decimal == "." and not where.thousands):
+        return column
+    mark, decimal = re.escape(where.thousands or ""), re.escape(where.decimal)
     whole = rf"\d{{1,3}}(?:{mark}\d{{3}})+|\d+" if where.thousands else r"\d+"
     pattern = rf"^\s*[+-]?(?:(?:{whole})(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][+-]?\d+)?\s*$"
-    fits = column.str.contains(pattern).fill_null(False)
     plain = column
     if where.thousands:
         plain = plain.str.replace_all(where.thousands, "", literal=True)
     plain = plain.str.replace(where.decimal, ".", literal=True)
-    return plain.zip_with(fits, column)
+    fits = column.str.contains(pattern).fill_null(False)
+    read = column.str.strip_chars().cast(pl.Float64, strict=False)
+    odd = read.is_not_nan().fill_null(False)
+    return plain.zip_with(fits, (column + "?").zip_with(odd, column))

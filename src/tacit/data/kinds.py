@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.data.values import (
-    DAY,
     EPOCH,
     NA_WORDS,
     as_float,
+    days,
+    days_of,
     few,
     floats,
+    is_real,
     lowered,
     missing_among,
-    moments,
     plain_text,
     read_texts,
     since_epoch,
@@ -67,6 +68,11 @@ class Kind(ABC):
 
     word: ClassVar[str] = ""
 
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers, written as a file writes these."""
+        return False
+
     @abstractmethod
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Read a column value by value; ``words`` stand for missing values."""
@@ -103,6 +109,12 @@ class Kind(ABC):
         """Return everything as plain data, which `kind_of` reads."""
 
 
+def _numbers(found: pl.Series) -> NDArray[np.float64]:
+    import polars as pl
+
+    return floats(found.cast(pl.Float64, strict=False))
+
+
 @dataclass(frozen=True)
 class Number(Kind):
     """Numbers in a public range."""
@@ -112,6 +124,11 @@ class Number(Kind):
     unit: str = ""
 
     word: ClassVar[str] = "number"
+
+    @property
+    def numeric(self) -> bool:
+        """They are."""
+        return True
 
     def __post_init__(self) -> None:
         low, high = as_float("low", self.low), as_float("high", self.high)
@@ -125,22 +142,20 @@ class Number(Kind):
         import polars as pl
 
         if column.dtype.is_numeric() or column.dtype == pl.Boolean:
-            values = floats(column.cast(pl.Float64))
-            missing = np.isnan(values)
-            return self._within(values, missing, np.zeros(len(values), bool))
-        found, values = read_texts(column, lambda c: floats(c.cast(pl.Float64, strict=False)))
-        left = np.flatnonzero(np.isnan(values))
-        if left.size:  # a truth value is a number, whether its neighbours are ones or not
-            truth = {"true": 1.0, "false": 0.0}
-            values[left] = floats(texts(found[left]).replace_strict(truth, default=None))
-        missing = missing_among(found, words, np.isnan(values))
-        return self._within(values, missing, np.isnan(values) & ~missing)
-
-    def _within(
-        self, values: NDArray[np.float64], missing: NDArray[np.bool_], bad: NDArray[np.bool_]
-    ) -> Parsed:
-        values = np.where(bad | missing, np.nan, values)
-        return Parsed(values, missing, bad, (values < self.low) | (values > self.high))
+            found, values = column, floats(column)
+            bad = np.zeros(len(values), bool)
+            missing = np.isnan(values) | missing_among(found, words, values, _numbers)
+        else:
+            found, values = read_texts(column, _numbers)
+            left = np.flatnonzero(np.isnan(values))
+            if left.size:  # a truth value is a number, whether its neighbours are ones or not
+                truth = {"true": 1.0, "false": 0.0}
+                values[left] = floats(texts(found[left]).replace_strict(truth, default=None))
+            missing = missing_among(found, words, values, _numbers)
+            bad = np.isnan(values) & ~missing
+        outside = ((values < self.low) | (values > self.high)) & ~missing
+        values[missing] = np.nan
+        return Parsed(values, missing, bad, outside)
 
     @property
     def remedy(self) -> str:
@@ -166,6 +181,11 @@ class Category(Kind):
 
     word: ClassVar[str] = "category"
 
+    @property
+    def numeric(self) -> bool:
+        """Whether the list has numbers only."""
+        return all(is_real(level) for level in self.levels)
+
     def __post_init__(self) -> None:
         names = [plain_text(level) for level in self.levels]
         if len(names) < 2 or len(set(names)) < len(names):
@@ -183,7 +203,7 @@ class Category(Kind):
             column, lambda c: floats(c.cast(listed, strict=False).to_physical())
         )
         known = ~np.isnan(values)
-        missing = missing_among(found, [w for w in words if w not in lowered(names)], ~known)
+        missing = missing_among(found, [w for w in words if w not in lowered(names)], values)
         return Parsed(values, missing, np.zeros(len(values), bool), ~known & ~missing)
 
     @property
@@ -232,16 +252,30 @@ class Boolean(Kind):
             values = floats(column.cast(pl.Float64))
             nothing = np.zeros(len(values), bool)
             return Parsed(values, np.isnan(values), nothing, nothing)
-        found = texts(column).str.to_lowercase()
-        meanings = [1.0] * len(_TRUE) + [0.0] * len(_FALSE)
-        values = floats(
-            found.replace_strict(
-                [*_TRUE, *_FALSE], meanings, default=None, return_dtype=pl.Float64
-            )
-        )
-        missing = missing_among(found, [w for w in words if w not in _FALSE], np.isnan(values))
+        found, values = read_texts(column, self._read)
+        missing = missing_among(found, words, values)
+        stated = [word for word in lowered(words) if word in (*_TRUE, *_FALSE)]
+        if stated:  # whoever states that 0 stands for nothing does not mean every "no"
+            missing |= texts(found).str.to_lowercase().is_in(stated).fill_null(False).to_numpy()
+            values[missing] = np.nan
         bad = np.isnan(values) & ~missing
         return Parsed(values, missing, bad, np.zeros(len(values), bool))
+
+    def _read(self, found: pl.Series) -> NDArray[np.float64]:
+        """Return ones and zeros of texts in any case; NaN where there is none."""
+        import polars as pl
+
+        small = [*_TRUE, *_FALSE]
+        listed = pl.Enum(list(dict.fromkeys([*small, *(w.upper() for w in small),
+                                             *(w.title() for w in small)])))  # fmt: skip
+        place = floats(found.cast(listed, strict=False).to_physical())
+        left = np.flatnonzero(np.isnan(place))
+        if left.size:
+            place[left] = floats(
+                found[left].str.to_lowercase().cast(listed, strict=False).to_physical()
+            )
+        means = np.array([float(str(w).lower() in _TRUE) for w in listed.categories] + [np.nan])
+        return np.asarray(means[np.where(np.isnan(place), -1, place).astype(np.intp)], np.float64)
 
     @property
     def remedy(self) -> str:
@@ -292,30 +326,28 @@ class Date(Kind):
         if column.dtype in (pl.Date, pl.Datetime):
             if getattr(column.dtype, "time_zone", None):  # the day is that of the place
                 column = column.dt.replace_time_zone(None)
-            values = self._days(column.cast(pl.Datetime("us")))
-            missing, bad = np.isnan(values), np.zeros(len(values), bool)
+            found, values = column, self._counted(days(column.cast(pl.Datetime("us"))))
         else:
             found, values = read_texts(column, self._read)
-            missing = missing_among(found, words, np.isnan(values))
-            bad = np.isnan(values) & ~missing
+        missing = missing_among(found, words, values, self._read)
+        bad = np.isnan(values) & ~missing
         low, high = self.range
-        return Parsed(values, missing, bad, (values < low) | (values > high))
+        outside = ((values < low) | (values > high)) & ~missing
+        values[missing] = np.nan
+        return Parsed(values, missing, bad, outside)
 
     def _read(self, found: pl.Series) -> NDArray[np.float64]:
         """Return days of texts in any of the forms; the first that fits counts."""
-        days = np.full(len(found), np.nan)
-        left = np.arange(len(found))
-        for form in self.formats or (*self._DATES, *self._TIMES):
+        first, *others = self.formats or (*self._DATES, *self._TIMES)
+        when = days_of(found, first)
+        for form in others:
+            left = np.flatnonzero(np.isnan(when))
             if left.size:
-                days[left] = self._days(
-                    moments(found if left.size == len(found) else found[left], form)
-                )
-                left = left[np.isnan(days[left])]
-        return days
+                when[left] = days_of(found[left], form)
+        return self._counted(when)
 
-    def _days(self, moments: pl.Series) -> NDArray[np.float64]:
-        days = floats(moments.dt.epoch("us")) / (DAY * 1e6)
-        return days if self.timed else np.floor(days)
+    def _counted(self, when: NDArray[np.float64]) -> NDArray[np.float64]:
+        return when if self.timed else np.floor(when)
 
     @property
     def remedy(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BadTable", "Problem", "raise_for", "trouble"]
+__all__ = ["BadTable", "Problem", "gathered", "raise_for", "trouble"]
 
 _SHOWN = 3  # places of one kind that are spelled out
 _PLACES = 20  # places of one kind that are kept
@@ -50,7 +50,9 @@ class Problem:
         where = "; ".join(shown) + (f" and {more:,} more" if more > 0 and shown else "")
         about = f"column {self.column!r}, " if self.column else ""
         what = f"{self.what}: {where}" if where else self.what
-        return f"{about}{what}. {self.remedy[:1].upper()}{self.remedy[1:]}"
+        first = self.remedy.split(" ", 1)[0]
+        remedy = self.remedy if "." in first else self.remedy[:1].upper() + self.remedy[1:]
+        return f"{about}{what}. {remedy}"  # the name of a file stays as it is
 
     def described(self) -> dict[str, Any]:
         """Return it as plain data, for ``tacit check --json``."""
@@ -67,14 +69,15 @@ class BadTable(ParameterError):
     run, which others may see, holds `said` instead.
     """
 
-    said = "its table cannot be used: the holder sees why with model.fit on that table alone"
+    said = "its data cannot be used: the holder sees why with model.check on them alone"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in problems))
+    def __init__(self, problems: Sequence[Problem], site: str = "") -> None:
+        self.problems, self.site = tuple(problems), site
+        where = f"site {site!r}: " if site else ""
+        super().__init__("\n".join(f"{where}{problem}" for problem in problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems,)
+        return type(self), (self.problems, self.site)
 
 
 def raise_for(problems: Iterable[Problem]) -> None:
@@ -82,6 +85,19 @@ def raise_for(problems: Iterable[Problem]) -> None:
     found = list(problems)
     if found:
         raise BadTable(found)
+
+
+def gathered(*readings: Callable[[], Any]) -> list[Any]:
+    """Return what some readings give, or raise all that is wrong with any of them at once."""
+    found: list[Any] = []
+    problems: list[Problem] = []
+    for reading in readings:
+        try:
+            found.append(reading())
+        except BadTable as error:
+            problems += error.problems
+    raise_for(problems)
+    return found
 
 
 def trouble(

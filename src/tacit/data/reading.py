@@ -8,19 +8,26 @@ holder's own business: errors name file and row, to the holder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tacit.data.files import FILES, Source, read_file, source
-from tacit.data.values import NA_WORDS, floats, missing_among, plain_text, read_texts, texts
+from tacit._core.threads import threads
+from tacit.data.files import FILES, Source, plain_numbers, read_file, source
+from tacit.data.values import NA_WORDS, floats, lowered, plain_text, texts
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
+
+    from tacit.data.kinds import Kind, Parsed
+
+_T = TypeVar("_T")
+_MANY = 20_000  # rows, from which on threads pay
 
 __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
 
@@ -28,8 +35,9 @@ __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
 class Table(Mapping[str, "NDArray[Any]"]):
     """A table as it was found: columns by name, and where each row came from.
 
-    As a mapping it shows columns as arrays: numbers where all of a column are, else text. Whoever
-    knows the kinds of columns reads them by those (`tacit.data.schema.Columns`).
+    As a mapping it shows columns as they were found: numbers of a typed source, else text. What a
+    text stands for is never guessed from the rest of its column: whoever knows the kinds of
+    columns reads them by those (`tacit.data.schema.Columns`, `tacit.data.features.numbers`).
     """
 
     def __init__(
@@ -37,8 +45,9 @@ class Table(Mapping[str, "NDArray[Any]"]):
         frame: pl.DataFrame,
         na: tuple[str, ...] = NA_WORDS,
         places: tuple[tuple[str, int], ...] = (("the table", 0),),  # name, first row
+        written: Source | None = None,
     ) -> None:
-        self.frame, self.na, self.places = frame, na, places
+        self.frame, self.na, self.places, self.written = frame, na, places, written
 
     def __len__(self) -> int:
         return int(self.frame.width)
@@ -49,15 +58,9 @@ class Table(Mapping[str, "NDArray[Any]"]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self.frame.columns:
             raise KeyError(name)
-        import polars as pl
-
         column = self.frame[name]
         if column.dtype.is_numeric():
             return floats(column) if column.null_count() else column.to_numpy()
-        numbers = read_texts(column, lambda c: floats(c.cast(pl.Float64, strict=False)))[1]
-        filled = ~missing_among(texts(column), self.na, np.isnan(numbers))
-        if filled.any() and not np.isnan(numbers[filled]).any():
-            return numbers
         return np.array(texts(column).fill_null("").to_list())
 
     @property
@@ -84,6 +87,37 @@ class Table(Mapping[str, "NDArray[Any]"]):
             f"{self.frame.columns[:20]}"
         )
 
+    def parsed(
+        self, kinds: Mapping[str, Kind], meanwhile: Callable[[], _T]
+    ) -> tuple[dict[str, Parsed], _T]:
+        """Return columns as their kinds read them, and what was done meanwhile."""
+        if self.rows < _MANY or threads() < 2:
+            return {name: self.parse(name, kind) for name, kind in kinds.items()}, meanwhile()
+        with ThreadPoolExecutor(threads() - 1) as pool:  # readers wait for no lock of Python's
+            found = pool.map(self.parse, kinds, kinds.values())
+            other = meanwhile()
+            return dict(zip(kinds, found, strict=True)), other
+
+    def parse(self, name: str, kind: Kind) -> Parsed:
+        """Return a column as its kind reads it; numbers as the file writes them."""
+        import polars as pl
+
+        column, words = self.column(name), self.na
+        if self.written is not None and kind.numeric:
+            column, words = self._plain(column), (*words, *self._plain(pl.Series(words)))
+        return kind.parse(column, words)
+
+    def names(self, name: str) -> tuple[pl.Series, NDArray[np.bool_]]:
+        """Return a column of ids as text, and where there is none."""
+        found = texts(self.column(name)).fill_null("")
+        short = np.flatnonzero(found.str.len_bytes() <= max(len(w.encode()) for w in self.na))
+        absent = np.zeros(len(found), bool)
+        absent[short] = found[short].str.to_lowercase().is_in(lowered(self.na)).to_numpy()
+        return found, absent
+
+    def _plain(self, column: pl.Series) -> pl.Series:
+        return column if self.written is None else plain_numbers(column, self.written)
+
     def has(self, name: str) -> bool:
         """Whether there is such a column."""
         try:
@@ -97,9 +131,9 @@ def is_table(data: Any) -> bool:
     """Whether data have named columns, or are a place where such are kept."""
     if isinstance(data, str | os.PathLike | Source | Table):
         return True
-    if isinstance(data, Mapping):
-        return True
-    return _is_frame(data)
+    if hasattr(data, "toarray"):  # SciPy's matrices by keys are mappings of cells
+        return False
+    return isinstance(data, Mapping) or _is_frame(data)
 
 
 def read_rows(data: Any, names: Sequence[str] = (), folder: Path | None = None) -> Table:
@@ -128,7 +162,7 @@ def read_rows(data: Any, names: Sequence[str] = (), folder: Path | None = None) 
         data = Source(data)
     if isinstance(data, Source):
         return _from_source(data, folder)
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping) and is_table(data):
         columns = {str(name): _series(str(name), values) for name, values in data.items()}
         _one_length(columns)
         return Table(pl.DataFrame(columns))
@@ -171,7 +205,8 @@ def _joined(frames: list[pl.DataFrame], files: list[Path], where: Source) -> Tab
         frames = [
             _as_texts(f.select(first)) if _mixed(frames) else f.select(first) for f in frames
         ]
-    return Table(pl.concat(frames) if len(frames) > 1 else frames[0], where.na, tuple(starts))
+    frame = pl.concat(frames) if len(frames) > 1 else frames[0]
+    return Table(frame, where.na, tuple(starts), where)
 
 
 def _mixed(frames: list[pl.DataFrame]) -> bool:
@@ -297,6 +332,8 @@ def _series(name: str, values: Any) -> pl.Series:
             array = np.asarray(values.to_numpy())
         except (TypeError, ValueError):  # Arrow refuses to copy unless told to
             array = np.asarray(values.to_numpy(zero_copy_only=False))
+    elif array is None and hasattr(values, "__array__"):
+        array = np.asarray(values)
     if array is not None and array.dtype.kind in "iufb" and array.ndim == 1:
         odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
         array = array.astype(np.float64) if odd or not array.dtype.isnative else array

@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
-from tacit.data.columns import column_array, column_names, is_missing
-from tacit.data.reading import Table, read_rows
-from tacit.data.values import plain_text, texts
+from tacit.data.duplicates import merged
+from tacit.data.indices import check_apart, check_range, index_table
+from tacit.data.long import long_cells
+from tacit.data.members import Members, as_columns
+from tacit.data.reading import read_rows
+from tacit.data.wide import wide_cells
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ModeLayout", "Relation"]
-
-_LARGEST = 2**31 - 1
 
 
 class ModeLayout(NamedTuple):
@@ -62,6 +63,13 @@ class Relation:
         With observed zeros: cells that are missing all the same, (held out, modes).
     labels
         Entity → labels of its members, where they have names.
+    columns
+        Entity → the column of a table that named it.
+    unstated
+        The entities whose members were read from the cells, and not stated: no private fit takes
+        them for public.
+    duplicates
+        What was done about cells that are listed several times.
 
     Examples
     --------
@@ -76,6 +84,9 @@ class Relation:
     zeros: str = "missing"
     held_out: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
     labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    unstated: frozenset[str] = frozenset()
+    duplicates: str = "error"
 
     # -- construction -------------------------------------------------------------------------
 
@@ -90,6 +101,7 @@ class Relation:
         zeros: str = "missing",
         held_out: Any = None,
         labels: Mapping[str, Sequence[Any]] | None = None,
+        duplicates: str = "error",
     ) -> Relation:
         """Build a relation from listed cells.
 
@@ -102,11 +114,15 @@ class Relation:
         values
             One number per cell; ones if left out.
         shape
-            The number of each entity; the largest index plus one if left out.
+            The number of each entity; the number of its labels, or the largest index plus one,
+            if left out.
         zeros, held_out
             What unlisted cells are, and which stay missing all the same.
         labels
             Names of the members of an entity.
+        duplicates
+            What a cell is that is listed several times: an ``"error"``, or one cell with the
+            ``"first"`` value, their ``"mean"`` or their ``"sum"``.
         """
         entities = tuple(str(name) for name in entities)
         if len(set(entities)) != len(entities) or not 1 <= len(entities) <= 6:
@@ -114,7 +130,7 @@ class Relation:
                 f"entities must be one to six different names, got {list(entities)}"
             )
         check("zeros", zeros, OneOf("missing", "observed"))
-        table = _index_table("indices", indices, len(entities))
+        table = index_table("indices", indices, len(entities))
         try:
             numbers = np.ones(len(table)) if values is None else np.asarray(values, np.float64)
         except (ValueError, TypeError):
@@ -129,23 +145,31 @@ class Relation:
                 f"values must be finite: cell {table[bad[0]].tolist()} is {numbers[bad[0]]}. "
                 "Leave missing cells out"
             )
-        sizes = tuple(
-            int(n) for n in (table.max(axis=0, initial=-1) + 1 if shape is None else shape)
-        )
+        known = {name: tuple(names) for name, names in (labels or {}).items()}
+        unstated = frozenset(entities) - known.keys() if shape is None else frozenset()
+        if shape is None:
+            largest = (table.max(axis=0, initial=-1) + 1).tolist()
+            pairs = zip(entities, largest, strict=True)
+            shape = [len(known[e]) if e in known else size for e, size in pairs]
+        sizes = tuple(int(n) for n in shape)
         if len(sizes) != len(entities):
             raise ParameterError(f"shape must have {len(entities)} numbers, got {len(sizes)}")
         nothing = np.empty((0, len(entities)), int)
-        apart = _index_table("held_out", nothing if held_out is None else held_out, len(entities))
+        apart = index_table("held_out", nothing if held_out is None else held_out, len(entities))
         if apart.size and zeros == "missing":
             raise ParameterError("held_out only goes with zeros='observed': just leave cells out")
-        _check_range("indices", table, sizes, entities)
-        _check_range("held_out", apart, sizes, entities)
-        _check_distinct(np.concatenate([table, apart]), sizes, len(table))
+        check_range("indices", table, sizes, entities)
+        check_range("held_out", apart, sizes, entities)
+        members = []
         for entity, size in zip(entities, sizes, strict=True):
-            if labels and entity in labels and len(labels[entity]) != size:
+            if entity in known and len(known[entity]) != size:
                 raise ParameterError(
-                    f"labels of {entity!r} must be {size}, one each, not {len(labels[entity])}"
+                    f"labels of {entity!r} must be {size}, one each, not {len(known[entity])}"
                 )
+            members.append(Members(entity, size, known.get(entity)))
+            _ = members[-1].place  # names are distinct
+        table, numbers = merged(table, numbers, duplicates, members)
+        check_apart(table, apart)
         return cls(
             entities,
             sizes,
@@ -153,41 +177,56 @@ class Relation:
             numbers,
             zeros,
             apart.astype(np.int32),
-            {name: tuple(names) for name, names in (labels or {}).items()},
+            known,
+            unstated=unstated,
+            duplicates=duplicates,
         )
 
     @classmethod
     def from_dense(
         cls, entities: Sequence[str], array: Any, *, zeros: str = "missing", **options: Any
     ) -> Relation:
-        """Build a relation from a dense array; NaN marks missing cells.
+        """Build a relation from a dense array or a wide frame; NaN marks missing cells.
 
-        With ``zeros="observed"`` only what is not zero is listed; the cells are the same.
+        A frame of pandas has a row for each member of the first entity and a column for each of
+        the second; its index and columns are their names. With ``zeros="observed"`` only what is
+        not zero is listed; the cells are the same.
         """
+        unstated: frozenset[str] = frozenset()
+        if hasattr(array, "iloc"):
+            stated = options.get("labels") or {}
+            array, options["labels"] = wide_cells(entities, array, stated)
+            unstated = frozenset(entities) - stated.keys()
         dense = np.asarray(array, np.float64)
         if np.isinf(dense).any():
             raise ParameterError("array must not hold infinite values; NaN marks missing cells")
         missing = np.isnan(dense)
         if zeros == "observed":
-            apart = _index_table(
+            apart = index_table(
                 "held_out", options.pop("held_out", np.empty((0, dense.ndim))), dense.ndim
             )
-            _check_range("held_out", apart, dense.shape, tuple(entities))
+            check_range("held_out", apart, dense.shape, tuple(entities))
             missing[tuple(apart.T)] = True
             options["held_out"] = np.argwhere(missing)
             missing = missing | (dense == 0.0)
         where = np.argwhere(~missing)
-        return cls.from_cells(
+        found = cls.from_cells(
             entities, where, dense[tuple(where.T)], shape=dense.shape, zeros=zeros, **options
         )
+        return replace(found, unstated=unstated)
 
     @classmethod
-    def from_scipy(cls, entities: Sequence[str], matrix: Any, **options: Any) -> Relation:
-        """Build a two-mode relation from a SciPy sparse matrix; stored entries are the cells."""
-        coo = matrix.tocoo(copy=True)
-        coo.sum_duplicates()
+    def from_scipy(
+        cls, entities: Sequence[str], matrix: Any, *, duplicates: str = "sum", **options: Any
+    ) -> Relation:
+        """Build a two-mode relation from a SciPy sparse matrix; stored entries are the cells.
+
+        Entries of one cell add up, as SciPy means them, unless ``duplicates`` says otherwise.
+        """
+        coo = matrix.tocoo(copy=False)
+        cells = np.column_stack([coo.row, coo.col])
         return cls.from_cells(
-            entities, np.column_stack([coo.row, coo.col]), coo.data, shape=coo.shape, **options
+            entities, cells, coo.data, shape=coo.shape, duplicates=duplicates, **options
         )
 
     @classmethod
@@ -213,30 +252,22 @@ class Relation:
         labels
             Entity → its known members, in order; others are refused. Entities without known
             members take the sorted distinct values of their column.
+        **options
+            As in `from_cells`, such as ``duplicates="mean"``.
         """
         columns = dict(entities) if isinstance(entities, Mapping) else {e: e for e in entities}
         known = {name: tuple(members) for name, members in (labels or {}).items()}
-        indices = []
-        for entity, column in columns.items():
-            ids = _ids(frame, column)
-            inverse = None
-            if ids.dtype.kind in "iuU":  # what can be sorted at once is looked up once each
-                ids, inverse = np.unique(ids, return_inverse=True)
-            elif any(is_missing(identity) for identity in ids.tolist()):
-                raise ParameterError(f"column {column!r} must name a member in every row")
-            if entity not in known:
-                known[entity] = tuple(np.unique(ids).tolist())
-            positions = _positions(entity, ids, known[entity])
-            indices.append(positions if inverse is None else positions[inverse])
-        numbers = None if value is None else _to_array(frame, value)
-        return cls.from_cells(
+        unstated, table = frozenset(columns) - known.keys(), as_columns(frame)
+        indices, numbers, known = long_cells(table, columns, value, known)
+        found = cls.from_cells(
             tuple(columns),
-            tuple(indices),
+            indices,
             numbers,
             shape=[len(known[entity]) for entity in columns],
             labels=known,
             **options,
         )
+        return replace(found, columns=columns, unstated=unstated)
 
     @classmethod
     def read(
@@ -302,8 +333,9 @@ class Relation:
         held[np.ravel_multi_index(tuple(apart.T), self.shape)] = True
         codes = np.flatnonzero(~held)
         indices = np.column_stack(np.unravel_index(codes, self.shape)).astype(np.int32)
-        return Relation(
-            self.entities, self.shape, indices, values[codes], "missing", labels=self.labels
+        nothing = np.empty((0, 0), np.int32)
+        return replace(
+            self, indices=indices, values=values[codes], zeros="missing", held_out=nothing
         )
 
     def compact(self) -> Relation:
@@ -314,6 +346,11 @@ class Relation:
         """
         shorter = self.observed <= self.cells + len(self.held_out)
         return self.listed() if shorter else self
+
+    def members(self, entity: str) -> Members:
+        """Return the members of an entity."""
+        size = self.shape[self.entities.index(entity)]
+        return Members(entity, size, self.labels.get(entity))
 
     def subset(self, positions: Any) -> Relation:
         """Return the relation with only some of its listed cells, by position."""
@@ -328,61 +365,6 @@ class Relation:
         return f"<Relation {sizes}: {self.cells:,} listed cells, other cells {self.zeros}>"
 
 
-def _index_table(name: str, indices: Any, modes: int) -> NDArray[np.int64]:
-    """Return indices as a (cells, modes) table of whole numbers."""
-    if isinstance(indices, tuple):  # one array per mode
-        parts = [np.asarray(part) for part in indices]
-        if any(part.shape != parts[0].shape or part.ndim != 1 for part in parts):
-            raise ParameterError(f"{name} must hold arrays of one length, one per entity")
-        table = np.column_stack(parts) if parts else np.empty((0, 0), int)
-    else:
-        table = np.asarray(indices)
-    if table.ndim != 2 or table.shape[1] != modes:
-        raise ParameterError(
-            f"{name} must have shape (cells, {modes}), one column per entity, got {table.shape}"
-        )
-    whole = np.issubdtype(table.dtype, np.integer) or (
-        np.issubdtype(table.dtype, np.floating)
-        and bool((np.isfinite(table) & (table == np.floor(table))).all())
-    )
-    if table.size and not whole:
-        raise ParameterError(f"{name} must hold whole numbers, got {table.dtype}")
-    return table.astype(np.int64)
-
-
-def _check_range(
-    name: str, table: NDArray[np.int64], shape: tuple[int, ...], entities: tuple[str, ...]
-) -> None:
-    for mode, (size, entity) in enumerate(zip(shape, entities, strict=True)):
-        if not 0 < size <= _LARGEST:
-            raise ParameterError(f"shape must be positive, got {size} for {entity!r}")
-        column = table[:, mode]
-        bad = np.flatnonzero((column < 0) | (column >= size))
-        if bad.size:
-            raise ParameterError(
-                f"{name}: {entity} {int(column[bad[0]])} is unknown, there are {size} "
-                f"(0 … {size - 1})"
-            )
-
-
-def _check_distinct(table: NDArray[np.int64], shape: tuple[int, ...], listed: int) -> None:
-    """Refuse cells that are listed twice."""
-    if math.prod(shape) < 2**63:
-        code = np.ravel_multi_index(tuple(table.T), shape) if table.size else np.empty(0, int)
-        order = np.argsort(code, kind="stable")
-        twice = order[1:][code[order][1:] == code[order][:-1]]
-    else:
-        order = np.lexsort(table.T)
-        ordered = table[order]
-        twice = order[1:][(ordered[1:] == ordered[:-1]).all(axis=1)]
-    if twice.size:
-        cell, where = int(twice[0]), "listed twice"
-        where = where if cell < listed else "both listed and held out, or held out twice"
-        raise ParameterError(
-            f"cell {table[cell].tolist()} is {where}: add duplicates up or drop them first"
-        )
-
-
 def _layout(
     indices: NDArray[np.int32], values: NDArray[np.float64], mode: int, size: int
 ) -> ModeLayout:
@@ -394,36 +376,3 @@ def _layout(
     starts = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(indices[:, mode], minlength=size), out=starts[1:])
     return ModeLayout(starts, np.ascontiguousarray(indices[order]), values[order])
-
-
-def _to_array(frame: Any, column: str) -> NDArray[Any]:
-    names = column_names(frame)
-    if column not in names:
-        raise ParameterError(f"there is no column {column!r}: the table has {names[:20]}")
-    return column_array(frame[column])
-
-
-def _ids(frame: Any, column: str) -> NDArray[Any]:
-    """Return the ids of a column; those of a text file are text, so that 0012 is not 12."""
-    if not isinstance(frame, Table):
-        return _to_array(frame, column)
-    found = frame.column(column)
-    if found.dtype.is_integer() and not found.null_count():
-        return np.asarray(found.to_numpy())
-    return np.array(texts(found).to_list(), object)
-
-
-def _positions(entity: str, ids: NDArray[Any], members: tuple[Any, ...]) -> NDArray[np.int64]:
-    """Return where each id stands among the known members."""
-    table = {member: k for k, member in enumerate(members)}
-    if len(table) != len(members):
-        raise ParameterError(f"labels of {entity!r} must be distinct")
-    if ids.dtype == object and all(isinstance(identity, str) for identity in ids.tolist()):
-        named = {plain_text(member): k for k, member in enumerate(members)}
-        table = named if len(named) == len(members) else table
-    try:
-        return np.array([table[identity] for identity in ids.tolist()], np.int64)
-    except KeyError as error:
-        raise ParameterError(
-            f"{entity} {error.args[0]!r} is unknown: it is not among the given labels"
-        ) from None

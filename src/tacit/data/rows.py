@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Rows", "bounded", "numbered"]
+__all__ = ["Rows", "bounded", "numbered", "shuffled"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +61,52 @@ class Rows:
 
 
 def numbered(names: pl.Series) -> NDArray[np.int64]:
-    """Return a number for every different name.
+    """Return a number below the number of rows for every row: equal for equal names, only.
 
     Two people must never share one: rows of one would then push out rows of the other, and a
     person could move a sum by more than their own rows. Hashes are fast, and whoever chooses ids
     may make them collide; where they do, names are told apart one by one.
     """
-    found, codes = np.unique(names.hash().to_numpy(), return_inverse=True)
-    if len(found) != names.n_unique():
+    codes = _standing_rows(names.hash().to_numpy())
+    if not (names[codes] == names).all():
         place: dict[str, int] = {}
         codes = np.array([place.setdefault(name, len(place)) for name in names.to_list()])
     return np.asarray(codes, np.int64)
+
+
+def _standing_rows(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return for every row one that has the same mark, the same for all that have it.
+
+    A table with a place for some bits of a mark finds nearly all at once; rows whose place was
+    taken by another mark try other bits, and what is left after that is sorted.
+    """
+    left = np.arange(len(marks))
+    codes, own = np.empty(len(marks), np.int64), marks
+    bits = len(marks).bit_length() + 1
+    places = np.empty(1 << bits, np.int32 if bits < 32 else np.int64)
+    for shift in (0, 12, 24, 36):
+        tried = (own >> np.uint64(shift)) & np.uint64((1 << bits) - 1)
+        places[tried] = left
+        standing = places[tried]
+        codes[left] = standing
+        left = left[marks[standing] != own]
+        if not left.size:
+            return codes
+        own = marks[left]
+    first, place = np.unique(own, return_index=True, return_inverse=True)[1:]
+    codes[left] = left[first[place]]
+    return codes
+
+
+def shuffled(count: int, words: WordStream | None = None) -> NDArray[np.int64]:
+    """Return a secret order of so many people, each as likely as any other.
+
+    Where people stand in a table says something about them, and somebody else in their place would
+    stand elsewhere. In a random order whoever takes a place takes that of one person, and nobody
+    else moves.
+    """
+    stream = WordStream() if words is None else words
+    return np.argsort(stream.words(count), kind="stable")
 
 
 def bounded(
@@ -86,16 +121,19 @@ def bounded(
     facts of one person.
     """
     counts = np.bincount(people[keep], minlength=int(people.max(initial=0)) + 1)
-    crowded = np.flatnonzero(keep & (counts[people] > most))
+    crowded = np.flatnonzero(keep & (counts > most)[people])
     if not crowded.size:
         return keep
-    order = np.argsort((WordStream() if words is None else words).words(len(crowded)))
-    order = crowded[order]
-    order = order[np.argsort(people[order], kind="stable")]
-    owners = people[order]
+    owners = people[crowded]
+    drawn = (WordStream() if words is None else words).words(len(crowded))
+    # one sort by owner, then by 64 - bits random bits: 40 and more for sixteen million rows
+    bits = np.uint64(int(owners.max()).bit_length())
+    keys = (owners.astype(np.uint64) << (np.uint64(64) - bits)) | (drawn >> bits)
+    order = np.argsort(keys if bits else drawn)
+    owners = owners[order]
     starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
     lengths = np.diff(np.append(starts, len(owners)))
     rank = np.arange(len(owners)) - np.repeat(starts, lengths)
     counted = keep.copy()
-    counted[order[rank >= most]] = False
+    counted[crowded[order[rank >= most]]] = False
     return counted

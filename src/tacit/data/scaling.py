@@ -15,8 +15,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from tacit._core.check import Bounds, InstanceOf, check
+from tacit.data.features import by_position, labels_of, numbers
 from tacit.data.kinds import Boolean, Category, Number, Text
-from tacit.data.matrices import as_matrix, in_order, text_names
+from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
 
@@ -71,6 +72,7 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.requires_fit = False  # everything is known before
+        tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.columns is None  # what follows says what it does of them
         return tags
 
@@ -157,8 +159,9 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 delattr(self, name)
-        names = self._names() or text_names(X)
-        width = len(names) if names else as_matrix(X).shape[1]
+        found = labels_of(X)
+        names = self._names() or ([] if by_position(found) else list(found))
+        width = len(names or found) or row_shape(X)[1]
         self._check_width(width)
         self.n_features_in_ = width
         if names:
@@ -187,18 +190,13 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return what is scaled, on the caller's own scale."""
         columns, names = self._stated(), list(getattr(self, "feature_names_in_", self._names()))
         if columns is not None:
-            if not text_names(X):
-                table = np.asarray(X, object)
-                if table.ndim != 2:
-                    as_matrix(X)  # says what is wrong with its shape
-                self._check_width(table.shape[1])
-                X = {name: table[:, k] for k, name in enumerate(names)}
+            if not labels_of(X):
+                self._check_width(row_shape(X)[1])
             return columns.read(X, names).matrix(names)
-        if names and text_names(X):
-            X = in_order(X, names)
-        rows = as_matrix(X)
-        if np.isinf(rows).any() and not self.clip:
-            raise ParameterError("X contains infinity (inf): pass clip=True, or take it out")
+        if not labels_of(X):
+            self._check_width(row_shape(X)[1])
+        fitted = hasattr(self, "n_features_in_")
+        rows = numbers(X, names, fitted=fitted, finite=not self.clip, missing=True)
         self._check_width(rows.shape[1])
         return np.asarray(rows, np.float64)
 
@@ -211,15 +209,15 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Rows as `transform` returns them. Of columns that are no numbers the values come back:
             a category's nearest level, a date as text.
         """
-        rows = as_matrix(X)
+        rows = numbers(X, finite=False, missing=True)
         low, high = self._ranges(rows.shape[1])
         if rows.shape[1] != len(low):
             raise ParameterError(f"X must have {len(low)} columns, got {rows.shape[1]}")
         to_low, to_high = (float(end) for end in self.feature_range)
         share = (np.asarray(rows, np.float64) - to_low) / (to_high - to_low)
-        numbers = low + share * (high - low)
+        found = low + share * (high - low)
         columns = self._stated()
-        return numbers if columns is None else _values(columns, self._names(), numbers)
+        return found if columns is None else _values(columns, self._names(), found)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return how the numbers that come out are called: ``sex=m`` of a category.
@@ -248,14 +246,14 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(known or [f"x{k}" for k in range(self.n_features_in_)], object)
 
 
-def _values(columns: Columns, names: Sequence[str], numbers: NDArray[Any]) -> NDArray[Any]:
+def _values(columns: Columns, names: Sequence[str], encoded: NDArray[Any]) -> NDArray[Any]:
     """Return what encoded numbers stand for, column by column."""
     found, place = [], 0
     plain = all(isinstance(columns[name], Number | Boolean) for name in names)
     for name in names:
         kind = columns[name]
         width = len(kind.encoded(name))
-        part = numbers[:, place : place + width]
+        part = encoded[:, place : place + width]
         place += width
         if plain:
             found.append(part[:, 0])

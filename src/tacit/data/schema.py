@@ -25,7 +25,6 @@ from tacit.data.problems import BadTable, Problem, raise_for, trouble
 from tacit.data.reading import Table, read_rows
 from tacit.data.rows import Rows, bounded, numbered
 from tacit.data.stating import kind_of
-from tacit.data.values import texts
 from tacit.errors import ParameterError, UnboundedData
 
 if TYPE_CHECKING:
@@ -270,6 +269,8 @@ class Columns(Mapping[str, Kind]):
         for name in names:
             kind = self.kinds[name]
             for own in kind.encoded(name):
+                if own in found:
+                    raise ParameterError(f"two columns are called {own!r}: rename one of them")
                 found[own] = (0.0, 1.0) if isinstance(kind, Category) else kind.range
         return found
 
@@ -336,20 +337,21 @@ class Columns(Mapping[str, Kind]):
             Randomness that chooses among a person's rows; fresh if left out.
         """
         wanted = list(self.kinds) if names is None else list(names)
-        table = read_rows(data, wanted, folder)
+        stated = [name for name in self.kinds if name in wanted]  # the order of an array's columns
+        table = read_rows(data, stated, folder)
         raise_for(self._absent(table, wanted))
-        parsed = {name: self.kinds[name].parse(table.column(name), table.na) for name in wanted}
-        people, problems = self._people(table)
+        kinds = {name: self.kinds[name] for name in wanted}
+        parsed, (people, problems) = table.parsed(kinds, lambda: self._people(table))
         problems += [p for name in wanted for p in self._troubles(table, name, parsed[name])]
         raise_for(problems)
         keep = np.ones(table.rows, bool)
         values = {name: self._mended(name, parsed[name], keep) for name in wanted}
         if people is not None and self.rows_per_person is not None:
             keep &= bounded(people, keep, self.rows_per_person, words)
-        values = {name: column[keep] for name, column in values.items()}
-        owners = None if people is None else people[keep]
-        kinds = {name: self.kinds[name] for name in wanted}
-        return Rows(values, owners, int(len(keep) - keep.sum()), kinds, self.averaged)
+        if not keep.all():
+            values = {name: column[keep] for name, column in values.items()}
+            people = None if people is None else people[keep]
+        return Rows(values, people, int(len(keep) - keep.sum()), kinds, self.averaged)
 
     def encode(self, data: Any, names: Sequence[str]) -> NDArray[np.float64]:
         """Return what a model sees of rows to predict for, one each; none is left out.
@@ -361,7 +363,7 @@ class Columns(Mapping[str, Kind]):
         parts, problems = [], []
         for name in names:
             kind, column = self.kinds[name], table.column(name)
-            parsed = kind.parse(column, table.na)
+            parsed = table.parse(name, kind)
             unknown = parsed.outside & (isinstance(kind, Category) | np.isinf(parsed.values))
             wrong = parsed.bad | parsed.missing | unknown
             problems += trouble(table, "unreadable", name, wrong, column, kind.remedy)
@@ -392,9 +394,8 @@ class Columns(Mapping[str, Kind]):
     def _people(self, table: Table) -> tuple[NDArray[np.int64] | None, list[Problem]]:
         if self.person is None:
             return None, []
-        names = texts(table.column(self.person))
-        absent = names.is_null().to_numpy() | (names == "").fill_null(True).to_numpy()
-        codes = numbered(names.fill_null(""))
+        names, absent = table.names(self.person)
+        codes = numbered(names)
         remedy = "a row must say whose it is: fill it in, or take the row out"
         return codes, trouble(table, "missing", self.person, absent, names, remedy)
 
@@ -415,7 +416,7 @@ class Columns(Mapping[str, Kind]):
         kind, values = self.kinds[name], parsed.values
         if self.missing == "drop":
             keep &= ~parsed.missing
-        else:
+        elif parsed.missing.any():
             values = np.where(parsed.missing, self._constant(name), values)
         if isinstance(kind, Category):
             standing = None if self.unknown in ("error", "drop") else self._standing(kind)
@@ -425,7 +426,7 @@ class Columns(Mapping[str, Kind]):
                 values = np.where(parsed.outside, standing, values)
         elif self.outside == "drop":
             keep &= ~parsed.outside
-        else:
+        elif parsed.outside.any():
             values = np.clip(values, *kind.range)
         return np.asarray(values, np.float64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -87,12 +88,15 @@ def hold_out_per_member(
 def members_of(relation: Relation, entity: str, members: Any) -> Relation:
     """Return the part of a relation about some members of an entity, numbered anew in order.
 
+    Members are positions, as `split_members` gives them, or names that are text.
+
     >>> whole = Relation.from_dense(("user", "item"), [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     >>> members_of(whole, "user", [2, 0]).values.tolist()
     [5.0, 6.0, 1.0, 2.0]
     """
     mode = _mode(relation, entity)
-    members = np.asarray(members, np.int64)
+    texts = any(isinstance(one, str) for one in members)
+    members = relation.members(entity).find(members, positions=not texts)
     number = np.full(relation.shape[mode], -1, np.int64)
     number[members] = np.arange(len(members))
     shape = tuple(len(members) if m == mode else n for m, n in enumerate(relation.shape))
@@ -109,7 +113,7 @@ def members_of(relation: Relation, entity: str, members: Any) -> Relation:
     if entity in labels:
         labels[entity] = tuple(labels[entity][k] for k in members)
     apart = renumbered(relation.held_out)[0] if len(relation.held_out) else None
-    return Relation.from_cells(
+    found = Relation.from_cells(
         relation.entities,
         cells,
         relation.values[positions],
@@ -117,6 +121,17 @@ def members_of(relation: Relation, entity: str, members: Any) -> Relation:
         zeros=relation.zeros,
         held_out=apart,
         labels=labels,
+    )
+    return _like(relation, found)
+
+
+def _like(relation: Relation, part: Relation) -> Relation:
+    """Return a part of a relation with what the whole says about how it was made."""
+    return replace(
+        part,
+        columns=relation.columns,
+        unstated=relation.unstated,
+        duplicates=relation.duplicates,
     )
 
 
@@ -148,7 +163,7 @@ def _rest(relation: Relation, kept: NDArray[np.bool_], cells: NDArray[np.int32])
     apart = None
     if relation.zeros == "observed":
         apart = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
-    return Relation.from_cells(
+    rest = Relation.from_cells(
         relation.entities,
         relation.indices[kept],
         relation.values[kept],
@@ -157,6 +172,7 @@ def _rest(relation: Relation, kept: NDArray[np.bool_], cells: NDArray[np.int32])
         held_out=apart,
         labels=relation.labels,
     )
+    return _like(relation, rest)
 
 
 def _take_codes(relation: Relation, codes: NDArray[np.int64]) -> Holdout:

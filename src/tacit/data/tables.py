@@ -30,7 +30,7 @@ def read_table(path: str | Path) -> Table:
     ...     file = Path(folder, "t.csv")
     ...     _ = file.write_text("test,result\nLDL,4.5\nHDL,\n")
     ...     read_table(file)["result"].tolist()
-    [4.5, nan]
+    ['4.5', '']
     """
     return read_rows(path)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +19,14 @@ __all__ = [
     "EPOCH",
     "NA_WORDS",
     "as_float",
+    "days",
+    "days_of",
     "few",
     "floats",
     "is_real",
     "lowered",
     "missing_among",
     "moment",
-    "moments",
     "plain_text",
     "read_texts",
     "since_epoch",
@@ -85,14 +85,28 @@ def read_texts(
 
 
 def missing_among(
-    found: pl.Series, words: Sequence[str], unread: NDArray[np.bool_]
+    found: pl.Series,
+    words: Sequence[str],
+    values: NDArray[np.float64],
+    read: Callable[[pl.Series], NDArray[np.float64]] | None = None,
 ) -> NDArray[np.bool_]:
-    """Return where a value is missing: null, or one of the words where it could not be read."""
+    """Return where a value is missing: null, or one of the words.
+
+    With ``read`` a word that reads as a value, such as ``-99``, stands for that value however it
+    is written; without, only what could not be read is compared with the words.
+    """
+    import polars as pl
+
     missing: NDArray[np.bool_] = found.is_null().to_numpy().copy()
-    left = np.flatnonzero(unread & ~missing)
+    left = np.flatnonzero(np.isnan(values) & ~missing)
     if left.size:
         marks = texts(found[left]).str.to_lowercase().is_in(lowered(words)).to_numpy()
         missing[left] = marks
+    if read is not None:
+        meant = read(pl.Series(lowered(words), dtype=pl.String))
+        meant = meant[~np.isnan(meant)]
+        if meant.size:
+            missing |= np.isin(values, meant)
     return missing
 
 
@@ -105,18 +119,25 @@ def floats(column: pl.Series) -> NDArray[np.float64]:
     """Return numbers, NaN where there is none; the array may be written to."""
     import polars as pl
 
-    return np.array(column.cast(pl.Float64).fill_null(math.nan).to_numpy(), np.float64)
+    found = column if column.dtype == pl.Float64 else column.cast(pl.Float64)
+    return np.asarray(found.to_numpy(writable=True), np.float64)  # null becomes NaN
 
 
-def moments(found: pl.Series, form: str) -> pl.Series:
-    """Return the moments that texts of one form name; a form without hours names days."""
-    import polars as pl
+def days_of(found: pl.Series, form: str) -> NDArray[np.float64]:
+    """Return the days since 1970 of texts of one form, NaN where it does not fit.
 
+    A form without hours names whole days.
+    """
     if not any(mark in form for mark in ("%H", "%I", "%T", "%R")):
-        return found.str.to_date(form, strict=False).cast(pl.Datetime("us"))
+        return floats(found.str.to_date(form, strict=False).to_physical())
     if form.endswith("Z"):  # in universal time, which is all that is compared
         found, form = found.str.strip_suffix("Z"), form.removesuffix("Z")
-    return found.str.to_datetime(form, time_unit="us", strict=False)
+    return days(found.str.to_datetime(form, time_unit="us", strict=False))
+
+
+def days(moments: pl.Series) -> NDArray[np.float64]:
+    """Return the days since 1970 of moments, with their fraction."""
+    return floats(moments.dt.epoch("us")) / (DAY * 1e6)
 
 
 def moment(value: Any) -> dt.datetime:

@@ -104,5 +104,5 @@ def _error(results: HospitalResults, name: str, model: PrivateFactorization | No
     truth: NDArray[np.float64] = results.levels[name]
     cells = np.stack(np.meshgrid(np.arange(len(truth)), seldom, indexing="ij"), -1).reshape(-1, 2)
     wanted = truth[tuple(cells.T)]
-    found = 5.0 if model is None else np.asarray(model.predict(name, cells))
+    found = 5.0 if model is None else np.asarray(model.predict(name, cells, positions=True))
     return float(np.sqrt(np.mean((found - wanted) ** 2)))

@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
 from tacit._core.html import Html, join
-from tacit.data.problems import BadTable
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.checking import Findings, examined, loaded_by, tried
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import NothingFitted
 from tacit.estimators.fit import Outcome, Place, fit
@@ -59,6 +59,21 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Set parameters, or parts of them: ``privacy__epsilon`` states another ε of the same."""
         super().set_params(**with_parts(self.get_params(deep=False), params))
         return self
+
+    def _try(self, data: Any) -> Any:
+        """Read data as `fit` would, and raise what is wrong with them."""
+        return data
+
+    def check(self, data: Any, y: Any = None) -> Findings:
+        """Return everything that is wrong with data, in one pass; nothing is fitted or paid.
+
+        Parameters
+        ----------
+        data, y
+            As in `fit`. What is found is for whoever holds the data.
+        """
+        self._check_parameters()
+        return tried({"the data": lambda: self._try(data if y is None else (data, y))})
 
 
 class PrivateEstimator(Estimator):
@@ -116,6 +131,11 @@ class PrivateEstimator(Estimator):
     def _read(self, data: Any, agreement: Agreement) -> Any:
         """Read a holder's data as its side takes them; bad data are refused, to the holder."""
         return data
+
+    def _look_over(
+        self, sites: Sequence[Site], loaded: Mapping[str, Any], agreement: Agreement
+    ) -> None:
+        """Raise what is wrong with the data of all sites together, before anybody pays."""
 
     def _conclude(self, outcome: Outcome) -> None:
         """Turn what was learned into attributes: post-processing only."""
@@ -245,20 +265,25 @@ class PrivateEstimator(Estimator):
         columns = self._stated_columns
         return "row" if columns is None else columns.unit
 
+    def _check_dropping(self) -> None:
+        """Raise where rows would be left out although their number is public (PRIVACY A13)."""
+        privacy, columns = self._request(), self._stated_columns
+        replaced = privacy is not None and privacy.neighbours == REPLACE
+        if replaced and columns is not None and columns.drops:
+            raise ParameterError(
+                "under replace-one the number of rows is public, so none may be left out for what "
+                "it holds: pass missing='impute', or Privacy(…, neighbours='add-remove-one')"
+            )
+
     def _check_row_privacy(self, what: str) -> None:
         """Raise unless the request is one for rows or people, held by a curator or by sites."""
-        privacy, unit, columns = self._request(), self._default_unit, self._stated_columns
+        privacy, unit = self._request(), self._default_unit
         if privacy is not None and privacy.unit != unit:
             hint = ": name the person in columns" if privacy.unit == "user" else ""
             raise ParameterError(
                 f"privacy.unit must be {unit!r} for {what}, got {privacy.unit!r}{hint}"
             )
-        replaced = privacy is not None and privacy.neighbours == REPLACE
-        if replaced and columns is not None and columns.drops:  # PRIVACY A13
-            raise ParameterError(
-                "under replace-one the number of rows is public, so none may be left out for what "
-                "it holds: pass missing='impute', or Privacy(…, neighbours='add-remove-one')"
-            )
+        self._check_dropping()
         if privacy is not None and privacy.trust not in ("central", "site"):
             raise ParameterError(
                 f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
@@ -303,6 +328,18 @@ class PrivateEstimator(Estimator):
         check_sites(sites)
         return sites
 
+    def check(self, data: Any, y: Any = None) -> Findings:
+        """Return everything that is wrong with the data, in one pass; nothing is paid.
+
+        Parameters
+        ----------
+        data, y
+            As in `fit`: of one holder, or a list of `Site`. What is found is for whoever holds
+            the data: it enters no record and no message.
+        """
+        self._check_parameters()
+        return examined(self, self._as_sites(data if y is None else (data, y)))
+
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn from the data of one holder or of several sites.
 
@@ -333,30 +370,8 @@ class PrivateEstimator(Estimator):
     def _load(
         self, sites: Sequence[Site], agreement: Agreement, exclude: bool
     ) -> tuple[dict[str, Any], list[Failure]]:
-        """Read what every site holds: the holder's own business, before anything is paid for.
-
-        Parameters
-        ----------
-        sites, agreement
-            Who reads what.
-        exclude
-            Whether sites that cannot are left out, and why is noted.
-        """
-        loaded: dict[str, Any] = {}
-        failures: list[Failure] = []
-        for site in sites:
-            try:
-                loaded[site.name] = self._read(site.data, agreement)
-            except Exception as error:
-                if exclude and isinstance(error, BadTable):
-                    failures.append(Failure(0, site.name, error.said))
-                elif exclude:
-                    failures.append(Failure.of(0, site.name, error))
-                elif isinstance(error, ParameterError) and site.name != "the data":
-                    raise ParameterError(f"site {site.name!r}: {error}") from None
-                else:
-                    raise
-        return loaded, failures
+        """Read what every site holds; those that cannot are left out only to ``exclude`` them."""
+        return loaded_by(self._read, sites, agreement, exclude)
 
     def _place(self) -> Place:
         given = self._given

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.data.duplicates import duplicates_note
 from tacit.estimators.agreement import Agreement
 from tacit.factorization.arrays import Arrays
 from tacit.factorization.together.problem import Problem
@@ -35,7 +36,7 @@ def public_inputs(problem: Problem) -> tuple[str, ...]:
         notes.append("which cells are observed is public")
     if problem.sites > 1:
         notes.append(f"the sites hold different members of {problem.protected!r}")
-    return tuple(notes)
+    return (*notes, *duplicates_note(problem.duplicates))
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ def held_out_errors(
     errors = []
     for model in models:
         model.fit(parts)
+        names = next(iter(model.coupled_model().forms.values()))
+        order = [public.entities.index(name) for name, _ in names if name in public.entities]
         total = 0.0
         for k, group in enumerate(groups):
             number = np.full(public.shape[mode], -1, np.int64)
@@ -69,6 +71,7 @@ def held_out_errors(
             own = number[cells[:, mode]] >= 0
             mine = cells[own].astype(np.int64)
             mine[:, mode] = number[mine[:, mode]]
-            total += float(((model.predict(f"site {k}", mine) - values[own]) ** 2).sum())
+            found = model.predict(f"site {k}", mine[:, order], positions=True)
+            total += float(((found - values[own]) ** 2).sum())
         errors.append(float(np.sqrt(total / max(len(cells), 1))))
     return errors

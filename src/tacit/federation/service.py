@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tacit.errors import (
     RequestRefused,
     TacitError,
 )
+from tacit.estimators.checking import Findings, tried
 from tacit.estimators.fit import SiteSide
 from tacit.federation import wire
 from tacit.federation.computation import Computation
@@ -283,21 +285,18 @@ class SiteService:
             }
         return tables
 
-    def problems(self) -> dict[str, str]:
+    def problems(self) -> Findings:
         """Return what would go wrong with this site's own data, by computation; nothing is paid.
 
         It is for the holder: `tacit check` prints it at home, before anything is proposed.
         """
-        found = {}
-        for number, permission in enumerate(self.config.policy.permissions, 1):
-            try:
-                computation = Computation(permission.proposal(), self.config.plugins)
-                computation.read(self._tables(permission))
-            except Exception as error:
-                known = isinstance(error, TacitError)
-                text = str(error) if known else f"{type(error).__name__}: {error}"
-                found[f"{number}: {permission.computation}"] = text
-        return found
+
+        def read(permission: Permission) -> None:
+            computation = Computation(permission.proposal(), self.config.plugins)
+            computation.read(self._tables(permission))
+
+        allowed = enumerate(self.config.policy.permissions, 1)
+        return tried({f"{k}: {p.computation}": partial(read, p) for k, p in allowed})
 
     @property
     def _timing(self) -> str:

@@ -14,8 +14,10 @@ from tacit.errors import NothingReleased, ParameterError
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.accounting.accountants import pure_total
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent, leaves
+from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger, Reservation
 from tacit.privacy.ledger.reservation import StepClaim
+from tacit.privacy.ledger.terms import Terms
 
 __all__ = ["Mechanism", "privatize", "watched"]
 
@@ -102,6 +104,14 @@ def watched(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
+def _terms(mechanism: Mechanism, ledger: Ledger, delta: float | None) -> Terms | None:
+    """Return what is stated where a mechanism holds for another relation than its ledger."""
+    relation = getattr(mechanism, "neighbours", None)
+    if relation in (None, ledger.neighbours):
+        return None
+    return Terms.of(Privacy(1.0, delta or 0.0, unit=ledger.unit, neighbours=relation))
+
+
 def privatize(
     mechanism: Mechanism,
     value: Any,
@@ -149,7 +159,7 @@ def privatize(
     elif isinstance(ledger, Reservation):
         ledger.claim(event)
     elif isinstance(ledger, Ledger):
-        ledger.charge(event, purpose=purpose, delta=delta)
+        ledger.charge(event, purpose=purpose, delta=delta, terms=_terms(mechanism, ledger, delta))
     else:
         raise ParameterError("ledger must be given: pass a Ledger or a Reservation")
     watcher = _watcher.get()

@@ -25,9 +25,12 @@ levels get ε/L each. Under replace-one a value may leave one set for another: b
 two sets change, each by one value more or less, and pay ε/(2L) each. (Where the value stays in its
 set, R = 2 costs ε/(2L)·2/(2·max(q, 1 − q)) ≤ ε/L.)
 
+**Units with several values**, at most k: one after the other is added, removed or replaced, and
+each of the k steps costs ε/k.
+
 **Arithmetic.** q is a multiple of 2⁻³⁰, so losses are whole numbers of 2⁻³⁰; weights are rounded
 to a share of 2⁻⁴¹ (`tacit._core.choice`), which moves log-ratios by at most 2⁻³⁹ on each of up to
-13 levels, and the draw is exact. A share of 2⁻¹⁴ of ε ≥ 2⁻²⁰ pays for that.
+13 levels, and the draw is exact. A share of 2⁻¹⁴ of ε ≥ 2⁻²⁰ for one value pays for that.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tacit._core.check import Bounds, InstanceOf, OneOf, Real, check
+from tacit._core.check import Bounds, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.choice import choose
 from tacit.errors import ParameterError
 from tacit.mechanisms.base import Mechanism
@@ -57,8 +60,9 @@ from tacit.privacy.events import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Quantiles"]
+__all__ = ["LEAST", "Quantiles"]
 
+LEAST = 2.0**-20  # the smallest ε for one value: below it, rounding would cost too much of it
 _CELLS = 30  # log2 of the cells of the range
 _TIES = 20  # random bits below a cell
 _LEVEL = 30  # bits of a quantile's level
@@ -80,6 +84,8 @@ class Quantiles(Mechanism):
         Which quantiles, in ascending order, each in [0, 1]: 0.5 is the median.
     neighbours
         The relation. Under replace-one the number of values is public.
+    values
+        How many values one unit has at most.
 
     Examples
     --------
@@ -93,9 +99,11 @@ class Quantiles(Mechanism):
     bounds: tuple[float, float]
     levels: tuple[float, ...] = (0.5,)
     neighbours: str = ADD_REMOVE
+    values: int = 1
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, Real(2.0**-20, allow_inf=True))
+        check("values", self.values, Integer(1))
+        check("epsilon", self.epsilon, Real(LEAST * self.values, allow_inf=True))
         check("bounds", self.bounds, Bounds())
         check("levels", self.levels, InstanceOf(tuple))
         for level in self.levels:
@@ -132,7 +140,7 @@ class Quantiles(Mechanism):
 
     def rate(self, q: Fraction, first: bool) -> float:
         """Return r of the quantile at ``q`` of its set, the whole of the data or a later one."""
-        share = self.epsilon * _KEPT / self.depth
+        share = self.epsilon * _KEPT / (self.values * self.depth)
         extreme = q in (0, 1)
         added = 1.0 if extreme else 2.0 * max(float(q), 1.0 - float(q))  # R of one value more
         replaced = 1.0 if extreme else 2.0
@@ -221,12 +229,13 @@ class Quantiles(Mechanism):
         return np.array([density(points, row, 0.0, 1.0, self._parts) for row in rows])
 
     def distance(self, value: Any, other: Any) -> float:
-        """Return how many values were added and removed, or replaced."""
+        """Return how many values were added and removed, or replaced, for each that may be."""
         moved = Counter(self.cells(value).tolist())
         moved.subtract(self.cells(other).tolist())
         more = sum(n for n in moved.values() if n > 0)
         less = sum(-n for n in moved.values() if n < 0)
-        return float(more + less if self.neighbours == ADD_REMOVE else max(more, less))
+        steps = more + less if self.neighbours == ADD_REMOVE else max(more, less)
+        return steps / self.values
 
     def bias(self, value: Any) -> NDArray[np.float64]:
         """Return the expected error of each quantile; for few values (see `variance`)."""

@@ -8,7 +8,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "GaussianMixture": "mixture",
-        "MixtureAgreement": "agreement",
+        "MixtureAgreement": "samples.agreement",
         "MomentAgreement": "agreement",
         "MomentEstimator": "estimator",
         "OrthogonalDecomposition": "tensor.estimator",

@@ -57,8 +57,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
@@ -68,7 +66,7 @@ from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
 from tacit.moments.numerics.bases import LONGEST, UNIT, orthonormal, short, short_in_steps
-from tacit.moments.numerics.sums import CONSTANT, DocumentMoments, SampleMoments
+from tacit.moments.numerics.sums import DocumentMoments
 from tacit.moments.numerics.whitening import noise_edge
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE, REPLACE
@@ -76,7 +74,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec, Size
 from tacit.rounds.sides import Participant
 
-__all__ = ["MixtureAgreement", "MomentAgreement", "TopicAgreement"]
+__all__ = ["MomentAgreement", "TopicAgreement"]
 
 DENSE = 512  # up to this size one round with the identity gives the whole matrix
 MOST_COMPONENTS = 200  # `tacit.moments.numerics.sums.SHRINK` covers rounding up to here
@@ -232,7 +230,8 @@ class MomentAgreement(Agreement):
         """Every public input."""
         notes = self._public
         if self.sites > 1:
-            notes += (f"the sites hold different {self.unit}s",)
+            unit = self.unit if self.privacy is None else self.privacy.unit
+            notes += (f"the sites hold different {unit}s",)
         return notes + self.mechanisms[0].assumptions
 
     @property
@@ -293,6 +292,7 @@ class TopicAgreement(MomentAgreement):
     """
 
     unit = "document"
+    rules: tuple[str, ...] = ()  # what is done about words and cells, for certificates
 
     @property
     def second_sensitivity(self) -> float:
@@ -306,6 +306,7 @@ class TopicAgreement(MomentAgreement):
         return (
             f"the {self.size} words of the vocabulary are public",
             "every document has total weight one over all its pairs and triples",
+            *self.rules,
         )
 
     @property
@@ -344,93 +345,3 @@ class TopicAgreement(MomentAgreement):
         for trust in ("site", "aggregator"):
             privacy = Privacy(20.0, 1e-3, unit="document", trust=trust)
             yield cls(DENSE + 1, 2, privacy)
-
-
-@dataclass(frozen=True)
-class MixtureAgreement(MomentAgreement):
-    """Squares and cubes of samples, which are scaled to within a ball.
-
-    Parameters
-    ----------
-    radius, centre
-        The public ball; the centre has a number for each feature.
-
-    Examples
-    --------
-    >>> privacy = Privacy(1.0, 1e-6, neighbours="replace-one")
-    >>> MixtureAgreement(10, 5, privacy, radius=2.0).third_sensitivity
-    2.0
-    """
-
-    unit = "row"
-
-    radius: float = 1.0
-    centre: tuple[float, ...] = (0.0,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.centre) not in (1, self.size):
-            raise ParameterError(
-                f"centre has {len(self.centre)} numbers, samples have {self.size}"
-            )
-
-    @property
-    def matrix_size(self) -> int:
-        """The side of the second moment: samples have a constant in front."""
-        return self.size + 1
-
-    @property
-    def dense(self) -> bool:
-        """Always: the variance needs all eigenvalues."""
-        return True
-
-    @property
-    def second_sensitivity(self) -> float:
-        """Δ₂ = 5/4, or √2 times that where one sample takes the place of another."""
-        one = 1.0 + CONSTANT**2
-        return one if self.neighbours == ADD_REMOVE else math.sqrt(2.0) * one
-
-    @property
-    def third_sensitivity(self) -> float:
-        """Δ₃ = 1, or 2 where one sample takes the place of another."""
-        return 1.0 if self.neighbours == ADD_REMOVE else 2.0
-
-    @property
-    def _public(self) -> tuple[str, ...]:
-        return (
-            f"the {self.size} features are public",
-            f"samples are scaled to within {self.radius:g} of a public centre",
-        )
-
-    @property
-    def _reach(self) -> tuple[float | str, float | str]:
-        return (1.0 if self.neighbours == ADD_REMOVE else 0.8), 1.0
-
-    def moments(self, data: Any) -> Any:
-        """Return the sums of samples."""
-        return SampleMoments(data, self.radius, np.asarray(self.centre))
-
-    def worst_case(self) -> Neighbours:
-        """A sample at the edge of the ball; instead of it, the opposite one.
-
-        Where the basis does not hold all directions, so many others lie along that of the sample
-        that the leading eigenvectors do.
-        """
-        centre = np.broadcast_to(np.asarray(self.centre), (self.size,))
-        edges = self.radius * np.eye(self.size)
-        rows = centre + np.vstack([0.6 * edges, -0.6 * edges, 0.3 * edges])
-        along = np.repeat(centre + np.vstack([edges[:1], -edges[:1]]), self._outweighing, axis=0)
-        rows = np.vstack([rows, along])
-        far = np.vstack([rows, centre + edges[:1]])
-        return Neighbours(
-            far, np.vstack([rows, centre - edges[:1]]) if self.neighbours == REPLACE else rows
-        )
-
-    @classmethod
-    def examples(cls) -> Iterator[MixtureAgreement]:
-        """All features or some in the basis, both relations, every trust."""
-        for neighbours in (ADD_REMOVE, REPLACE):
-            for trust, shares in (("central", 1), ("site", 1), ("aggregator", 3)):
-                privacy = Privacy(2.0, 1e-5, "row", neighbours, trust)
-                rank = 3 if trust == "site" else 2
-                yield cls(3, rank, privacy, shares, 0.5, shares, 2.0, (0.5,))

@@ -75,10 +75,13 @@ class MomentEstimator(
         privacy = self._request()
         if privacy is None or math.isinf(privacy.epsilon):
             return
-        if privacy.unit != self._unit:
+        unit = self._default_unit
+        if privacy.unit != unit:
+            hint = ": name the person in columns" if privacy.unit == "user" else ""
             raise ParameterError(
-                f"privacy.unit must be {self._unit!r} for {self._purpose}, got {privacy.unit!r}"
+                f"privacy.unit must be {unit!r} for {self._purpose}, got {privacy.unit!r}{hint}"
             )
+        self._check_dropping()
         if privacy.trust not in ("central", "site", "aggregator"):
             raise ParameterError(
                 f"privacy.trust must be 'central', 'site' or 'aggregator', got {privacy.trust!r}"

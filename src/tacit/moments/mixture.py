@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
-from tacit.data.columns import numeric_columns
-from tacit.data.matrices import as_matrix, check_finite, row_shape
+from tacit.data.features import Features, common_names, labels_of, numbers, settled
+from tacit.data.matrices import row_shape
+from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.features import by_name, check_fitted, features_seen, remember
+from tacit.estimators.features import check_fitted, remember, rows_seen
+from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
-from tacit.moments.agreement import MOST_COMPONENTS, MixtureAgreement
+from tacit.estimators.site import Site
+from tacit.moments.agreement import MOST_COMPONENTS
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.whitening import Whitening, as_weights
+from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
 from tacit.privacy.guarantee import Privacy
@@ -39,24 +43,36 @@ class GaussianMixture(MomentEstimator):
     ----------
     components
         How many Gaussians.
+    columns
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path. Ranges
+        then map every feature to [−1, 1], where the Gaussians are spherical, and the middle of the
+        ranges is the centre unless given. Instead of ``features``.
     radius
         The public radius: a number that hardly any sample's distance from the centre exceeds.
-        The noise is a multiple of it.
+        The noise is a multiple of it. With ``columns`` on the mapped scale, and what no sample
+        exceeds unless given: √features, where the centre is the middle.
     centre
-        The public centre, a number or one for each feature.
+        The public centre, a number or one for each feature; with ``columns`` feature → number, as
+        the caller measures it, for those whose centre is not the middle of their range.
     features
         How many features there are, if the price is to be known before fitting.
     share, restarts, iterations, privacy, on_failure, ledger, random_state
-        As in `SingleTopicModel`; the unit of privacy is ``"row"``.
+        As in `SingleTopicModel`; the unit of privacy is ``"row"``, or ``"user"`` where ``columns``
+        name the person.
 
     Attributes
     ----------
     means_, weights_, variance_
-        The Gaussians, the heaviest first; the variance is that of one coordinate.
+        The Gaussians, the heaviest first; the variance is that of one coordinate, of one that
+        ranges map to [−1, 1] where there are ``columns``.
+    sd_
+        The standard deviation along every feature, as the caller measures it.
+    columns_
+        What the features are called, in the order of `means_`; categories by their values.
     rows_
         The noisy number of samples.
     n_features_in_, feature_names_in_
-        How many features there are, and how a frame calls them.
+        How many columns a table has, and how they are called.
     eigenvalues_, noise_edge_
         The leading eigenvalues of the noisy second moment without the variance, on the scale of
         the radius, and where the spectrum of the noise ends: what lies below is hidden.
@@ -77,12 +93,11 @@ class GaussianMixture(MomentEstimator):
 
     _unit = "row"
     _purpose = "a mixture of Gaussians"
-    _stated_facts = ("columns",)
     _inference_only = ("restarts", "iterations")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "components": Integer(1, MOST_COMPONENTS),
         "radius": AnyOf(Real(0, open_low=True), None),
-        "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray)),
+        "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray, Mapping)),
         "features": AnyOf(Integer(1), None),
         **COMMON,
     }
@@ -91,8 +106,9 @@ class GaussianMixture(MomentEstimator):
         self,
         components: int = 2,
         *,
+        columns: Columns | Mapping[str, Any] | str | None = None,
         radius: float | None = None,
-        centre: float | Sequence[float] = 0.0,
+        centre: float | Sequence[float] | Mapping[str, float] = 0.0,
         features: int | None = None,
         share: float = 0.5,
         restarts: int | None = None,
@@ -103,6 +119,7 @@ class GaussianMixture(MomentEstimator):
         random_state: int | None = None,
     ) -> None:
         self.components = components
+        self.columns = columns
         self.radius = radius
         self.centre = centre
         self.features = features
@@ -117,42 +134,113 @@ class GaussianMixture(MomentEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.estimator_type = "density_estimator"
+        tags.input_tags.sparse = True
         return tags
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.columns is not None:
+            self._check_centre()
+            return
+        if isinstance(self.centre, Mapping):
+            raise ParameterError("a centre by names goes with columns: pass columns=Columns(…)")
         if self.radius is None:
             raise UnboundedData(
                 "radius must be given: pass radius=…, a public distance from the centre that "
-                "hardly any sample exceeds"
+                "hardly any sample exceeds, or columns=Columns(…)"
             )
         for value in np.ravel(np.asarray(self.centre, object)):
             check("centre", value, Real())
 
+    def _check_centre(self) -> None:
+        """Raise where the centre does not go with the columns."""
+        features, centre = self._features, self.centre
+        assert features is not None
+        if self.features is not None:
+            raise ParameterError("columns hold the features: leave features out")
+        if not isinstance(centre, Mapping):
+            if np.ndim(centre) or centre != 0:
+                raise ParameterError("with columns a centre goes by names: pass {feature: number}")
+            return
+        for name, value in centre.items():
+            if name not in features.ranges:
+                raise ParameterError(f"centre names {name!r}: there is {list(features.ranges)}")
+            low, high = features.ranges[name]
+            check(f"centre[{name!r}]", value, Real(low, high))
+
     # -- what every family says ------------------------------------------------------------
 
-    def _stated_size(self) -> int | None:
-        return self.features
+    @property
+    def _features(self) -> Features | None:
+        columns = self._stated_columns
+        if columns is None:
+            return None
+        return Features.of(columns, None, "a mixture", explains=False)
 
-    def _facts(self, data: Any) -> int:
-        """Return how many features there are: the columns of a table are public."""
+    @property
+    def _default_unit(self) -> str:
+        columns = self._stated_columns
+        return self._unit if columns is None else columns.unit
+
+    def _stated_size(self) -> int | None:
+        features = self._features
+        return self.features if features is None else len(features.ranges)
+
+    def _facts(self, data: Any) -> Any:
+        """Return how many features there are, or their names: a table's columns are public."""
+        if self.columns is not None:
+            return None
+        parts = _pieces(data)
+        names = common_names([labels_of(part) for part in parts])
+        if names:
+            return names
         if self.features is not None:
             return self.features
-        return row_shape(data[0] if _in_pieces(data) else data, "samples")[1]
+        return row_shape(parts[0], "samples")[1]
+
+    def _as_sites(self, data: Any) -> list[Site]:
+        sites = super()._as_sites(data)
+        if self.columns is not None:
+            return sites
+        return [Site(site.name, settled(site.data), site.ledger) for site in sites]
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         """Return what is public; a fact is how many features there are, or their names."""
         size = self._size([len(fact) if isinstance(fact, tuple) else fact for fact in facts])
         if size > LARGEST:
             raise ParameterError(f"at most {LARGEST} features are supported")
-        assert self.radius is not None
-        centre = tuple(float(value) for value in np.ravel(np.asarray(self.centre, np.float64)))
         moments = size, self.components, self._request(len(facts)), len(facts), self.share, shares
-        return MixtureAgreement(*moments, float(self.radius), centre)
+        features = self._features
+        if features is None:
+            assert self.radius is not None
+            centre = tuple(float(value) for value in np.ravel(np.asarray(self.centre, np.float64)))
+            names = common_names([fact for fact in facts if isinstance(fact, tuple)])
+            return MixtureAgreement(*moments, float(self.radius), centre, names=names)
+        low, high = np.array(list(features.ranges.values()), np.float64).T
+        half, middle = high / 2.0 - low / 2.0, low / 2.0 + high / 2.0
+        stated = self.centre if isinstance(self.centre, Mapping) else {}
+        pairs = zip(features.ranges, middle.tolist(), strict=True)
+        centre = tuple(float(stated.get(name, value)) for name, value in pairs)
+        farthest = np.linalg.norm(1.0 + np.abs(np.asarray(centre) - middle) / half)
+        return MixtureAgreement(
+            *moments,
+            float(farthest if self.radius is None else self.radius),
+            centre,
+            tuple(half.tolist()),
+            tuple(features.ranges),
+            features.columns.rows_per_unit,
+            features.columns.assumptions(),
+        )
 
     def _read(self, data: Any, agreement: Agreement) -> NDArray[Any]:
         assert isinstance(agreement, MixtureAgreement)
-        samples = _table(data)
+        features = self._features
+        if features is None:
+            samples = _joined([numbers(part, agreement.names) for part in _pieces(data)])
+        else:
+            samples = features.read(data).matrix(features.names)
+        if not len(samples):
+            raise ParameterError("there is no sample left: a mixture needs at least one row")
         if samples.shape[1] != agreement.size:
             raise ParameterError(
                 f"the data have {samples.shape[1]} dimensions, {agreement.size} were stated"
@@ -162,17 +250,34 @@ class GaussianMixture(MomentEstimator):
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the parameters, and the names of the features in their order."""
+        """Return the parameters, and the names of the features where only those are stated."""
         found = dict(settings)
-        columns = found.pop("columns", None)
-        return found, None if columns is None else tuple(str(name) for name in columns)
+        if not isinstance(found.get("columns"), list | tuple):
+            return found, None
+        return found, tuple(str(name) for name in found.pop("columns"))
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
         """Return a site's samples from the columns of its table that are named."""
         table = super()._tables(tables, facts)
+        if self.columns is not None:
+            return table
         if not facts:
-            raise ParameterError("columns must be named: state them in their order")
-        return np.column_stack(list(numeric_columns(table, facts).values()))
+            raise ParameterError("columns must be named: state them in their order, or [columns]")
+        return numbers(table, facts)
+
+    def _conclude(self, outcome: Outcome) -> None:
+        assert isinstance(outcome.agreement, MixtureAgreement)
+        self._scaled_by(outcome.agreement)
+        super()._conclude(outcome)
+
+    def _scaled_by(self, public: MixtureAgreement) -> None:
+        """Take up where the public ball lies, and what the features are called."""
+        self._centre = np.broadcast_to(np.asarray(public.centre), (public.size,))
+        self._half = np.broadcast_to(np.asarray(public.half), (public.size,))
+        self._radius, self.columns_ = public.radius, public.names
+        features = self._features
+        own = public.names if features is None else features.names
+        remember(self, len(own) or public.size, own)
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn the Gaussians from the samples of one holder or of several sites.
@@ -184,21 +289,17 @@ class GaussianMixture(MomentEstimator):
         y
             Ignored.
         """
-        sites, names = by_name(self._as_sites(data), lambda own: own, lambda _, rows: rows)
-        super().fit(sites)
-        remember(self, self.n_features_in_, names)
-        return self
+        return super().fit(data)
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
-        assert self.radius is not None
         spherical = found.spherical
         self.rows_ = spherical.count
-        check_delta(self.privacy, self.rows_, self._unit)
+        check_delta(self.privacy, self.rows_, self._default_unit)
         means, mass = self._decompose(spherical.corrected(found.third), white, found.rng)
-        self.means_ = np.asarray(self.centre, np.float64) + self.radius * means
+        self.means_ = self._centre + self._radius * self._half * means
         self.weights_ = as_weights(mass, self.rows_)
-        remember(self, self.means_.shape[1])
-        self.variance_ = self.radius**2 * spherical.variance
+        self.variance_ = self._radius**2 * spherical.variance
+        self.sd_ = self._half * np.sqrt(max(self.variance_, 0.0))
         self.shared_ = {
             "means": self.means_,
             "weights": self.weights_,
@@ -207,25 +308,44 @@ class GaussianMixture(MomentEstimator):
         }
 
     def _settings(self) -> dict[str, Any]:
+        public = self._stated_columns
+        if public is not None:
+            moved = dict(self.centre) if isinstance(self.centre, Mapping) else 0.0
+            kept: dict[str, Any] = {"columns": public.described(), "centre": moved}
+            kept["names"] = list(self.columns_)
+            return {"components": self.components, "radius": self.radius, **kept}
         centre = np.ravel(np.asarray(self.centre)).tolist()
-        return {"components": self.components, "radius": self.radius, "centre": centre}
+        kept = {"names": list(self.columns_), "centre": centre}
+        return {"components": self.components, "radius": self.radius, **kept}
 
     def _adopt(self, release: Release) -> None:
         settings = dict(release.manifest["settings"])
-        centre = settings.pop("centre")
-        GaussianMixture.__init__(self, **settings, centre=centre if len(centre) > 1 else centre[0])
+        names, centre = tuple(settings.pop("names", ())), settings["centre"]
+        if isinstance(centre, list):
+            settings["centre"] = centre if len(centre) > 1 else centre[0]
+        if "columns" in settings:
+            settings["columns"] = Columns.of(settings["columns"]).in_order(names)
+        GaussianMixture.__init__(self, **settings)
         self.means_, self.weights_ = release.arrays["means"], release.arrays["weights"]
+        size = self.means_.shape[1]
+        public = self._agree([names if names and self.columns is None else size])
+        assert isinstance(public, MixtureAgreement)
+        self._scaled_by(public)
         self.variance_ = float(release.arrays["variance"])
+        self.sd_ = self._half * np.sqrt(max(self.variance_, 0.0))
         self.rows_ = float(release.arrays["rows"])
-        remember(self, self.means_.shape[1])
 
     # -- using the result ------------------------------------------------------------------
 
     def _log_joint(self, data: Any) -> Array:
         check_fitted(self, "means_")
-        x = features_seen(self, np.concatenate(data) if _in_pieces(data) else data)
-        squares = np.square(x[:, None, :] - self.means_).sum(axis=2)
-        spread = max(self.variance_, 1e-12 * float(self.radius or 1.0) ** 2)
+        features = self._features
+        if features is not None:
+            x = features.encode(data)
+        else:
+            x = _joined([rows_seen(self, part) for part in _pieces(data)])
+        squares = np.square((x[:, None, :] - self.means_) / self._half).sum(axis=2)
+        spread = max(self.variance_, 1e-12 * self._radius**2)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.weights_) - squares / (2.0 * spread))
 
@@ -233,21 +353,18 @@ class GaussianMixture(MomentEstimator):
         """Return the mean log density of a sample; not private."""
         from scipy.special import logsumexp
 
-        check_fitted(self, "means_")
-        width = self.means_.shape[1]
-        spread = max(self.variance_, 1e-12 * float(self.radius or 1.0) ** 2)
-        constant = 0.5 * width * np.log(2.0 * np.pi * spread)
-        return float(np.mean(logsumexp(self._log_joint(samples), axis=1)) - constant)
+        joint = self._log_joint(samples)
+        spread = max(self.variance_, 1e-12 * self._radius**2)
+        constant = 0.5 * np.log(2.0 * np.pi * spread) * len(self._half)
+        return float(np.mean(logsumexp(joint, axis=1)) - constant - np.log(self._half).sum())
 
 
-def _in_pieces(data: Any) -> bool:
-    """Whether samples come as a list of arrays."""
-    return isinstance(data, list | tuple) and bool(data) and all(np.ndim(p) == 2 for p in data)
+def _pieces(data: Any) -> list[Any]:
+    """Return the tables that data are: one, or a list of them."""
+    several = isinstance(data, list | tuple) and data and all(np.ndim(part) == 2 for part in data)
+    return list(data) if several else [data]
 
 
-def _table(data: Any) -> NDArray[Any]:
-    """Return samples as one array; what is missing is refused, to the holder."""
-    whole = np.concatenate([as_matrix(p) for p in data]) if _in_pieces(data) else data
-    table = as_matrix(whole, "samples")
-    check_finite(table, "samples")
-    return table
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return one array; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from tacit._core.arrays import Array
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit.data.documents import Documents
+from tacit.data.duplicates import RULES, duplicates_note
+from tacit.data.members import distinct_ids, members_stated
 from tacit.data.relations import Relation
 from tacit.data.synthetic import topic_documents
-from tacit.errors import ParameterError
+from tacit.data.words import named_words
+from tacit.data.written import read_names, written_names
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
@@ -45,8 +50,15 @@ class SingleTopicModel(MomentEstimator):
     topics
         How many topics.
     vocabulary
-        The public vocabulary: the words, or how many there are. By default the columns of a
-        table of counts, which are public then.
+        The public vocabulary: the words, or how many there are. By default the columns of an array
+        of counts, which are public then. With a guarantee it is needed wherever words come by
+        name: it is never read from the documents.
+    unknown
+        What a word outside the vocabulary is: an ``"error"`` to the holder, or a reason to
+        ``"drop"`` that word.
+    duplicates
+        What a count is that a table lists several times for one document and word: an
+        ``"error"``, or one count with the ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     smoothing
         How much of a word's probability is uniform when documents are scored: a topic that
         misses a word would exclude every document with it.
@@ -68,7 +80,10 @@ class SingleTopicModel(MomentEstimator):
     Attributes
     ----------
     topics_
-        Word probabilities, topics × words, the heaviest topic first.
+        Word probabilities, topics × words, the heaviest topic first; words are in the order of
+        ``vocabulary_``.
+    vocabulary_
+        The words; their numbers where they have no names.
     weights_
         Topic probabilities.
     documents_
@@ -84,11 +99,15 @@ class SingleTopicModel(MomentEstimator):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> topics = np.array([[0.5, 0.5, 0, 0], [0, 0.1, 0.4, 0.5]])
+    >>> topics = np.array([[0.7, 0.3, 0, 0], [0, 0.1, 0.3, 0.6]])
     >>> documents = [rng.choice(4, 6, p=topics[k]) for k in rng.integers(0, 2, 3000)]
     >>> model = SingleTopicModel(2, vocabulary=4, random_state=0).fit(documents)
-    >>> bool(np.abs(np.sort(model.topics_[:, 0]) - [0, 0.5]).max() < 0.05)
+    >>> bool(np.abs(np.sort(model.topics_[:, 0]) - [0, 0.7]).max() < 0.05)
     True
+    >>> named = [[["ant", "bee", "cat", "dog"][word] for word in words] for words in documents]
+    >>> model = SingleTopicModel(2, random_state=0).fit(named)  # nothing private: words are read
+    >>> sorted(model.top_words(1))
+    [['ant'], ['dog']]
     """
 
     _unit = "document"
@@ -98,6 +117,8 @@ class SingleTopicModel(MomentEstimator):
         "topics": Integer(1, MOST_COMPONENTS),
         "vocabulary": AnyOf(Integer(1), InstanceOf(Sequence, np.ndarray), None),
         "smoothing": Real(0, 1, open_low=True, open_high=True),
+        "unknown": OneOf("error", "drop"),
+        "duplicates": OneOf(*RULES),
         **COMMON,
     }
 
@@ -105,7 +126,9 @@ class SingleTopicModel(MomentEstimator):
         self,
         topics: int = 10,
         *,
-        vocabulary: int | Sequence[str] | None = None,
+        vocabulary: int | Sequence[Any] | None = None,
+        unknown: str = "error",
+        duplicates: str = "error",
         smoothing: float = 0.05,
         share: float = 0.5,
         restarts: int | None = None,
@@ -117,6 +140,8 @@ class SingleTopicModel(MomentEstimator):
     ) -> None:
         self.topics = topics
         self.vocabulary = vocabulary
+        self.unknown = unknown
+        self.duplicates = duplicates
         self.smoothing = smoothing
         self.share = share
         self.restarts = restarts
@@ -128,23 +153,71 @@ class SingleTopicModel(MomentEstimator):
 
     # -- what every family says ------------------------------------------------------------
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.vocabulary is not None:
+            members_stated("word", self.vocabulary)
+
+    def _words(self) -> Any:
+        """Return the words or their number, as stated or as read from what is no secret."""
+        found = vars(self).get("_read_words") if self.vocabulary is None else self.vocabulary
+        return None if self._noisy and self.vocabulary is None else found
+
+    @property
+    def _unknown(self) -> str:
+        return str(self._given("unknown", "error"))
+
+    @property
+    def _noisy(self) -> bool:
+        return self.privacy is not None and math.isfinite(self.privacy.epsilon)
+
     def _stated_size(self) -> int | None:
-        if self.vocabulary is None or isinstance(self.vocabulary, int | np.integer):
-            return None if self.vocabulary is None else int(self.vocabulary)
-        return len(self.vocabulary)
+        words = self._words()
+        return None if words is None else members_stated("word", words).size
 
     def _facts(self, data: Any) -> int | None:
-        """Return how many words there are: the columns of a table are public."""
+        """Return how many words there are: the columns of an array are public."""
         size = self._stated_size()
-        return _columns(data) if size is None else size
+        if size is not None:
+            return size
+        if self._noisy and named_words(data) is not None:
+            raise UnboundedData(
+                "vocabulary must be stated, and is never read from private documents: pass "
+                "vocabulary=[…], the public list of words"
+            )
+        return _columns(data)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         size = self._size(facts)
         privacy = self._request(len(facts))
-        return TopicAgreement(size, self.topics, privacy, len(facts), self.share, shares)
+        rules = duplicates_note([self._given("duplicates", "error")])
+        if self._unknown == "drop":
+            rules += ("words outside the vocabulary are left out",)
+        return TopicAgreement(size, self.topics, privacy, len(facts), self.share, shares, rules)
+
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Learn from the documents of one holder or of several sites.
+
+        Parameters
+        ----------
+        data
+            A table of counts, documents × words (an array, or a frame whose columns are words);
+            a sequence of documents, each a sequence of words, or of word numbers where no words
+            are stated; a `Relation` of documents and words; or a list of `Site` with such.
+        y
+            Ignored.
+        """
+        self._read_words: Any = None
+        self._check_parameters()
+        if not self._noisy and self.vocabulary is None:
+            found = [named_words(site.data) for site in self._as_sites(data)]
+            if None not in found:
+                words = [word for own in found for word in own or ()]
+                self._read_words = distinct_ids(words, "the vocabulary")[0]
+        return super().fit(data)
 
     def _read(self, data: Any, agreement: Agreement) -> Documents:
-        documents = Documents.read(data, self._stated_size())
+        documents = Documents.read(data, self._words(), self._unknown)
         short = int((documents.lengths < 3).sum())
         if self.privacy is None and short:  # what is private is never said
             if short == len(documents):
@@ -169,7 +242,13 @@ class SingleTopicModel(MomentEstimator):
         names = {entity: found["columns"].get(entity, entity) for entity in ("document", "word")}
         words = self.vocabulary
         labels = range(words) if isinstance(words, int) else words or ()
-        cells = Relation.from_frame(table, names, found.get("value"), labels={"word": labels})
+        cells = Relation.from_frame(
+            table,
+            names,
+            found.get("value"),
+            labels={"word": labels},
+            duplicates=self._given("duplicates", "error"),
+        )
         return coo_array((cells.values, tuple(cells.indices.T)), shape=cells.shape).tocsr()
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
@@ -181,6 +260,7 @@ class SingleTopicModel(MomentEstimator):
     def _publish(self, topics: Array, mass: Array, documents: float) -> None:
         """Keep topics with the weights that follow from their masses."""
         self.documents_ = documents
+        self.vocabulary_ = self._names(topics.shape[1])
         self.topics_, self.weights_ = topics, as_weights(mass, documents)
         self.shared_ = {
             "topics": self.topics_,
@@ -188,10 +268,15 @@ class SingleTopicModel(MomentEstimator):
             "documents": np.array(documents),
         }
 
+    def _names(self, size: int) -> tuple[Any, ...]:
+        words = self._words()
+        names = None if words is None else members_stated("word", words).names
+        return tuple(range(size)) if names is None else names
+
     def _settings(self) -> dict[str, Any]:
         words = self.vocabulary
         if words is not None and not isinstance(words, int | np.integer):
-            words = [str(word) for word in words]
+            words = written_names(members_stated("word", words).names or ())
         return {"topics": self.topics, "vocabulary": words, "smoothing": self.smoothing}
 
     @classmethod
@@ -214,15 +299,22 @@ class SingleTopicModel(MomentEstimator):
         return float(far[linear_sum_assignment(far)].mean())
 
     def _adopt(self, release: Release) -> None:
-        type(self).__init__(self, **release.manifest["settings"])
+        settings = dict(release.manifest["settings"])
+        if isinstance(settings["vocabulary"], list):
+            settings["vocabulary"] = list(read_names(settings["vocabulary"]))
+        type(self).__init__(self, **settings)
         self.topics_, self.weights_ = release.arrays["topics"], release.arrays["weights"]
         self.documents_ = float(release.arrays["documents"])
+        self.vocabulary_ = self._names(self.topics_.shape[1])
 
     # -- using the result ------------------------------------------------------------------
 
     def _bags(self, documents: Any) -> Documents:
         check_fitted(self, "topics_")
-        return Documents.read(documents, self.topics_.shape[1])
+        words = self._words()
+        return Documents.read(
+            documents, self.topics_.shape[1] if words is None else words, self._unknown
+        )
 
     def _log_joint(self, data: Any) -> Array:
         from scipy.sparse import csr_array
@@ -248,7 +340,7 @@ class SingleTopicModel(MomentEstimator):
         """Return exp(−score): as hard as guessing among that many equally likely words."""
         return float(np.exp(-self.score(documents)))
 
-    def top_words(self, count: int = 10) -> list[list[Any]]:
+    def top_words(self, count: int = 10, *, positions: bool = False) -> list[list[Any]]:
         """Return every topic's most probable words, or their numbers without a vocabulary.
 
         A topic of which nothing is known, because noise hides it, is uniform and has none.
@@ -257,20 +349,21 @@ class SingleTopicModel(MomentEstimator):
         ----------
         count
             How many of each.
+        positions
+            Whether words are shown by position all the same.
         """
         check_fitted(self, "topics_")
         order = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
         known = np.ptp(self.topics_, axis=1) > 1e-9 * self.topics_.max(axis=1)
         known |= self.topics_.shape[1] == 1
         chosen = [row if some else row[:0] for row, some in zip(order, known, strict=True)]
-        words = self.vocabulary
-        if words is None or isinstance(words, int | np.integer):
-            return [row.tolist() for row in chosen]
-        return [[words[i] for i in row] for row in chosen]
+        return [[int(i) if positions else self.vocabulary_[i] for i in row] for row in chosen]
 
 
 def _columns(data: Any) -> int:
     """Return how many columns a table of counts has; no count is looked at."""
+    if isinstance(data, Relation):
+        return data.shape[1]
     first = data[0] if isinstance(data, list | tuple) and data else data
     if isinstance(first, Documents):
         return first.vocabulary

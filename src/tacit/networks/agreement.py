@@ -16,6 +16,14 @@ norms of float64: squares of the smallest float32, 1.4e-45, and of the largest, 
 its range, so no norm overflows, and none is too small because a square vanished. That is why
 modules of float64, whose squares can do both, are refused.
 
+**People with several rows.** Where one person has up to k rows, people are sampled, and not rows:
+a person's rows are all in a sample or all out of it, so one person more or less changes S by the
+sum of k clipped gradients, of norm at most k·√Σ clip², with probability q. Each step is then the
+same event with noise σ·k·√Σ clip². (Sampling rows one by one would put a person into a step with
+probability up to 1 − (1 − q)^k.) Every gradient is rounded by itself, which may add half a step of
+the grid in each of d coordinates, k times over: the clip of a row leaves that room
+(`tacit.networks.sides`).
+
 **Lost steps.** A step that was claimed by a process that died before its reply was kept is spent,
 and never drawn again: a site answers it with zeros and says that nothing was drawn.
 """
@@ -24,9 +32,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tacit._core.lazy import late
 from tacit._core.rng import generator
@@ -63,11 +73,16 @@ _MOST_ROWS = 1 << 17  # of a sample: 2^44 lattice steps each, so that int64 sums
 
 
 class Examples(NamedTuple):
-    """What a site holds: one row per example, and where torch computes there."""
+    """What a site holds: one row per example, and where torch computes there.
+
+    ``starts`` says where each person's rows begin, and last how many there are; None: every row
+    is a unit of its own.
+    """
 
     inputs: Any
     targets: Any
     device: str = "cpu"
+    starts: Any = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,9 @@ class NetworkAgreement(Agreement):
     ``blueprint`` is the network, see `tacit.networks.architectures`; None where only the price is
     asked for, which does not depend on it. ``loss`` maps (outputs, targets) to one loss per
     example, each of its own output alone. ``inputs`` and ``targets`` say in words what is public
-    about them. ``watch`` is called with the `Progress` at the coordinator, ``reports`` times in a
-    run; returning True ends the run early, which still costs what was reserved.
+    about them, and ``names`` what inputs are called. ``watch`` is called with the `Progress` at
+    the coordinator, ``reports`` times in a run; returning True ends the run early, which still
+    costs what was reserved.
 
     Examples
     --------
@@ -98,6 +114,7 @@ class NetworkAgreement(Agreement):
     sites: int = 1
     inputs: str = "inputs and targets are what the caller made of each row alone"
     targets: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     examples_in_memory: int | None = None
     watch: Callable[[Any], bool | None] | None = field(default=None, compare=False, repr=False)
     reports: int = field(default=0, compare=False)
@@ -149,7 +166,7 @@ class NetworkAgreement(Agreement):
     def mechanism(self) -> PoissonSampled:
         """The release of one step; its price does not depend on the size of the network."""
         numbers = self.dynamics
-        inner = Gaussian.within(numbers.noise_multiplier, numbers.norm, (self.size,))
+        inner = Gaussian.within(numbers.noise_multiplier, numbers.unit_norm, (self.size,))
         return PoissonSampled(inner, numbers.sampling_rate, ADD_REMOVE)
 
     def _steps(self) -> tuple[Step, ...]:
@@ -183,14 +200,18 @@ class NetworkAgreement(Agreement):
             self.inputs,
             f"about {numbers.rows:g} rows, a public number",
             f"every example's gradient is clipped to {clips} and sampled with probability "
-            f"{numbers.sampling_rate:g} in each of {numbers.steps} steps; which rows were sampled "
-            "stays secret",
+            f"{numbers.sampling_rate:g} in each of {numbers.steps} steps; which {self._unit}s "
+            "were sampled stays secret",
             "torch computes an example's gradient to the last bit as it would beside other "
             "examples in a batch of the same size",
             "the network, its start and all settings were chosen without looking at the data",
             *self.targets,
-            *(("the sites hold different rows",) if self.sites > 1 else ()),
+            *((f"the sites hold different {self._unit}s",) if self.sites > 1 else ()),
         )
+
+    @property
+    def _unit(self) -> str:
+        return "row" if self.privacy is None else self.privacy.unit
 
     # -- the two sides ---------------------------------------------------------------------
 
@@ -209,13 +230,20 @@ class NetworkAgreement(Agreement):
         return {"final": result.final, "average": result.average, "samples": result.samples}
 
     def worst_case(self) -> Neighbours:
-        """One example more, all of whose inputs are one: its gradient exceeds clips below that."""
+        """One unit more, all of whose inputs are one: its gradients exceed clips below that."""
         if self.blueprint is None or not hasattr(self.loss, "made_up"):
             raise ParameterError("there is no worst case for this loss: pass data and neighbour")
-        rows = torch.zeros((4, *self.blueprint.shape), dtype=getattr(torch, self.blueprint.dtype))
-        rows[-1] = 1
-        targets = self.loss.made_up(4)
-        return Neighbours(Examples(rows, targets), Examples(rows[:-1], targets[:-1]))
+        own, dtype = self.dynamics.rows_per_unit, getattr(torch, self.blueprint.dtype)
+        rows = torch.zeros((3 + own, *self.blueprint.shape), dtype=dtype)
+        rows[3:] = 1
+        targets = self.loss.made_up(4)[[0, 1, 2, *[3] * own]]
+        if own == 1:
+            return Neighbours(Examples(rows, targets), Examples(rows[:-1], targets[:-1]))
+        starts = np.array([0, 1, 2, 3, 3 + own])
+        return Neighbours(
+            Examples(rows, targets, starts=starts),
+            Examples(rows[:3], targets[:3], starts=starts[:-1]),
+        )
 
     @classmethod
     def examples(cls) -> Iterator[NetworkAgreement]:
@@ -236,6 +264,10 @@ class NetworkAgreement(Agreement):
         yield cls(Given(filters, (1, 3, 3)), CrossEntropy(), layers, row)
         yield cls(Given(normed, (3,)), CrossEntropy(), joint, row)
         yield cls(Perceptron(2, 2), CrossEntropy(), Dynamics(2, 1.0, (0.5,), 10.0), None)
+        people = Privacy(2.0, 1e-5, unit="user")
+        for blueprint in (Perceptron(2, 2), Given(filters, (1, 3, 3))):
+            several = replace(joint, clips=(0.1,), rows_per_unit=3)
+            yield cls(blueprint, CrossEntropy(), several, people)
 
 
 def run_event(multiplier: float, rate: float, steps: int, norm: float) -> DpEvent:

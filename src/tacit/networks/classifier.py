@@ -9,9 +9,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf
-from tacit.data.columns import column_array
+from tacit.data.kinds import Boolean, Category, Kind
+from tacit.data.problems import raise_for, trouble
 from tacit.data.reading import read_rows
-from tacit.data.values import plain_text, texts
+from tacit.data.schema import Columns
+from tacit.data.values import few, plain_text, texts
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
@@ -41,6 +43,10 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     hidden, activation
         Widths of the hidden layers of a perceptron (none: a linear model; 500 unless given), and
         what follows each (``"tanh"`` unless given).
+    columns, target
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path; and
+        the column that is explained, a category or a truth value, unless ``columns`` say it.
+        Instead of ``bounds`` and ``classes``.
     module
         Any torch module to train instead, with one output per class; it is copied.
     features
@@ -64,7 +70,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     dropout
         Whether predictions perturb every sample by the equivalent dropout (Monte-Carlo dropout).
     privacy, ledger
-        The guarantee asked for, with unit ``"row"``, and who pays; None adds no noise.
+        The guarantee asked for, with unit ``"row"``, or ``"user"`` where ``columns`` name the
+        person, and who pays; None adds no noise.
     checkpoint
         A folder: a fit that was interrupted goes on from there, with the same ledger.
     device, progress
@@ -104,6 +111,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         self,
         hidden: Sequence[int] | None = None,
         *,
+        columns: Columns | Mapping[str, Any] | str | None = None,
+        target: str | None = None,
         activation: str | None = None,
         module: nn.Module | None = None,
         features: nn.Module | None = None,
@@ -121,6 +130,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         random_state: int | None = None,
     ) -> None:
         self.hidden = hidden
+        self.columns = columns
+        self.target = target
         self.activation = activation
         self.module = module
         self.features = features
@@ -137,11 +148,32 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         self.progress = progress
         self.random_state = random_state
 
+    @property
+    def _labels(self) -> tuple[Any, ...]:
+        """The public labels: those of the target, where columns are stated."""
+        if self.columns is None:
+            return tuple(self.classes if self.classes is not None else ())
+        kind = self._response
+        return kind.levels if isinstance(kind, Category) else (False, True)
+
+    def _check_response(self, kind: Kind, averaged: bool) -> None:
+        if self.classes is not None:
+            raise ParameterError("columns hold the labels: leave classes out")
+        if not isinstance(kind, Category | Boolean):
+            raise ParameterError(
+                f"the target must be a category or a truth value, not a {kind.word}: a number is "
+                "for PrivateDropoutRegressor"
+            )
+        if averaged:
+            raise ParameterError(
+                "an average of labels is no label: pass rows_per_person=…, not averages"
+            )
+
     def _check_parameters(self) -> None:
-        if self.classes is None:
+        if self.classes is None and self.columns is None:
             raise UnboundedData(
-                "classes must be given: pass classes=…, the public labels; they are not read from "
-                "the data"
+                "classes must be given: pass classes=…, the public labels, or columns=Columns(…); "
+                "they are not read from the data"
             )
         super()._check_parameters()
 
@@ -149,40 +181,40 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         return (f"the {self._outputs()} classes are public",)
 
     def _outputs(self) -> int:
-        return len(self.classes or ())
+        return len(self._labels)
 
     def _targets(self, y: Any) -> Any:
         """Return class numbers, label by label: what one is does not depend on the others.
 
         A label that is no class is refused, to the holder.
         """
-        place = {plain_text(one): k for k, one in enumerate(self.classes or ())}
-        values = y if isinstance(y, list | tuple) else column_array(y).reshape(-1)
-        if isinstance(values, np.ndarray) and values.dtype.kind == "c":
-            raise ParameterError("Complex data not supported: labels are none of the classes")
-        labels = texts(read_rows({"y": values}).column("y")).to_list()
-        wrong = [row for row, label in enumerate(labels) if label not in place]
-        if wrong:
-            raise ParameterError(
-                f"row {wrong[0] + 1} has the label {labels[wrong[0]]!r}, which is none of the "
-                f"classes, and so have {len(wrong) - 1} more rows: mend them, or name the class; "
-                "a continuous response is for PrivateDropoutRegressor"
-            )
-        return torch.tensor([place[label] for label in labels], dtype=torch.int64)
+        if self.columns is not None:  # positions in the target's list
+            return torch.from_numpy(np.asarray(y, np.int64))
+        place = {plain_text(one): k for k, one in enumerate(self._labels)}
+        table = read_rows({"y": y})
+        labels = texts(table.column("y"))
+        known = labels.is_in(list(place)).fill_null(False).to_numpy()
+        remedy = (
+            f"it is none of the classes {few(list(place))}: mend it, or name the class; a "
+            "continuous response is for PrivateDropoutRegressor"
+        )
+        raise_for(trouble(table, "unknown label", "y", ~known, labels, remedy))
+        return torch.tensor([place[label] for label in labels.to_list()], dtype=torch.int64)
 
     def _loss(self) -> CrossEntropy:
         return CrossEntropy()
 
     def _conclude(self, outcome: Outcome) -> None:
         super()._conclude(outcome)
-        self.classes_ = np.asarray(self.classes)
+        self.classes_ = _as_array(self._labels)
 
     def _adopt(self, release: Release) -> None:
         super()._adopt(release)
-        self.classes_ = np.asarray(self.classes)
+        self.classes_ = _as_array(self._labels)
 
     def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"classes": self.classes_.tolist()}
+        own = None if self.columns is not None else self.classes_.tolist()
+        return super()._settings() | {"classes": own}
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the predictive probabilities (rows, classes), averaged over the posterior."""
@@ -202,5 +234,30 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     def calibration_error(self, X: Any, y: Any, bins: int = 15) -> float:
         """Return the expected calibration error on given rows, such as public ones."""
         found = self.predict_proba(X)
-        right = self.classes_[found.argmax(axis=1)] == np.asarray(y)
+        right = found.argmax(axis=1) == self._positions(X, y)
         return calibration_error(right, found.max(axis=1), bins)
+
+    def _positions(self, X: Any, y: Any) -> NDArray[np.int64]:
+        """Return the places of true labels among the classes, label by label."""
+        return np.asarray(self._targets(self._true(X, y)).numpy(), np.int64)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows whose class is right; on given rows, and not private.
+
+        Parameters
+        ----------
+        X
+            Rows; a table with the target, where there are ``columns``.
+        y
+            Their labels, where ``X`` has none.
+        sample_weight
+            How much each row counts; all the same unless given.
+        """
+        right = self.predict_proba(X).argmax(axis=1) == self._positions(X, y)
+        return float(np.average(right, weights=sample_weight))
+
+
+def _as_array(labels: Sequence[Any]) -> NDArray[Any]:
+    """Return labels as an array that keeps them as they are."""
+    alike = len({type(label) for label in labels}) == 1
+    return np.asarray(labels) if alike else np.array(labels, object)

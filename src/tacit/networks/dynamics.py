@@ -40,7 +40,8 @@ class Dynamics:
 
     Most are those of `Training`. ``clips`` holds the largest L2 norm of one example's gradient:
     one, or one for each layer. ``noise_multiplier`` is σ, the noise on a site's sum over `norm`; 0
-    where there is none. ``rows`` is the public, approximate number of rows of all sites together.
+    where there is none. ``rows`` is the public, approximate number of rows of all sites together,
+    and ``rows_per_unit`` how many of them one person has at most, where people are sampled.
 
     Examples
     --------
@@ -63,6 +64,12 @@ class Dynamics:
     temperature: float = 0.1
     burn_in: float = 0.5
     samples: int = 20
+    rows_per_unit: int = 1
+
+    @property
+    def unit_norm(self) -> float:
+        """The largest norm of the sum of one person's gradients."""
+        return self.rows_per_unit * self.norm
 
     @property
     def norm(self) -> float:
@@ -77,7 +84,7 @@ class Dynamics:
     @property
     def noise(self) -> float:
         """The standard deviation of the privacy noise on the total of all sites."""
-        return self.noise_multiplier * self.norm * math.sqrt(self.sites)
+        return self.noise_multiplier * self.unit_norm * math.sqrt(self.sites)
 
     def step_size_at(self, step: int) -> float:
         """Return η_t."""

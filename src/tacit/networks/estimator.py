@@ -7,19 +7,18 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
-from tacit.data.columns import column_array, numeric_columns
-from tacit.data.matrices import as_matrix, check_finite, check_lengths, row_shape, warn_of_column
+from tacit.data.matrices import check_lengths, warn_of_column
+from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.features import by_name, check_fitted, features_seen, remember
+from tacit.estimators.features import check_fitted, remember
 from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -31,6 +30,7 @@ from tacit.networks.dynamics import Dynamics
 from tacit.networks.layers import check_rows_independent, made_up
 from tacit.networks.loop import Progress, Trained
 from tacit.networks.rows import NORMALIZE, PIECE, seen_rows
+from tacit.networks.tables import Facts, TableNetwork
 from tacit.networks.training import Training
 from tacit.networks.weights import flat_weights, learned, with_weights, write_weights
 from tacit.privacy.guarantee import Privacy, shown
@@ -45,23 +45,15 @@ _REPORTS = 10
 _HIDDEN, _ACTIVATION = (500,), "tanh"
 
 
-class Facts(NamedTuple):
-    """What is public about a holder's rows, and which columns of a table they are."""
-
-    shape: tuple[int, ...]
-    rows: int = 0  # read only where there is no guarantee
-    columns: tuple[str, ...] = ()
-    target: str = ""
-
-
-class PrivateNetwork(PrivateEstimator):
+class PrivateNetwork(TableNetwork):
     """Base of `PrivateDropoutClassifier` and `PrivateDropoutRegressor`."""
 
     _purpose = "private network"
-    _stated_facts = ("inputs", "target")
+    _stated_facts = ("inputs",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "hidden": AnyOf(InstanceOf(tuple, list), None),
         "activation": AnyOf(OneOf(*ACTIVATIONS), None),
+        "target": AnyOf(InstanceOf(str), None),
         "module": AnyOf(InstanceOf(nn.Module), None),
         "features": AnyOf(InstanceOf(nn.Module), None),
         "normalize": OneOf("auto", *NORMALIZE),
@@ -82,9 +74,7 @@ class PrivateNetwork(PrivateEstimator):
     activation: str | None
     module: nn.Module | None
     features: nn.Module | None
-    bounds: Any
     normalize: str
-    rows: float | None
     training: Training | None
     dropout: bool
     privacy: Privacy | None
@@ -120,17 +110,19 @@ class PrivateNetwork(PrivateEstimator):
         for about in (tags.classifier_tags, tags.regressor_tags):
             if about is not None:
                 about.poor_score = noisy
+        tags.input_tags.sparse = True
         return tags
 
     # -- what is public -----------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        self._check_table()
         self._check_row_privacy("a network trained on rows")
-        if self.bounds is None:
+        if self._ranges is None:
             raise UnboundedData(
                 "bounds must be given: pass bounds=(low, high), the public range of every input, "
-                "or one pair for each"
+                "or one pair for each, or columns=Columns(…)"
             )
         if self.rows is None and self.privacy is not None:
             raise UnboundedData(
@@ -145,30 +137,23 @@ class PrivateNetwork(PrivateEstimator):
             raise ParameterError(
                 "normalize is for perceptrons: it is not read where a module or features are given"
             )
-        self._training.decided(self.rows or 1000.0, self.privacy, scale=self._output_scale())
+        self._training.decided(
+            self.rows or 1000.0,
+            self.privacy,
+            scale=self._output_scale(),
+            rows_per_unit=self._rows_per_unit,
+        )
 
     @property
     def _training(self) -> Training:
         return self.training or Training()
-
-    def _facts(self, data: Any) -> Facts:
-        shape = row_shape(self._pair(data)[0], images=True)
-        return Facts(tuple(shape[1:]), shape[0])
-
-    def _pair(self, data: Any) -> tuple[Any, Any]:
-        if not (isinstance(data, tuple | list) and len(data) == 2):
-            raise ParameterError(
-                "data must be (X, y), rows and one target for each: a network requires y to be "
-                "passed, but the target y is None"
-            )
-        return data[0], data[1]
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> NetworkAgreement:
         known = [fact for fact in facts if fact is not None]
         shapes = {fact.shape for fact in known}
         if len(shapes) > 1:
             raise ParameterError(f"all sites must have rows of one shape, got {sorted(shapes)}")
-        one = np.isscalar(self.bounds[0])
+        inputs, notes = self._input_notes()
         return self._training.agree(
             self._blueprint(shapes.pop()) if shapes else None,
             self._loss(),
@@ -176,8 +161,10 @@ class PrivateNetwork(PrivateEstimator):
             self._request(len(facts)),
             scale=self._output_scale(),
             sites=len(facts),
-            inputs=f"inputs lie in {self.bounds if one else 'their bounds'}",
-            targets=self._target_notes(),
+            rows_per_unit=self._rows_per_unit,
+            inputs=inputs,
+            targets=(*self._target_notes(), *notes),
+            names=self._common(known),
             reports=_REPORTS,
         )
 
@@ -201,56 +188,23 @@ class PrivateNetwork(PrivateEstimator):
 
     def _read(self, data: Any, agreement: Agreement) -> Examples:
         assert isinstance(agreement, NetworkAgreement)
-        X, y = self._pair(data)
-        X = as_matrix(X, images=True)
-        check_finite(X, "X", clipped=True)
-        inputs, targets = self._inputs(X), self._targets(y)
+        X, targets, starts = self._held(data, agreement.names)
+        inputs = self._inputs(X)
         check_lengths(len(inputs), len(targets))
+        if not len(inputs):
+            raise ParameterError("X must have at least one row")
         if self.features is not None:
             check_rows_independent(self.features, np.shape(X)[1:])
         agreement.check_network()
         device = self.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        return agreement.check_examples(Examples(inputs, targets, device))
+        return agreement.check_examples(Examples(inputs, targets, device, starts))
 
     def _inputs(self, X: Any) -> Any:
         """Return rows as the network sees them."""
         normalize = self.normalize if self.module is None else None
-        return seen_rows(X, self.bounds, features=self.features, normalize=normalize)
-
-    @classmethod
-    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
-        """Return the parameters of a file or a proposal, and which columns are read.
-
-        ``inputs`` names the columns that are read, in order, and ``target`` that of the targets;
-        ``training`` is a table.
-        """
-        found = dict(settings)
-        for name in ("module", "features", "device"):
-            if name in found:
-                raise ParameterError(f"a file or a proposal does not set {name!r}")
-        columns, target = found.pop("inputs", None), found.pop("target", None)
-        if not isinstance(columns, list) or not isinstance(target, str):
-            raise ParameterError("a network needs inputs = [column, …] and a target column")
-        for name in ("hidden", "bounds", "classes", "y_bounds"):
-            if isinstance(found.get(name), list):
-                found[name] = tuple(
-                    tuple(part) if isinstance(part, list) else part for part in found[name]
-                )
-        if isinstance(found.get("training"), Mapping):
-            given = dict(found["training"])
-            if isinstance(given.get("clip"), list):
-                given["clip"] = tuple(given["clip"])
-            found["training"] = Training(**given)
-        return found, Facts((len(columns),), 0, tuple(columns), target)
-
-    def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Any:
-        """Return (X, y) from the columns of a site's table."""
-        table = super()._tables(tables, facts)
-        columns = numeric_columns(table, list(facts.columns))
-        rows = np.column_stack([columns[name] for name in facts.columns])
-        return rows, column_array(table[facts.target])
+        return seen_rows(X, self._ranges, features=self.features, normalize=normalize)
 
     # -- fitting ------------------------------------------------------------------------------
 
@@ -260,23 +214,13 @@ class PrivateNetwork(PrivateEstimator):
         Parameters
         ----------
         X
-            Rows, (examples, …), or a list of `Site` whose data are (X, y).
+            Rows, (examples, …); a table wherever it is kept; or a list of `Site` whose data are
+            (X, y), or tables with the target where there are ``columns``.
         y
-            One label or response per row, where ``X`` is rows.
+            One label or response per row, where ``X`` has none.
         """
         warn_of_column(y)
-        data = X if y is None else (X, y)
-        sites, names = by_name(
-            self._as_sites(data), lambda own: self._pair(own)[0], lambda own, rows: (rows, own[1])
-        )
-        super().fit(sites)
-        self._remember(names)
-        return self
-
-    def _remember(self, names: Sequence[str] = ()) -> None:
-        """Keep how many numbers a row has; what fixed features take is their own business."""
-        if self.features is None:
-            remember(self, math.prod(self._width), names)
+        return super().fit(X if y is None else (X, y))
 
     def _place(self) -> Place:
         return dataclasses.replace(super()._place(), progress=False)  # the bar is this one's own
@@ -300,11 +244,18 @@ class PrivateNetwork(PrivateEstimator):
         self.training_: Dynamics = agreement.dynamics
         self.history_ = list(self.result_.history)
         self._width, self.module_ = agreement.blueprint.shape, agreement.build()
-        self._remember()
+        self._take_names(agreement.names)
         write_weights(learned(self.module_), self.result_.average)
         self.shared_ = {"samples": self.result_.samples, "final": self.result_.final} | {
             f"weights/{name}": p.detach().numpy() for name, p in self.module_.named_parameters()
         }
+
+    def _take_names(self, names: Sequence[str]) -> None:
+        """Keep what the inputs are called: of columns their own names, too."""
+        self._names, table = tuple(names), self._table
+        own = self._names if table is None else table.names
+        if own or self.features is None:  # what fixed features take is their own business
+            remember(self, len(own) or math.prod(self._width), own)
 
     # -- predictions ----------------------------------------------------------------------------
 
@@ -314,7 +265,7 @@ class PrivateNetwork(PrivateEstimator):
         With ``dropout`` every sample is perturbed by the equivalent dropout of its step.
         """
         self._needs_fit()
-        inputs = self._inputs(features_seen(self, X, images=True, clipped=True))
+        inputs = self._inputs(self._rows_to_predict(X))
         if self.training_.method == "dp-sgd":
             draws = self.result_.average[None]
         else:
@@ -329,7 +280,7 @@ class PrivateNetwork(PrivateEstimator):
                 network.eval()
                 parts = [
                     network(inputs[start : start + PIECE])
-                    for start in range(0, len(inputs), PIECE)
+                    for start in range(0, max(len(inputs), 1), PIECE)
                 ]
                 found.append(torch.cat(parts).numpy().astype(np.float64))
         return np.array(found)
@@ -366,11 +317,15 @@ class PrivateNetwork(PrivateEstimator):
     # -- releases -------------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
-        numbers = dataclasses.asdict(self.training_)
+        numbers, columns = dataclasses.asdict(self.training_), self._stated_columns
         return {
+            "columns": None if columns is None else columns.described(),
+            "order": [] if columns is None else list(columns.encoded(list(columns))),
+            "target": self.target,
+            "names": list(self._names),
             "hidden": None if self.hidden is None else list(self.hidden),
             "activation": self.activation,
-            "bounds": np.asarray(self.bounds, np.float64).tolist(),
+            "bounds": None if columns else np.asarray(self.bounds, np.float64).tolist(),
             "normalize": self.normalize,
             "rows": self.training_.rows,
             "dropout": self.dropout,
@@ -382,14 +337,19 @@ class PrivateNetwork(PrivateEstimator):
 
     def _adopt(self, release: Release) -> None:
         settings = dict(release.manifest["settings"])
-        bounds = settings["bounds"]
-        settings["bounds"] = tuple(tuple(b) if isinstance(b, list) else b for b in bounds)
+        names, order = settings.pop("names", ()), settings.pop("order", ())
+        if settings.get("columns"):
+            settings["columns"] = Columns.of(settings["columns"]).in_order(order)
+        else:
+            bounds = settings["bounds"]
+            settings["bounds"] = tuple(tuple(b) if isinstance(b, list) else b for b in bounds)
         self._width = tuple(settings.pop("shape"))
         self._needed: list[str] = settings.pop("given")
         steps, lost = settings.pop("steps")
         numbers = settings.pop("training")
         self.training_ = Dynamics(**{**numbers, "clips": tuple(numbers["clips"])})
         type(self).__init__(self, **settings)
+        self._take_names(names)
         final = release.arrays["final"]
         self.result_ = Trained(final, final, release.arrays["samples"], steps, lost)
         self.history_ = []
@@ -424,7 +384,6 @@ class PrivateNetwork(PrivateEstimator):
     def _take_up(self) -> None:
         """Put the weights of a release into a network, by their names."""
         self.module_ = self._network(self._width).build(generator(0, "start"))
-        self._remember()
         own = dict(self.module_.named_parameters())
         weights = {name: self.shared_.get(f"weights/{name}") for name in own}
         if any(a is None or a.shape != tuple(own[name].shape) for name, a in weights.items()):

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from tacit._core.check import Constraint, Real, as_bounds
-from tacit.data.matrices import as_column, as_numbers, check_finite
-from tacit.errors import UnboundedData
+from tacit.data.features import numbers
+from tacit.data.kinds import Category, Kind
+from tacit.data.schema import Columns
+from tacit.errors import ParameterError, UnboundedData
 from tacit.mechanisms.clipping import clip_values
 from tacit.networks.backend import nn, torch
 from tacit.networks.estimator import PrivateNetwork
@@ -36,6 +39,9 @@ class PrivateDropoutRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[m
     hidden, activation, module, features, bounds, normalize, rows, training, dropout, privacy, \
 ledger, checkpoint, device, progress, random_state
         As in `PrivateDropoutClassifier`; ``module`` has one output.
+    columns, target
+        What is public about the table, and the column that is explained, one of numbers, dates or
+        truth values. Instead of ``bounds`` and ``y_bounds``.
     y_bounds
         The public range (low, high) of the response.
     noise_sd
@@ -67,6 +73,8 @@ ledger, checkpoint, device, progress, random_state
         self,
         hidden: Sequence[int] | None = None,
         *,
+        columns: Columns | Mapping[str, Any] | str | None = None,
+        target: str | None = None,
         activation: str | None = None,
         module: nn.Module | None = None,
         features: nn.Module | None = None,
@@ -85,6 +93,8 @@ ledger, checkpoint, device, progress, random_state
         random_state: int | None = None,
     ) -> None:
         self.hidden = hidden
+        self.columns = columns
+        self.target = target
         self.activation = activation
         self.module = module
         self.features = features
@@ -102,18 +112,37 @@ ledger, checkpoint, device, progress, random_state
         self.progress = progress
         self.random_state = random_state
 
+    @property
+    def _span(self) -> tuple[float, float]:
+        """The public range of the response."""
+        if self.columns is not None:
+            return self._response.range
+        assert self.y_bounds is not None
+        return self.y_bounds
+
+    def _check_response(self, kind: Kind, averaged: bool) -> None:
+        if self.y_bounds is not None:
+            raise ParameterError("columns hold the ranges: leave y_bounds out")
+        if isinstance(kind, Category):
+            raise ParameterError(
+                "the target must be a number, not a category: that is for PrivateDropoutClassifier"
+            )
+
     def _check_parameters(self) -> None:
+        if self.columns is not None:
+            super()._check_parameters()
+            return
         if self.y_bounds is None:
             raise UnboundedData(
                 "y_bounds must be given: pass y_bounds=(low, high), the public range of the "
-                "response"
+                "response, or columns=Columns(…)"
             )
         as_bounds("y_bounds", self.y_bounds, "the public range of the response")
         super()._check_parameters()
 
     def _target_notes(self) -> tuple[str, ...]:
-        assert self.y_bounds is not None
-        return (f"the response lies in [{self.y_bounds[0]:g}, {self.y_bounds[1]:g}]",)
+        low, high = self._span
+        return (f"the response lies in [{low:g}, {high:g}]",)
 
     def _outputs(self) -> int:
         return 1
@@ -122,20 +151,17 @@ ledger, checkpoint, device, progress, random_state
         return self.noise_sd
 
     def _targets(self, y: Any) -> Any:
-        assert self.y_bounds is not None
-        low, high = self.y_bounds
-        given = as_numbers(y, "y")
-        check_finite(given, "y")
-        values = clip_values(as_column(given, len(given)), low, high)
+        low, high = self._span
+        values = numbers({"y": y})[:, 0] if self.columns is None else y
+        values = clip_values(values, low, high)
         return torch.from_numpy((2.0 * (values - low) / (high - low) - 1.0).astype(np.float32))
 
     def _loss(self) -> SquaredError:
         return SquaredError(self.noise_sd)
 
     def _settings(self) -> dict[str, Any]:
-        low, high = self.y_bounds or (0.0, 0.0)
-        own = {"y_bounds": [float(low), float(high)], "noise_sd": self.noise_sd}
-        return super()._settings() | own
+        span = None if self.columns is not None else [float(end) for end in self._span]
+        return super()._settings() | {"y_bounds": span, "noise_sd": self.noise_sd}
 
     def predict(self, X: Any, *, return_sd: bool = False) -> Any:
         """Return the predictive mean of each row, and its standard deviation if asked for.
@@ -149,11 +175,27 @@ ledger, checkpoint, device, progress, random_state
             response together.
         """
         self._needs_fit()
-        assert self.y_bounds is not None
-        low, high = self.y_bounds
+        low, high = self._span
         half = (high - low) / 2.0
         outputs = self._predictions(X)[:, :, 0]
         mean: NDArray[np.float64] = low + half * (outputs.mean(axis=0) + 1.0)
         if not return_sd:
             return mean
         return mean, half * np.sqrt(outputs.var(axis=0) + self.noise_sd**2)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R² on given rows, such as public ones: this is not private.
+
+        Parameters
+        ----------
+        X
+            Rows; a table with the target, where there are ``columns``.
+        y
+            Their responses, where ``X`` has none.
+        sample_weight
+            How much each row counts; all the same unless given.
+        """
+        found, true = self.predict(X), self._true(X, y)
+        if self.columns is None:
+            true = numbers({"y": true})[:, 0]
+        return float(r2_score(true, found, sample_weight=sample_weight))

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.mechanisms.grid import GridSum
 from tacit.networks.agreement import STEP, Examples, NetworkAgreement
 from tacit.networks.backend import torch
+from tacit.networks.dynamics import Dynamics
 from tacit.networks.exact_gradients import LinearSums
 from tacit.networks.layers import is_linear_stack
 from tacit.networks.sampled_gradients import SampledSums
@@ -21,7 +23,7 @@ from tacit.networks.weights import learned, write_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "rows_of"]
 
 
 class Learner(Holder):
@@ -34,8 +36,7 @@ class Learner(Holder):
         module = agreement.build().to(data.device)
         self._parameters = learned(module)
         inner, numbers = agreement.mechanism.mechanism, agreement.dynamics
-        # what rounding may add is taken off every clip in proportion
-        clips = [clip * (inner.sensitivity / numbers.norm) for clip in numbers.clips]
+        clips = [clip * _share(inner.sensitivity, numbers) for clip in numbers.clips]
         linear = is_linear_stack(module)
         # per-example gradients, where they exist, fill 128 MB at most
         fitting = 512 if linear else max(8, min(512, (1 << 25) // agreement.size))
@@ -56,15 +57,16 @@ class Learner(Holder):
         """Return the sum of the clipped gradients of the sampled rows."""
         write_weights(self._parameters, asked.arrays["weights"])
         self._sums.reset()
-        for start in range(0, len(picks), self._batch):
-            part = torch.from_numpy(picks[start : start + self._batch])
+        rows = picks if shard.starts is None else rows_of(shard.starts, picks)
+        for start in range(0, len(rows), self._batch):
+            part = torch.from_numpy(rows[start : start + self._batch])
             inputs, targets = shard.inputs[part], shard.targets[part]
             self._sums.add(inputs.to(shard.device), targets.to(shard.device))
         return self._sums.result()
 
     def units(self, shard: Examples) -> int:
-        """Return the number of rows."""
-        return len(shard.inputs)
+        """Return the number of rows, or of people where several rows of each count."""
+        return len(shard.inputs) if shard.starts is None else len(shard.starts) - 1
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the sum, which was drawn."""
@@ -76,3 +78,32 @@ class Learner(Holder):
             nothing = {"sum": np.zeros(self.agreement.size), "drawn": np.zeros(1, np.int64)}
             return self._checked(step, asked, nothing)
         return super()._answer(step, asked, position)
+
+
+def rows_of(starts: NDArray[np.int64], people: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all rows of some people, given where each person's rows begin.
+
+    >>> rows_of(np.array([0, 2, 3, 6]), np.array([0, 2])).tolist()
+    [0, 1, 3, 4, 5]
+    """
+    first, counts = starts[people], np.diff(starts)[people]
+    ends = np.cumsum(counts)
+    within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
+    return np.asarray(np.repeat(first, counts) + within, np.int64)
+
+
+def _share(sensitivity: float, numbers: Dynamics) -> float:
+    """Return the share of every clip that is left for a gradient before it is rounded.
+
+    A mechanism for the norm k·c keeps ``sensitivity`` = k·c − G for the sum, where G is what
+    rounding once may add. k rows that are rounded one by one may add k·G, so that each may have
+    c − G = sensitivity − (k − 1)·c, which is the sensitivity itself where k is one.
+    """
+    room = sensitivity - (numbers.rows_per_unit - 1) * numbers.norm
+    if room < 0.5 * numbers.norm:
+        raise ParameterError(
+            f"{numbers.rows_per_unit} rows of a person are too many for the grid of this noise: "
+            "pass a smaller rows_per_person, or a smaller network"
+        )
+    exact = 1.0 if numbers.rows_per_unit == 1 else 1.0 - 2.0**-40
+    return exact * room / numbers.norm

@@ -139,6 +139,7 @@ class Training:
         *,
         scale: float = 1.0,
         sites: int = 1,
+        rows_per_unit: int = 1,
         **more: Any,
     ) -> NetworkAgreement:
         """Return what is public about a run.
@@ -147,7 +148,7 @@ class Training:
         ----------
         blueprint, loss
             The network, see `tacit.networks.architectures`, and its loss.
-        rows, privacy, scale, sites
+        rows, privacy, scale, sites, rows_per_unit
             As in `decided`.
         more
             Further fields of `NetworkAgreement`.
@@ -155,7 +156,7 @@ class Training:
         return NetworkAgreement(
             blueprint,
             loss,
-            self.decided(rows, privacy, scale=scale, sites=sites),
+            self.decided(rows, privacy, scale=scale, sites=sites, rows_per_unit=rows_per_unit),
             privacy,
             sites,
             examples_in_memory=self.examples_in_memory,
@@ -163,7 +164,13 @@ class Training:
         )
 
     def decided(
-        self, rows: float, privacy: Privacy | None, *, scale: float = 1.0, sites: int = 1
+        self,
+        rows: float,
+        privacy: Privacy | None,
+        *,
+        scale: float = 1.0,
+        sites: int = 1,
+        rows_per_unit: int = 1,
     ) -> Dynamics:
         """Return the numbers of a run: what is given stays, the rest follows.
 
@@ -180,6 +187,8 @@ class Training:
             give the same run in u.
         sites
             How many sites there are.
+        rows_per_unit
+            How many rows one person has at most, where people are sampled and protected.
         """
         _check_privacy(privacy)
         if self.noise_multiplier is not None and not _is_noisy(privacy):
@@ -193,11 +202,11 @@ class Training:
         clip = _CLIP / scale if self.clip is None else self.clip
         clips = clip if isinstance(clip, tuple) else (float(clip),)
         norm = math.sqrt(math.fsum(one * one for one in clips))
-        noise = self._noise(rate, steps, norm, privacy)
+        noise = self._noise(rate, steps, rows_per_unit * norm, privacy)
         size = self.step_size
         if size is None:
             size = scale * _LARGEST_STEP / norm
-            spread = noise * norm * math.sqrt(sites)
+            spread = noise * rows_per_unit * norm * math.sqrt(sites)
             if spread > 0.0:
                 expected = rate * rows * (1.0 - self.momentum)
                 most = scale * _OUTPUT_NOISE * expected / (spread * math.sqrt(steps))
@@ -217,6 +226,7 @@ class Training:
             temperature=_TEMPERATURE if self.temperature is None else self.temperature,
             burn_in=_BURN_IN if self.burn_in is None else self.burn_in,
             samples=self.samples,
+            rows_per_unit=rows_per_unit,
         )
 
     def _steps(self, rate: float, privacy: Privacy | None) -> int:

@@ -17,6 +17,14 @@ the caller's function give; that function sees one person at a time. Each person
 of doubles is ever released; what rounding adds to the sensitivity is the mechanism's own business
 (`tacit.mechanisms.grid`). Nothing is asked but the one statistic: a request holds no array.
 
+**People with several rows** count with one number, their average or one of their rows, chosen
+without looking at what it holds: whoever is replaced changes that number and no other. Where
+they stand matters for answers of each person, and for parts of the people: somebody else's rows
+stand elsewhere in a table, and all between would move. So people who are told apart by their
+names stand in a secret random order; with the same order for both of two neighbours, whoever is
+replaced stands where the other did. More than one row of a person has no place among n numbers
+of which n is public, and is refused.
+
 **Adaptively** (thesis 6.5) n_1 people come first and n_2 after them. A neighbour is replaced where
 it stands, so it changes one of both parts. Every part's release is (ε, δ)-private for its own
 people whatever was released of the other, also when the statistic is chosen from that, so both
@@ -87,6 +95,8 @@ class PosteriorAgreement(Agreement):
         The kind of noise source.
     sites
         One: a statistic has one holder.
+    notes
+        What else is public about the table, in words.
 
     Examples
     --------
@@ -106,6 +116,7 @@ class PosteriorAgreement(Agreement):
     how: str = "auto"
     noise: str = "exact"
     sites: int = 1
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.statistic, Custom):
@@ -204,7 +215,7 @@ class PosteriorAgreement(Agreement):
             spans = ", ".join(f"[{a:g}, {b:g}]" for a, b in pairs)
             name = self.statistic.name
             notes += (f"{name} in {spans}", f"{name} remembers nothing from one person to another")
-        return notes
+        return notes + self.notes
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
+from tacit.data.schema import Columns
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
@@ -24,7 +25,7 @@ from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.people import COMMON, PeopleEstimator, as_people
+from tacit.posterior.people import COMMON, PeopleEstimator
 from tacit.posterior.plain import (
     noisy_from_plain,
     plain_noisy,
@@ -48,6 +49,10 @@ class PrivatePosterior(PeopleEstimator):
     statistic
         What is released: a name (``"mean"``, ``"|x|^0.5"``, ``"median |x|"``, …) or
         ``Custom(function, bounds=…)``.
+    columns
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path, with
+        the column of a person's number (its ``target``, or the only one) and perhaps the person.
+        Instead of ``bounds``.
     bounds
         (low, high), the public range of a person's number; what lies outside is clipped.
     size
@@ -113,6 +118,7 @@ class PrivatePosterior(PeopleEstimator):
         population: Population | None = None,
         statistic: Any = "mean",
         *,
+        columns: Columns | Mapping[str, Any] | str | None = None,
         bounds: tuple[float, float] | None = None,
         size: int | None = None,
         prior: ScalarPrior | Sequence[ScalarPrior] | None = None,
@@ -129,6 +135,7 @@ class PrivatePosterior(PeopleEstimator):
     ) -> None:
         self.population = population
         self.statistic = statistic
+        self.columns = columns
         self.bounds = bounds
         self.size = size
         self.prior = prior
@@ -172,7 +179,7 @@ class PrivatePosterior(PeopleEstimator):
             self,
             population_from_plain(settings["population"]),
             self.released_.statistic,
-            bounds=self.released_.bounds,
+            **self._columns_of(settings, self.released_.bounds),
             size=self.released_.size,
             prior=prior_from_plain(settings["prior"]),
             sampler=settings["sampler"],
@@ -228,4 +235,4 @@ class PrivatePosterior(PeopleEstimator):
     def score(self, data: Any, y: None = None) -> float:
         """Return the mean log density of given numbers, such as public ones: not private."""
         self._needs_posterior()
-        return float(np.mean(self._law.log_density(as_people(data), self.mean_)))
+        return float(np.mean(self._law.log_density(self._numbers_of(data), self.mean_)))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit._core.rng import generator
+from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
@@ -47,6 +48,10 @@ class StatisticSelector(PeopleEstimator):
         The law of the data; see `tacit.posterior.numerics.populations.laws`.
     candidates
         Names (``"|x|"``, ``"x^3"``, ``"median |x|"``, …) or ``Custom(function, bounds=…)``.
+    columns
+        What is public about the table: `tacit.Columns`, a mapping of such or a file's path, with
+        the column of a person's number (its ``target``, or the only one) and perhaps the person.
+        Instead of ``bounds``.
     bounds
         (low, high), the public range of a person's number.
     size
@@ -108,6 +113,7 @@ class StatisticSelector(PeopleEstimator):
         population: Population | None = None,
         candidates: Sequence[Any] = (),
         *,
+        columns: Columns | Mapping[str, Any] | str | None = None,
         bounds: tuple[float, float] | None = None,
         size: int | None = None,
         prior: ScalarPrior | Sequence[ScalarPrior] | None = None,
@@ -125,6 +131,7 @@ class StatisticSelector(PeopleEstimator):
     ) -> None:
         self.population = population
         self.candidates = candidates
+        self.columns = columns
         self.bounds = bounds
         self.size = size
         self.prior = prior
@@ -218,7 +225,7 @@ class StatisticSelector(PeopleEstimator):
             self,
             population_from_plain(settings["population"]),
             [late.statistic],
-            bounds=late.bounds,
+            **self._columns_of(settings, late.bounds),
             size=early.size + late.size,
             prior=prior_from_plain(settings["prior"]),
             first_statistic=early.statistic,

@@ -247,6 +247,7 @@ class ShuffledDpEvent(DpEvent):
     One person's data is replaced. See `tacit.privacy.accounting.shuffled`.
     """
 
+    neighbours: ClassVar[str] = REPLACE  # the only relation for which it holds
     local_epsilon: float
     people: int
 

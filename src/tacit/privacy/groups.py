@@ -34,12 +34,24 @@ from tacit.privacy.events import (
     pure_epsilon,
 )
 
-__all__ = ["Protected", "group_event", "group_guarantee"]
+__all__ = ["Protected", "group_event", "group_guarantee", "stated_relation"]
 
 # what one unit consists of
 _PARTS = {"row": ("entry",), "document": ("entry",), "user": ("entry", "row", "document")}
 _UP = 1.0 + 1e-12
 _FINEST = 1e-290  # no smaller δ is tried
+
+
+def stated_relation(event: DpEvent) -> str | None:
+    """Return the relation that parts of an event hold for, or None where any will do.
+
+    >>> stated_relation(PoissonSampledDpEvent(0.1, GaussianDpEvent(1.0), REPLACE))
+    'replace-one'
+    """
+    stated = {leaf.neighbours for leaf in leaves(event) if hasattr(leaf, "neighbours")}
+    if len(stated) > 1:
+        raise NotCertified("parts of the event hold for different relations")
+    return next(iter(stated), None)
 
 
 def group_guarantee(epsilon: float, delta: float, count: int) -> tuple[float, float]:

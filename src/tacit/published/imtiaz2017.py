@@ -378,7 +378,14 @@ class NoisyTopics(SingleTopicModel):
     }
 
     __init__ = constructor(
-        SingleTopicModel, "share", "restarts", "iterations", "on_failure", method="agn"
+        SingleTopicModel,
+        "share",
+        "restarts",
+        "iterations",
+        "on_failure",
+        "unknown",
+        "duplicates",
+        method="agn",
     )
 
     def _check_parameters(self) -> None:

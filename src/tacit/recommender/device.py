@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from tacit._core.check import Integer, check
-from tacit.errors import ParameterError
+from tacit.data.members import Members, cells_of, shown
+from tacit.data.written import read_names
+from tacit.errors import HoldsData, ParameterError
 from tacit.estimators.release import read_release
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated, Task
 
-__all__ = ["Device", "Devices", "fold_in", "penalty_grid"]
+__all__ = ["Device", "Devices", "fold_in", "items_of", "penalty_grid", "released_items"]
 
 _OFFSET = 5.0  # ratings that a user's own offset has to outweigh
 _TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are trusted
@@ -72,14 +74,18 @@ class Device:
         The user's own ratings.
     weights
         For a method that stretches: the user's W with every item.
+    names
+        The names of the items, in order; without them items are numbers.
+    positions
+        Whether ``items`` are positions all the same.
 
     Examples
     --------
     >>> shared = {"base": np.array([3.0, 4.0, 2.0]), "features": np.ones((3, 1)),
     ...           "penalties": np.full((1, 1), 1.0), "spread": np.ones(1)}
-    >>> device = Device(shared, (1, 5), [0], [4.0])
+    >>> device = Device(shared, (1, 5), ["Alien"], [4.0], names=("Alien", "Brazil", "Cube"))
     >>> device.top(1)
-    [(1, 4.5)]
+    [('Brazil', 4.5)]
     """
 
     def __init__(
@@ -90,11 +96,19 @@ class Device:
         values: Any = (),
         *,
         weights: Floats | None = None,
+        names: Sequence[Any] | None = None,
+        positions: bool = False,
     ) -> None:
         self._shared, self._bounds, self._weights = shared, bounds, weights
+        self._items = items_of(shared, names)
         self._ratings: dict[int, float] = {}
-        for item, value in zip(self._known(items), np.asarray(values, float), strict=True):
-            self._ratings[int(item)] = self._inside(value)
+        known, own = self._known(items, positions), np.asarray(values, float).reshape(-1)
+        if len(known) != len(own):
+            raise ParameterError(f"{len(known)} items have {len(own)} ratings: pass one each")
+        for item, value in zip(known.tolist(), own, strict=True):
+            if item in self._ratings:
+                raise ParameterError(f"item {shown([self._items.name(item)])} is rated twice")
+            self._ratings[item] = self._inside(value)
         self._fold()
 
     @classmethod
@@ -103,29 +117,41 @@ class Device:
     ) -> Device:
         """Read what was released and start with some ratings of one's own."""
         release = read_release(folder)
-        low, high = release.manifest["settings"]["bounds"]
-        return cls(release.arrays, (low, high), items, values)
+        settings = release.manifest["settings"]
+        low, high = settings["bounds"]
+        return cls(release.arrays, (low, high), items, values, names=released_items(settings))
 
-    def rate(self, item: int, value: float) -> None:
+    def rate(self, item: Any, value: float, *, positions: bool = False) -> None:
         """Add or change a rating; the user's row follows."""
-        (number,) = self._known([item])
+        (number,) = self._known([item], positions)
         self._ratings[int(number)] = self._inside(value)
         self._fold()
 
-    def predict(self, items: Any) -> Floats:
+    def predict(self, items: Any, *, positions: bool = False) -> Floats:
         """Return the expected ratings of items."""
-        known = self._known(items)
+        return self._scores(self._known(items, positions))
+
+    def top(self, n: int = 10, *, positions: bool = False) -> list[tuple[Any, float]]:
+        """Return the n items with the highest expected rating that are not yet rated.
+
+        Parameters
+        ----------
+        n
+            How many.
+        positions
+            Whether items are shown by position.
+        """
+        check("n", n, Integer(1))
+        others = np.setdiff1d(np.arange(len(self._shared["base"])), list(self._ratings))
+        scores = self._scores(others)
+        order = np.argsort(-scores, kind="stable")[:n]
+        named = (lambda k: int(k)) if positions else self._items.name
+        return [(named(others[k]), float(scores[k])) for k in order]
+
+    def _scores(self, known: Integers) -> Floats:
         weights = None if self._weights is None else self._weights[known]
         rows = np.broadcast_to(self._row, (len(known), len(self._row)))
         return score(self._shared, rows, known, self._bounds, weights)
-
-    def top(self, n: int = 10) -> list[tuple[int, float]]:
-        """Return the n items with the highest expected rating that are not yet rated."""
-        check("n", n, Integer(1))
-        others = np.setdiff1d(np.arange(len(self._shared["base"])), list(self._ratings))
-        scores = self.predict(others)
-        order = np.argsort(-scores, kind="stable")[:n]
-        return [(int(others[k]), float(scores[k])) for k in order]
 
     def _fold(self) -> None:
         items = np.array(sorted(self._ratings), np.int32)
@@ -135,17 +161,12 @@ class Device:
         cells = ByMember(np.array([0, len(items)], np.int64), items, values)
         self._row = fold_in(self._shared, cells)[0]
 
-    def _known(self, items: Any) -> Integers:
-        found = np.atleast_1d(np.asarray(items))
-        size = len(self._shared["base"])
-        if found.size and (
-            found.ndim != 1
-            or not np.issubdtype(found.dtype, np.integer)
-            or found.min() < 0
-            or found.max() >= size
-        ):
-            raise ParameterError(f"items must be numbers from 0 to {size - 1}, the items learned")
-        return found.astype(np.int64)
+    def _known(self, items: Any, positions: bool) -> Integers:
+        alone = isinstance(items, str | bytes) or not hasattr(items, "__iter__")
+        try:
+            return self._items.find([items] if alone else items, positions=positions)
+        except ParameterError as error:
+            raise ParameterError(f"items must be those that were learned: {error}") from None
 
     def _inside(self, value: float) -> float:
         low, high = self._bounds
@@ -153,12 +174,32 @@ class Device:
             raise ParameterError(f"a rating must lie in [{low:g}, {high:g}], got {value:g}")
         return float(value)
 
+    def __reduce__(self) -> Any:
+        raise HoldsData(
+            "a device holds the ratings of one person, and is not pickled: keep the release, and "
+            "start Device.from_release(folder, items, values) from the person's own ratings"
+        )
+
+
+def items_of(shared: Mapping[str, Floats], names: Sequence[Any] | None) -> Members:
+    """Return the items that a table of them is about."""
+    size = len(shared["base"])
+    if names is not None and len(names) != size:
+        raise ParameterError(f"names must be those of {size} items, got {len(names)}")
+    return Members("item", size, None if names is None else tuple(names))
+
+
+def released_items(settings: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return the names of items that a release lists, where it does."""
+    names = settings.get("labels", {}).get("item")
+    return None if names is None else read_names(names)
+
 
 @dataclass(frozen=True, eq=False)
 class Devices:
     """The devices of all users of one process or site; none of it leaves."""
 
-    shared: Mapping[str, Floats]  # as of a `Device`
+    shared: Mapping[str, Floats]
     bounds: tuple[float, float]
     cells: ByMember  # the ratings, sorted by user
     rows: Floats  # (users, width)
@@ -190,26 +231,26 @@ class Devices:
         return cls(first.shared, first.bounds, cells, rows, weights, first.stretched)
 
     def predict(self, cells: Any) -> Floats:
-        """Return the expected ratings of (user, item) pairs, (pairs, 2), by number."""
-        index = np.asarray(cells)
-        if index.ndim != 2 or index.shape[1] != 2 or not np.issubdtype(index.dtype, np.integer):
-            raise ParameterError("cells must be pairs (user, item) of whole numbers")
-        shape = (self.cells.members, len(self.shared["base"]))
-        if index.size and ((index < 0).any() or (index >= np.array(shape)).any()):
-            raise ParameterError(
-                f"cells must lie within {shape[0]} users and {shape[1]} items: an unknown item "
-                "has no base value, and a new user starts a Device"
-            )
-        users, items = index.T
+        """Return the expected ratings of (user, item) pairs, (pairs, 2), by position."""
+        sizes = ("user", self.cells.members), ("item", len(self.shared["base"]))
+        users, items = cells_of(cells, [Members(*one) for one in sizes], positions=True).T
         weights = self.weights.of(users, items) if self.stretched else None
         return score(self.shared, self.rows[users], items, self.bounds, weights)
 
-    def device(self, user: int) -> Device:
+    def device(self, user: int, names: Sequence[Any] | None = None) -> Device:
         """Return one user's device: its own ratings and the public table of items."""
         own = self.own(user)
         weights = self.weights.of_user(user) if self.stretched else None
         items, values = self.cells.items[own], self.cells.values[own]
-        return Device(self.shared, self.bounds, items, values, weights=weights)
+        return Device(
+            self.shared,
+            self.bounds,
+            items,
+            values,
+            weights=weights,
+            names=names,
+            positions=True,
+        )
 
     def heaviest(self, user: int) -> float:
         """Return the weight of a user's heaviest rating."""
@@ -218,6 +259,4 @@ class Devices:
 
     def own(self, user: int) -> slice:
         """Return where a user's ratings stand."""
-        if not 0 <= user < self.cells.members:
-            raise ParameterError(f"user must be a number from 0 to {self.cells.members - 1}")
         return slice(self.cells.starts[user], self.cells.starts[user + 1])

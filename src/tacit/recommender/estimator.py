@@ -9,8 +9,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
+from tacit.data.duplicates import RULES
+from tacit.data.members import Members, cells_of, key, members_stated
+from tacit.data.problems import BadTable
 from tacit.data.split import members_of
-from tacit.errors import ParameterError
+from tacit.data.written import written_names
+from tacit.errors import HoldsData, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts as PlannedFacts
@@ -26,13 +30,17 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
-from tacit.recommender.device import Device, Devices
+from tacit.recommender.device import Device, Devices, released_items
 from tacit.recommender.method import Rated, RecommenderMethod, Task
-from tacit.recommender.ratings import Facts, Ratings, from_table
+from tacit.recommender.ratings import Facts, Ratings, from_table, same_names, users_of
 
 __all__ = ["PrivateRecommender"]
 
 _HERE = "the raters"  # the name of all devices in one process
+_UNSTATED = (
+    "items must be stated, and are never read from private ratings: pass items=[…], the public "
+    "list of all items that may be rated, by their names"
+)
 
 
 @stores_parameters
@@ -43,6 +51,12 @@ class PrivateRecommender(PrivateEstimator):
     ----------
     bounds
         (low, high), the public range of a rating.
+    items
+        The public list of items, by the caller's own names, or how many there are. With a
+        guarantee it is needed wherever ratings come by name: it is never read from them.
+    duplicates
+        What a rating is that a table lists several times: an ``"error"``, or one rating with the
+        ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
         One of the names in `tacit.recommender.agreement.METHODS`, or one of their classes with
         settings of its own.
@@ -59,7 +73,9 @@ class PrivateRecommender(PrivateEstimator):
     Attributes
     ----------
     shared_
-        What everybody may see: the items' base values and features.
+        What everybody may see: the items' base values and features, in the order of ``items_``.
+    items_
+        The names of the items; their numbers where they have none.
     certificate_, certificates_
         What was given; with weights, one ε per group of ratings.
 
@@ -73,22 +89,33 @@ class PrivateRecommender(PrivateEstimator):
     (2,)
     >>> len(fitted.recommend(0, 5))
     5
+
+    By name, from a table with a row for each rating:
+
+    >>> table = {"user": ["anna", "anna", "bo"], "item": ["Alien", "Cube", "Cube"],
+    ...          "rating": [5, 3, 4]}
+    >>> films = PrivateRecommender((1, 5), items=["Alien", "Brazil", "Cube"], rank=1).fit(table)
+    >>> sorted(name for name, _ in films.recommend("bo", 2))
+    ['Alien', 'Brazil']
     """
 
     _purpose = "private recommender"
-    _stated_facts = ("items", "item_weights")
+    _stated_facts = ("item_weights",)
     _methods: ClassVar[Mapping[str, Callable[[], RecommenderMethod]]] = METHODS
     _kinds: ClassVar[Mapping[str, type[RecommenderMethod]]] = KINDS
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "method": AnyOf(OneOf(*METHODS), InstanceOf(RecommenderMethod)),
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "rank": Integer(1, 1000),
+        "duplicates": OneOf(*RULES),
         "ledger": AnyOf(InstanceOf(Ledger), None),
         "random_state": AnyOf(Integer(0), None),
     }
 
     bounds: tuple[float, float] | None = None
     _: KW_ONLY
+    items: Any = None
+    duplicates: str = "error"
     method: str | RecommenderMethod = "heterogeneous"
     privacy: Privacy | None = None
     rank: int = 10
@@ -98,6 +125,8 @@ class PrivateRecommender(PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._range()
+        if self.items is not None:
+            members_stated("item", self.items)
 
     # -- what every family says ------------------------------------------------------------
 
@@ -115,10 +144,15 @@ class PrivateRecommender(PrivateEstimator):
         known = [one for one in facts if one is not None]
         if len(known) < len(facts):
             raise ParameterError("pass the ratings, or (users, items): the price depends on them")
+        first = known[0]
+        request = self._request(len(facts))
+        if request is not None and np.isfinite(request.epsilon) and any(o.unstated for o in known):
+            raise UnboundedData(_UNSTATED)
         sizes = {one.items for one in known}
         if len(sizes) > 1:
             raise ParameterError(f"the sites have different numbers of items: {sorted(sizes)}")
-        first = known[0]
+        if any(not same_names(one.labels, first.labels) for one in known):
+            raise ParameterError(f"the sites list different items: {_UNSTATED}")
         gamma = first.item_weights
         weights = None if gamma is None else tuple(float(one) for one in gamma)
         counts = [one.users for one in known if one.users is not None]
@@ -130,12 +164,13 @@ class PrivateRecommender(PrivateEstimator):
             first.items,
             self._range(),
             self.rank,
-            self._request(len(facts)),
+            request,
             weights,
             openness,
             sites=len(facts),
             shares=shares,
             devices=first.devices,
+            duplicates=tuple(sorted({self.duplicates, *(one.duplicates for one in known)})),
         )
 
     @property
@@ -179,11 +214,11 @@ class PrivateRecommender(PrivateEstimator):
         There ``items`` is their list or their number, and ``item_weights`` are γ.
         """
         found = dict(settings)
-        items, weights = found.pop("items", None), found.pop("item_weights", None)
-        if not isinstance(items, int | list):
+        items, weights = found.get("items"), found.pop("item_weights", None)
+        if not isinstance(items, int | list) or isinstance(items, bool):
             raise ParameterError("a recommender needs items, the list or the number of them")
-        labels = None if isinstance(items, int) else tuple(items)
-        size = items if isinstance(items, int) else len(items)
+        stated = members_stated("item", items)
+        size, labels = stated.size, stated.names
         if weights is not None:
             weights = PrivacyWeights(np.ones(1), weights).items
             if len(weights) != size:
@@ -197,7 +232,7 @@ class PrivateRecommender(PrivateEstimator):
         if len(tables) != 1:
             raise ParameterError("one table is read: name it in the permission's tables")
         (found,) = tables.values()
-        return from_table(found, facts)
+        return from_table(found, facts, self.duplicates)
 
     # -- fitting ---------------------------------------------------------------------------
 
@@ -205,9 +240,20 @@ class PrivateRecommender(PrivateEstimator):
         """Return the holders: sites, or all devices of one process."""
         sites = super()._as_sites(data)
         over_sites = isinstance(data, Site) or sites[0].data is not data
-        if not over_sites:
-            return [Site(_HERE, Ratings.of(data, devices=True), sites[0].ledger)]
-        return [Site(s.name, Ratings.of(s.data, devices=False), s.ledger) for s in sites]
+        own = {"items": self.items, "duplicates": self.duplicates, "devices": not over_sites}
+        return [
+            Site(s.name if over_sites else _HERE, self._ratings(s, own, over_sites), s.ledger)
+            for s in sites
+        ]
+
+    @staticmethod
+    def _ratings(site: Site, own: Mapping[str, Any], over_sites: bool) -> Ratings:
+        try:
+            return Ratings.of(site.data, **own)
+        except ParameterError as error:
+            if not over_sites or isinstance(error, BadTable):
+                raise
+            raise ParameterError(f"site {site.name!r}: {error}") from None
 
     def fit(self, data: Any, y: None = None, *, weights: PrivacyWeights | None = None) -> Self:
         """Learn from ratings.
@@ -215,9 +261,10 @@ class PrivateRecommender(PrivateEstimator):
         Parameters
         ----------
         data
-            A `Relation` of users and items, in this order, or a table with NaN for what is not
-            rated; or a list of `Site`, each with the ratings of users of its own. Users are then
-            numbered one site after the other.
+            A `Relation` of users and items, in this order; a table with a column ``user``, one
+            ``item`` and one of ratings; a frame of pandas with a row for each user and a column
+            for each item; an array, with NaN for what is not rated; or a list of `Site`, each with
+            such ratings of users of its own.
         y
             Ignored.
         weights
@@ -227,19 +274,20 @@ class PrivateRecommender(PrivateEstimator):
         sites = self._as_sites(data)
         if weights is not None:
             sites = self._weighted(sites, weights)
-        self._keep(self._run(sites, self._agreed(sites)))
+        outcome = self._run(sites, self._agreed(sites))
+        taking = {site.name: site.data for site in sites if site.name in outcome.record.sites}
+        self._people, self._columns = users_of(taking), sites[0].data.columns
+        self._item_names = sites[0].data.items.names
+        self._keep(outcome)
         return self
 
     @staticmethod
     def _weighted(sites: Sequence[Site], weights: PrivacyWeights) -> list[Site]:
         """Return sites with the weights of their users, numbered one site after the other."""
         sizes = [site.data.shape for site in sites]
-        users, items = sum(size[0] for size in sizes), sizes[0][1]
-        if (len(weights.users), len(weights.items)) != (users, items):
-            raise ParameterError(
-                f"weights are for {len(weights.users)} users and {len(weights.items)} items, the "
-                f"ratings for {users} and {items}"
-            )
+        everybody = users_of({site.name: site.data for site in sites})
+        ordered = not any(site.data.table for site in sites)
+        weights = weights.among(everybody, sites[0].data.items, ordered=ordered)
         ends = np.cumsum([0, *(size[0] for size in sizes)])
         return [
             Site(site.name, site.data.weighted(weights, int(a), int(b)), site.ledger)
@@ -249,6 +297,7 @@ class PrivateRecommender(PrivateEstimator):
     def _conclude(self, outcome: Outcome) -> None:
         self._agreement: Any = outcome.agreement
         self.shared_ = outcome.agreement.shared(outcome.result)
+        self.items_ = self._names_of_items()
         self._devices: Devices | None = None
         parts = []
         for name, holder in outcome.holders.items():
@@ -258,9 +307,22 @@ class PrivateRecommender(PrivateEstimator):
         if parts:
             self._devices = Devices.stacked(parts)
 
+    def _names_of_items(self) -> tuple[Any, ...]:
+        """Return the names of the items: those of the ratings, or as stated; else numbers."""
+        names = vars(self).get("_item_names")
+        if names is None and self.items is not None:
+            names = members_stated("item", self.items).names
+        return tuple(range(len(self.shared_["base"]))) if names is None else tuple(names)
+
+    @property
+    def labels_(self) -> dict[str, tuple[Any, ...]]:
+        """The names of the items, for reports."""
+        return {"item": self.items_}
+
     def _settings(self) -> dict[str, Any]:
         method = self._method()
         return {
+            "labels": {"item": written_names(self.items_)},
             "bounds": list(self._range()),
             "rank": self.rank,
             "method": repr(method),
@@ -270,22 +332,26 @@ class PrivateRecommender(PrivateEstimator):
     def _adopt(self, release: Release) -> None:
         found = release.manifest["settings"]
         (low, high), (kind, options) = found["bounds"], found["options"]
-        type(self).__init__(
-            self, (low, high), rank=found["rank"], method=self._kinds[kind](**options)
-        )
-        self._devices = None
+        method = self._kinds[kind](**options)
+        names = released_items(found)
+        type(self).__init__(self, (low, high), items=names, rank=found["rank"], method=method)
+        self._item_names, self._devices, self._columns = names, None, {}
+        self.items_ = self._names_of_items()
 
     # -- using it --------------------------------------------------------------------------
 
-    def certificate_of(self, user: int) -> Certificate:
+    def certificate_of(self, user: Any, *, positions: bool = False) -> Certificate:
         """Return the certificate of one user: the ε of the user's heaviest rating.
 
         Parameters
         ----------
         user
-            The number of the user.
+            The user, by name.
+        positions
+            Whether it is a position all the same.
         """
-        heaviest = self._here().heaviest(user)
+        number = self._user(user, positions)
+        heaviest = self._here().heaviest(number)
         privacy, whole = self._request(len(self.certificates_)), self.certificate_
         if privacy is None or not whole.is_private:
             return whole
@@ -295,43 +361,65 @@ class PrivateRecommender(PrivateEstimator):
             assumptions=(*whole.assumptions, f"the heaviest rating has weight {heaviest:.4g}"),
             claimed_epsilon=whole.claimed_epsilon,
             claim=whole.claim,
-            holder=f"user {user}",
+            holder=f"user {key(user)}",
         )
 
-    def predict(self, cells: Any) -> Floats:
+    def predict(self, cells: Any, *, positions: bool = False) -> Floats:
         """Return the expected ratings of (user, item) pairs, each made on its user's device.
 
         Parameters
         ----------
         cells
-            (pairs, 2).
+            A table with the columns that named users and items in the fit, or ``user`` and
+            ``item``; or pairs, (pairs, 2). Users and items go by their names.
+        positions
+            Whether they are positions all the same.
         """
-        return self._here().predict(cells)
+        devices = self._here()
+        members = [self._people, self._items]
+        return devices.predict(cells_of(cells, members, self._columns, positions=positions))
 
-    def device(self, user: int | Mapping[int, float]) -> Device:
+    def device(self, user: Any, *, positions: bool = False) -> Device:
         """Return a user's device: its own ratings and the public table of items.
 
         Parameters
         ----------
         user
-            The number of a user of the fit; or of anybody else, item → own rating.
+            A user of the fit, by name; or of anybody else, item → own rating.
+        positions
+            Whether user or items are positions all the same.
         """
         check_fitted(self, "shared_")
         if isinstance(user, Mapping):
-            return Device(self.shared_, self._range(), list(user), list(user.values()))
-        return self._here().device(user)
+            own, bounds, names = list(user.values()), self._range(), self._items.names
+            return Device(self.shared_, bounds, list(user), own, names=names, positions=positions)
+        return self._here().device(self._user(user, positions), self._items.names)
 
-    def recommend(self, user: int | Mapping[int, float], n: int = 10) -> list[tuple[int, float]]:
+    def recommend(self, user: Any, n: int = 10, *, positions: bool = False) -> Any:
         """Return the items with the highest expected rating that a user has not rated yet.
 
         Parameters
         ----------
         user
-            As in `device`.
+            As in `device`; or a list of users of the fit, and then user → items.
         n
             How many.
+        positions
+            Whether users and items are positions, going in and coming out.
         """
-        return self.device(user).top(n)
+        if isinstance(user, list | tuple | np.ndarray) or hasattr(user, "to_numpy"):
+            return {one: self.recommend(one, n, positions=positions) for one in list(user)}
+        return self.device(user, positions=positions).top(n, positions=positions)
+
+    @property
+    def _items(self) -> Members:
+        return Members("item", len(self.items_), vars(self).get("_item_names"))
+
+    def _user(self, user: Any, positions: bool) -> int:
+        """Return the position of one user."""
+        self._here()
+        (number,) = self._people.find([user], positions=positions)
+        return int(number)
 
     def _here(self) -> Devices:
         """Return the devices of the fit; raise where the ratings are elsewhere."""
@@ -342,3 +430,9 @@ class PrivateRecommender(PrivateEstimator):
                 "their own ratings"
             )
         return self._devices
+
+    def __getstate__(self) -> dict[str, Any]:
+        if vars(self).get("_devices") is not None:
+            raise HoldsData.of(self, "the ratings of its users", "from_release(folder)")
+        state: dict[str, Any] = super().__getstate__()
+        return state

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tacit.data.duplicates import duplicates_note
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.factorization.arrays import Floats
@@ -48,6 +49,7 @@ class Task:
     sites: int = 1
     shares: int = 1  # into how many noise is split under a secure sum
     devices: bool = True  # all ratings are in one process, on users' devices: there are no sites
+    duplicates: tuple[str, ...] = ()  # what sites do about ratings that are listed several times
 
     @property
     def noisy(self) -> bool:
@@ -85,6 +87,7 @@ class Task:
         return (
             f"public bounds: ratings in [{low:g}, {high:g}]",
             f"public sizes: {users}{self.items} items",
+            *duplicates_note(self.duplicates),
         )
 
 

@@ -11,16 +11,17 @@ import numpy as np
 
 from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Real, check
+from tacit.data.features import labels_of
 from tacit.data.kinds import Category, Text
-from tacit.data.matrices import in_order, row_shape
+from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, UnboundedData
-from tacit.estimators.features import features_seen
+from tacit.estimators.features import rows_seen
 from tacit.privacy.events import ADD_REMOVE
 from tacit.regression.design import CONSTANT, Design
 from tacit.regression.rows import SiteSum, read_columns, read_site
 
-__all__ = ["PublicBounds", "as_pairs", "plain_bounds"]
+__all__ = ["PublicBounds", "as_pairs", "as_stated", "plain_bounds"]
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,11 @@ class PublicBounds:
     def features_of(self, model: Any, X: Any) -> Array:
         """Return what a fitted model sees of rows to predict for."""
         if self.columns is not None:
-            return self.columns.encode(X, model._columns_in)
-        if isinstance(X, Mapping) and not model._columns_in:
-            X = in_order(X, model.columns_[:-1])
-        return np.ascontiguousarray(features_seen(model, X), np.float64)
+            return self.columns.encode(X, model._names_in)
+        known, names = model._names_in, model.columns_[:-1]
+        if not known and set(names) <= set(labels_of(X)):  # what the model itself calls them
+            known = names
+        return np.ascontiguousarray(rows_seen(model, X, known), np.float64)
 
     def design(
         self,
@@ -234,3 +236,21 @@ def as_pairs(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: as_pairs(pair) for name, pair in value.items()}
     return tuple(as_pairs(part) for part in value) if isinstance(value, list) else value
+
+
+def as_stated(settings: Mapping[str, Any], stored: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters that a release holds as a caller gives them.
+
+    Parameters
+    ----------
+    settings
+        Of the release; its ``names`` are in order, which JSON's mappings are not.
+    stored
+        Which of them are parameters.
+    """
+    given = {name: as_pairs(settings[name]) for name in stored if name != "columns"}
+    if settings.get("columns"):
+        given["columns"] = Columns.of(settings["columns"]).in_order(settings["names"])
+    if isinstance(given.get("bounds"), Mapping):
+        given["bounds"] = {name: given["bounds"][name] for name in settings["names"][:-1]}
+    return given

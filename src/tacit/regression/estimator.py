@@ -20,7 +20,7 @@ from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
 from tacit.data.matrices import warn_of_column
 from tacit.data.schema import Columns
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.features import NotFitted, check_fitted, remember
@@ -32,9 +32,10 @@ from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.regression.agreement import RegressionAgreement
-from tacit.regression.bounds import PublicBounds, as_pairs, plain_bounds
+from tacit.regression.bounds import PublicBounds, as_pairs, as_stated, plain_bounds
 from tacit.regression.design import STATISTICS, Design
 from tacit.regression.joining import (
+    check_complete,
     check_names,
     check_together,
     common_labels,
@@ -113,8 +114,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     summaries_
         Site → `SiteSummary`, what each released.
     n_features_in_, feature_names_in_
-        How many columns a row has, and their names: those of ``columns`` or ``bounds``, or of the
-        frame that was fitted. In another order they are put into order by name.
+        How many columns a row has, and their names: as stated, or of the table that was fitted.
     design_, columns_
         What is public about the summaries, and the names of the features and, last, of the
         response.
@@ -313,12 +313,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             self.summaries_.update(summaries_of(outcome, self._summaries))
             self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
         self.summaries_.update({summary.site: summary for summary in summaries})
-        if lost and self.on_failure == "stop":
-            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in lost)
-            raise SiteFailure(
-                f"{reasons}. What the other sites released is kept in summaries_: pass the rest "
-                "to add_sites, or those summaries to fit"
-            )
+        if self.on_failure == "stop":
+            check_complete(lost)
         self._infer()
         return self
 
@@ -327,6 +323,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         norm = self._public.is_norm
         facts = [self._facts(site.data) for site in sites]
         return self._agree([*facts, *(s.design.features if norm else None for s in known)])
+
+    def _look_over(
+        self, sites: Sequence[Site], loaded: Mapping[str, SiteSum], agreement: Agreement
+    ) -> None:
+        assert isinstance(agreement, RegressionAgreement)
+        if not self._public.by_name:
+            common_labels(sites, [])
+        if len(sites) == 1 or agreement.is_free:
+            check_rank(loaded.values(), agreement.design, agreement.columns)
 
     def _read(self, data: Any, agreement: Agreement) -> SiteSum:
         assert isinstance(agreement, RegressionAgreement)
@@ -431,19 +436,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             "half": list(self.design_.half),
             "norm": self.design_.rows.norm,
             "names": list(self.columns_),
+            "labels": [str(label) for label in self._labels],
             "sites": {name: summary.facts for name, summary in self.summaries_.items()},
         }
 
     def _adopt(self, release: Release) -> None:
         settings = release.manifest["settings"]
-        given = {name: as_pairs(settings[name]) for name in self._stored if name != "columns"}
         self.columns_ = tuple(settings["names"])
-        if settings.get("columns"):
-            given["columns"] = Columns.of(settings["columns"]).in_order(self.columns_)
-        if isinstance(given.get("bounds"), Mapping):  # JSON has no order
-            given["bounds"] = {name: given["bounds"][name] for name in self.columns_[:-1]}
-        type(self).__init__(self, **given)
-        self._labels, self.failures_ = [], []
+        type(self).__init__(self, **as_stated(settings, self._stored))
+        self._labels, self.failures_ = list(settings.get("labels", ())), []
         self.summaries_ = self._summaries.all_from(release)
         self.design_ = next(iter(self.summaries_.values())).design
         self._draw(Line.from_arrays(release.arrays))

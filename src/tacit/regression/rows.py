@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.columns import column_names
-from tacit.data.matrices import as_column, as_matrix, as_numbers
+from tacit.data.columns import column_names, is_missing
+from tacit.data.features import Features, numbers, one_column
+from tacit.data.files import Source
+from tacit.data.matrices import WrongType, as_array, check_lengths, check_shape
 from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError
@@ -85,20 +87,10 @@ def read_site(
 
 def read_columns(data: Any, columns: Columns, target: str, design: Design) -> SiteSum:
     """Add up the rows of a table by what is public about its columns; see `Columns.read`."""
-    features = [name for name in columns if name != target]
-    if isinstance(data, tuple) and len(data) == 2:  # features, and their responses beside them
-        data = with_response(read_rows(data[0], features), data[1], target)
-    rows = columns.read(data, [*features, target])
-    x, y = rows.matrix(features), rows.matrix([target])
+    features = Features(columns, target)
+    rows = features.read(data)
+    x, y = rows.matrix(features.names), rows.matrix([target])
     return read_site((x, y[:, 0]), design, None, None)
-
-
-def with_response(table: Table, y: Any, target: str) -> Table:
-    """Return a table of features with a column of responses."""
-    named = read_rows({target: y})
-    if named.rows != table.rows:
-        raise ParameterError(f"y must have one value for each row of X, got {named.rows}")
-    return Table(table.frame.with_columns(named.column(target)), table.na, table.places)
 
 
 def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) -> None:
@@ -130,15 +122,19 @@ def row_pieces(
     """Yield (x, y) piece by piece, given the names of features, or their number for arrays.
 
     Data are a pair (X, y) of arrays, memory maps or tables; a mapping of columns; a pandas, Polars
-    or Arrow table; the path of a Parquet file; or an iterable of any of these.
+    or Arrow table; a file, a Parquet file piece by piece; or an iterable of any of these.
 
     >>> [(x.shape, y.shape) for x, y in row_pieces(([[1.0, 2.0], [3.0, 4.0]], [0.5, 0.6]), 2)]
     [((2, 2), (2,))]
     """
     if isinstance(data, tuple) and len(data) == 2 and not _is_pair(data[0]):
         yield from _from_pair(data[0], data[1], features)
-    elif isinstance(data, str | os.PathLike):
+    elif isinstance(data, str | os.PathLike) and Path(data).suffix == ".parquet":
         yield from _from_parquet(data, *_named(features, target))
+    elif isinstance(data, str | os.PathLike | Source | Table):  # text is read value by value
+        wanted, last = _named(features, target)
+        both = numbers(read_rows(data), [*wanted, last], finite=False)
+        yield from _from_pair(both[:, :-1], both[:, -1], wanted)
     elif isinstance(data, np.ndarray):
         raise ParameterError(
             "a regression requires y to be passed, but the target y is None: pass fit(X, y), or "
@@ -184,20 +180,44 @@ def _named(features: Sequence[str] | int, target: str | None) -> tuple[list[str]
     return list(features), target
 
 
+def _numbers(values: Any, what: str) -> NDArray[Any]:
+    """Return an array of real numbers; None and pandas' NA become NaN."""
+    array = as_array(values, what)
+    try:
+        if array.dtype == object:
+            flat = [np.nan if is_missing(v) else float(v) for v in array.ravel().tolist()]
+            array = np.array(flat).reshape(array.shape)
+    except TypeError as error:
+        raise WrongType(f"{what} must hold numbers, row by row of one length: {error}") from None
+    except (ValueError, OverflowError):
+        raise ParameterError(f"{what} must hold numbers, row by row of one length") from None
+    if array.dtype.kind not in "iuf":
+        raise ParameterError(f"{what} must hold real numbers, got {array.dtype}")
+    return array
+
+
 def _from_pair(
     x: Any, y: Any, features: Sequence[str] | int
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    if hasattr(x, "toarray"):  # all of it would be in memory at once
+        raise WrongType(
+            "X must hold numbers in an array: sparse data was passed, but dense data is required, "
+            "pass .toarray()"
+        )
     width = features if isinstance(features, int) else len(features)
     names = column_names(x)
     if names:
         wanted = names if isinstance(features, int) else list(features)
         x = _columns(x, wanted)
-    x = as_matrix(x)
+    x, y = _numbers(x, "X"), _numbers(one_column(y), "y")
+    check_shape(x.shape)
     if x.shape[1] != width:
         raise ParameterError(
             f"X must have {width} columns, one for each pair of bounds, got shape {x.shape}"
         )
-    y = as_column(y, len(x))
+    if y.ndim != 1:
+        raise ParameterError(f"y should be a 1d array, one value for each row, got {y.shape}")
+    check_lengths(len(x), len(y))
     for start in range(0, len(x), PIECE):
         yield x[start : start + PIECE], y[start : start + PIECE]
 
@@ -207,7 +227,7 @@ def _columns(table: Any, names: Sequence[str]) -> NDArray[Any]:
     for name in names:
         if name not in available:
             raise ParameterError(f"there is no column {name!r}: the table has {available[:20]}")
-    arrays = [as_numbers(table[name], f"column {name!r}") for name in names]
+    arrays = [_numbers(table[name], f"column {name!r}") for name in names]
     if len({len(array) for array in arrays}) > 1:
         raise ParameterError("columns must have one length")
     return np.column_stack(arrays)

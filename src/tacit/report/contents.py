@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from tacit._version import __version__
+from tacit.data.members import key
+from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.release import Release
 from tacit.privacy.certificate import Certificate
@@ -18,6 +20,7 @@ from tacit.report.posteriors import Parameter
 __all__ = ["Accuracy", "Contents", "Factor", "gather"]
 
 # arrays that are no factors
+_ABOUT = {"base": "item", "features": "item"}  # of a recommender
 _OWN = ("summary/", "histogram/", "covariance", "quantiles/", "kinds")
 
 
@@ -113,7 +116,9 @@ def _from_release(release: Release) -> Contents:
         posterior = _normals(names, arrays["coef"], arrays["coef_sd"])
     elif {"mean", "sd"} <= set(arrays):
         posterior = _normals(range(1, len(arrays["mean"]) + 1), arrays["mean"], arrays["sd"])
-    shown = {} if posterior else arrays
+    shown = {} if posterior else dict(arrays)
+    if "topics" in shown and isinstance(settings.get("vocabulary"), list):  # a row for each word
+        shown["topics"], labels = shown["topics"].T, {"topics": settings.pop("vocabulary")}
     return Contents(
         release.estimator,
         release.certificates,
@@ -141,9 +146,9 @@ def _factors(arrays: Mapping[str, Any], labels: Mapping[str, Any]) -> tuple[Fact
             continue
         if not np.issubdtype(array.dtype, np.number) or not np.isfinite(array).all():
             continue
-        members = labels.get(name) or labels.get(name.split(" ")[0])
+        members = labels.get(name) or labels.get(_ABOUT.get(name, name.split(" ")[0]))
         if members is not None and len(members) == len(array):
-            found.append(Factor(name, array, tuple(str(member) for member in members)))
+            found.append(Factor(name, array, tuple(key(name) for name in read_names(members))))
         else:
             found.append(Factor(name, array))
     return tuple(found)
@@ -155,8 +160,8 @@ def _factors_of(source: Any) -> tuple[Factor, ...]:
     for name in ("topics_", "means_", "components_"):
         if hasattr(source, name):
             array = np.asarray(getattr(source, name))
-            words = getattr(getattr(source, "vocabulary", None), "__iter__", None)
-            names = tuple(map(str, source.vocabulary)) if words else None
+            words = getattr(source, "vocabulary_", None)
+            names = None if words is None else tuple(key(word) for word in words)
             return (Factor(name.rstrip("_"), array.T, names),)
     for name in ("shared_factors_", "shared_", "factors_"):
         if hasattr(source, name):

@@ -40,10 +40,11 @@ __all__ = ["PrivateSummary"]
 class PrivateSummary(PrivateEstimator):
     """Private count, sum, mean, variance, histogram and quantiles of columns, also by groups.
 
-    One noisy vector holds everything, so asking for more statistics shares one budget. Over
-    several sites each adds its own noise and pays from its own ledger. Quantiles that are asked
-    for alone are drawn by the exponential mechanism, split after split, or read from a noisy
-    histogram, whichever is better; over sites from cells that follow the data in three rounds.
+    One noisy vector holds everything but quantiles, so asking for more statistics shares one
+    budget. Over several sites each adds its own noise and pays from its own ledger. Quantiles, for
+    the share that one more histogram would cost, are drawn by the exponential mechanism, split
+    after split, or read from noisy cells, whichever is better; over sites from cells that follow
+    the data in three rounds; of groups from equal cells.
 
     Parameters
     ----------
@@ -57,8 +58,7 @@ class PrivateSummary(PrivateEstimator):
         Which of ``"count"``, ``"sum"``, ``"mean"``, ``"variance"``, ``"histogram"`` and
         ``"quantiles"``.
     bins
-        Cells of each histogram; quantiles that are asked for with other statistics are read
-        from it.
+        Cells of each histogram, and of those that quantiles are read from.
     quantiles
         Which quantiles, each in (0, 1).
     privacy
@@ -250,10 +250,12 @@ class PrivateSummary(PrivateEstimator):
             raise ParameterError(f"{twice} would count twice: give later rows a name of their own")
         agreement = self._agree([None] * (len(sites) + len(self.certificates_)))
         if agreement.ranked:
-            raise ParameterError(
-                "quantiles alone do not add up: ask for a histogram with them, or fit all rows "
-                "together"
-            )
+            if not agreement.cells:
+                raise ParameterError(
+                    "quantiles do not add up: ask for a histogram with them, or fit all rows "
+                    "together"
+                )
+            agreement = replace(agreement, refined=False)
         before, certificates = self._totals, self.certificates_
         outcome = self._run(sites, agreement)
         self._keep(replace(outcome, result=before + outcome.result))
@@ -280,7 +282,7 @@ class PrivateSummary(PrivateEstimator):
         self, layout: SummaryAgreement, totals: Totals, total: Array
     ) -> dict[str, Any]:
         """Return the statistics of the rows of one group."""
-        noise = 0.0 if layout.ranked else layout.mechanism.variance()
+        noise = 0.0 if layout.bare else layout.mechanism.variance()
         sd = math.sqrt(noise * totals.sites)
         public = layout.counted
         count = float(totals.rows) if public else total[0] / W0
@@ -312,11 +314,11 @@ class PrivateSummary(PrivateEstimator):
                 spread["cell"] = sd / W3
                 if "histogram" in wanted:
                     found["histogram"][name] = (cells, edges)
-                if "quantiles" in wanted:
+                if "quantiles" in wanted and not totals.quantiles:
                     values = cell_quantiles(cells, edges, self.quantiles, sd / W3)
                     found["quantiles"][name] = values
                     self.resolution_[name] = cell_widths(edges, values)
-            if layout.ranked:
+            if totals.quantiles:
                 place = np.searchsorted(layout.ordered, layout.levels)
                 found["quantiles"][name] = np.asarray(totals.quantiles[c])[place]
                 self.resolution_[name] = np.asarray(totals.resolution[c])[place]

@@ -2,8 +2,9 @@
 
 **What is released.** Map each column to t = (x − middle)/half-range ∈ [−1, 1]. A row contributes
 the vector (w₀; per column w₁·t, w₂·(t² − ½), w₃·one-hot cell), and one release of the sum of
-these vectors gives everything: counts, sums, means, variances, histograms, and quantiles by
-post-processing of the histogram.
+these vectors gives everything but quantiles: counts, sums, means, variances and histograms.
+Quantiles have a release of their own (`tacit.summary.ranking`); of groups they are read from
+cells.
 
 **Sensitivity** (tested by search over neighbouring tables). Adding or removing one row moves
 the sum by the row's own vector. Its squared L2 norm is w₀² + Σ_columns [w₁²s + w₂²(s − ½)² + w₃²]
@@ -35,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import ParameterError
+from tacit.mechanisms.quantiles import LEAST
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
@@ -61,6 +63,7 @@ class Layout:
     groups: int = 1
     rows_per_unit: int = 1
     notes: tuple[str, ...] = ()
+    refined: bool = True
 
     def __post_init__(self) -> None:
         if (self.groups > 1 or self.rows_per_unit > 1) and self.counted:
@@ -101,7 +104,7 @@ class Layout:
     @property
     def cells(self) -> int:
         """How many cells of a histogram are released for each column."""
-        read = {"histogram"} if self.ranked else {"histogram", "quantiles"}
+        read = {"histogram"} if self.ranked else {"histogram", "quantiles"}  # read from cells
         return self.bins if read & set(self.statistics) else 0
 
     @property
@@ -132,22 +135,36 @@ class Layout:
 
     @property
     def ranked(self) -> bool:
-        """Whether quantiles are all that is paid for."""
-        free = {"count"} if self.counted else set()
-        if self.categories or self.groups > 1 or self.rows_per_unit > 1:
+        """Whether quantiles have a release of their own; else they are read from cells."""
+        if "quantiles" not in self.statistics or not self.columns or not self.refined:
             return False
-        return "quantiles" in self.statistics and set(self.statistics) - free == {"quantiles"}
+        if self.groups > 1:
+            return False
+        epsilon = math.inf if self.privacy is None else self.privacy.epsilon
+        # no column's share is less, whatever else is asked for
+        shares = self.rows_per_unit * len(self.columns) * (16 + 3 * len(self.categories))
+        return self.sites > 1 or epsilon / shares >= LEAST
+
+    @property
+    def alone(self) -> bool:
+        """Whether quantiles are all that is paid for."""
+        return self.ranked and self.bare
+
+    @property
+    def bare(self) -> bool:
+        """Whether the vector holds nothing that is paid for."""
+        return not (self.counting or self.categories or (self.columns and self.width))
 
     @property
     def ordered(self) -> tuple[float, ...]:
         """The different levels in ascending order."""
         return tuple(sorted(set(self.levels)))
 
-    def sensitivity(self, norm: int) -> float:
-        """Return Δ for the stated relation; see the module's docstring."""
-        return self.rows_per_unit * self._of_one_row(norm)
+    def sensitivity(self, norm: int, more: int = 0) -> float:
+        """Return Δ for the stated relation, with ``more`` cells per column than there are."""
+        return self.rows_per_unit * self._of_one_row(norm, more)
 
-    def _of_one_row(self, norm: int) -> float:
+    def _of_one_row(self, norm: int, more: int = 0) -> float:
         w0 = W0 if self.counting else 0.0
         w1 = W1 if self.moments else 0.0
         w2 = W2 if self.moments == 2 else 0.0
@@ -156,13 +173,14 @@ class Layout:
         columns, lists = len(self.columns), len(self.categories)
         if norm == 1:
             inside = w2 / 2.0 + (w1 * w1 / (4.0 * w2) if w2 else 0.0)
-            row = columns * (max(w1 + w2 / 2.0, inside) + w3) + lists * W3
+            row = columns * (max(w1 + w2 / 2.0, inside) + w3 + more * W3) + lists * W3
             return row * 2.0 if replace else w0 + row
         if not replace:
-            each = columns * (w1**2 + w2**2 / 4.0 + w3**2)
+            each = columns * (w1**2 + w2**2 / 4.0 + w3**2 + more * W3 * W3)
             return math.sqrt(w0**2 + each + lists * W3**2)
         largest = 4.0 * w1**2
         if w2 and 2.0 * w1**2 <= w2**2:
             a = (3.0 - math.sqrt(1.0 - 2.0 * w1**2 / w2**2)) / 2.0
             largest = max(largest, a * a * (w1**2 + w2**2 * (2.0 - a) ** 2))
-        return math.sqrt(columns * (largest + 2.0 * w3**2) + lists * 2.0 * W3**2)
+        each = columns * (largest + 2.0 * w3**2 + 2.0 * more * W3 * W3)
+        return math.sqrt(each + lists * 2.0 * W3**2)

@@ -86,10 +86,10 @@ class Rows(Holder):
     ) -> Any:
         """Return the sum of all rows' vectors, or a column's values, or counts of cells."""
         public = self.agreement
-        if not public.ranked:
-            return row_sums(public, shard, public.mechanism.grid)
         if step.open is not None:
             return None
+        if step.name == "rows":
+            return row_sums(public, shard, public.mechanism.grid)
         scaled = [_scaled(public, c, shard[name]) for c, name in enumerate(public.columns)]
         if step.name == "fullest":
             return np.array([_equal_cells(t, public.bins).max() for t in scaled])
@@ -118,21 +118,27 @@ class Rows(Holder):
         public = self.agreement
         if step.name != "rows":
             (name,) = step.leaving
-            return {name: self._read(step, released) if asked.kind == "cells" else released}
+            return {name: self._read(step, asked, released) if asked.kind == "cells" else released}
         rows = np.array([sum(self.units(shard) for shard in self.shards)], np.int64)
         found = {"rows": rows} if public.counted else {}
-        if public.ranked:
+        if public.bare:
             return found
         return {"sum": released.value() if isinstance(released, GridSum) else released} | found
 
-    def _read(self, step: Step, cells: Array) -> Array:
-        """Return quantiles from released counts of cells."""
+    def _read(self, step: Step, asked: Asked, cells: Array) -> Array:
+        """Return quantiles from released counts of cells, and those of a histogram before."""
         public, mechanism = self.agreement, step.mechanism_of("cells")
         assert mechanism is not None
         _, low, high = public.bounds[int(step.name.rpartition(" ")[2])]
         edges = np.linspace(low, high, public.bins + 1)
+        weight = 1.0 / mechanism.variance(None)
+        if "before" in asked.arrays:
+            earlier = W3**2 / public.mechanism.variance()
+            told = weight * cells + earlier * asked.arrays["before"]
+            weight += earlier
+            cells = told / weight
         counts = np.maximum(cells, 0.0)
-        found = cell_quantiles(counts, edges, public.ordered, mechanism.variance(None) ** 0.5)
+        found = cell_quantiles(counts, edges, public.ordered, weight**-0.5)
         return np.clip(found, low, high)
 
     def units(self, shard: Mapping[str, Any]) -> int:

@@ -350,7 +350,10 @@ def calibration_p_value(copies=400, draws=7):
     cells = (np.arange(copies)[:, None, None] * [3, 4] + block).reshape(-1, 2)
     held = [
         Relation.from_cells(
-            ("user", "item"), cells, rng.poisson(u[cells[:, 0]] * item[cells[:, 1]])
+            ("user", "item"),
+            cells,
+            rng.poisson(u[cells[:, 0]] * item[cells[:, 1]]),
+            shape=(3 * copies, 4 * copies),
         )
         for u in users
     ]

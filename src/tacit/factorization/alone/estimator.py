@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
-from tacit.data.relations import Relation
+from tacit.data.members import Members, cells_of
 from tacit.errors import ParameterError
 from tacit.estimators.base import Estimator
 from tacit.estimators.features import check_fitted
@@ -27,7 +27,7 @@ from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import variance_of_estimates
 from tacit.factorization.arrays import Arrays, Floats
-from tacit.factorization.language.binding import as_cells, as_relations, check_labels, restricted
+from tacit.factorization.language.binding import as_relations, restricted
 from tacit.factorization.language.structure import BoundRelation, CoupledModel
 
 __all__ = ["CoupledFactorization"]
@@ -80,7 +80,9 @@ class CoupledFactorization(Estimator):
     Attributes
     ----------
     factors_
-        Factor → array (rows, latents …); means for the Bayesian methods.
+        Factor → array (rows, latents …); means for the Bayesian methods. `factors` has names.
+    labels_
+        Entity → the names of its members in the order of rows, where they have any.
     dispersion_
         Relation → dispersion, given or estimated.
     history_
@@ -163,14 +165,18 @@ class CoupledFactorization(Estimator):
                     f"{' and '.join(repr(reader) for reader in readers)}"
                 )
 
+    def _try(self, data: Any) -> Any:
+        model = self.coupled_model()
+        return model.bind(as_relations(model, data))
+
     def fit(self, data: Any, y: None = None) -> Self:
         """Fit the factors.
 
         Parameters
         ----------
         data
-            Relation name → `Relation` (or an array whose modes are in the order of the form,
-            NaN for missing); for a single relation, just that.
+            Relation name → `Relation`, a table with one row per cell, a wide frame of pandas, or
+            an array in the order of the form (NaN for missing); for a single relation, just that.
         y
             Ignored.
         """
@@ -191,6 +197,7 @@ class CoupledFactorization(Estimator):
         engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
         labels = {e: names for found in relations.values() for e, names in found.labels.items()}
+        columns = {name: dict(found.columns) for name, found in relations.items()}
         alike = (
             known is not None
             and known.factors == bound.factors
@@ -200,7 +207,7 @@ class CoupledFactorization(Estimator):
         if not (self.warm_start and alike and method == self.inference):
             self._forget()
         self._bound, self._method = bound, self.inference
-        self.labels_ = labels
+        self.labels_, self._columns = labels, columns
         if self.inference in ("map", "vb"):
             self._optimise(engine)
         else:
@@ -278,7 +285,9 @@ class CoupledFactorization(Estimator):
             name: np.add.reduce([draw[name] for draw in draws]) / len(draws) for name in draws[0]
         }
 
-    def predict(self, relation: str, cells: Any, *, return_variance: bool = False) -> Any:
+    def predict(
+        self, relation: str, cells: Any, *, return_variance: bool = False, positions: bool = False
+    ) -> Any:
         """Return the expected value of any cells of a relation.
 
         Parameters
@@ -286,12 +295,15 @@ class CoupledFactorization(Estimator):
         relation
             Which one.
         cells
-            (cells, modes) indices.
+            A table with a column for each entity, in any order; or rows of members in the order
+            of the relation, (cells, modes). Members go by their names, where the data had any.
         return_variance
             Also return the posterior variance of the expected value (Bayesian methods); add
             the likelihood's own variance for that of a new observation.
+        positions
+            Whether members are given by position all the same.
         """
-        index = self._cells(relation, cells)
+        index = self._cells(relation, cells, positions)
         if self.inference in ("gibbs", "sgld"):
             bound = self._bound
             draws = np.array([estimates_at(bound, relation, d, index) for d in self._draws()])
@@ -306,18 +318,42 @@ class CoupledFactorization(Estimator):
             )
         return mean, variance_of_estimates(self._state, self._relation(relation), index)
 
-    def _cells(self, relation: str, cells: Any) -> NDArray[np.int32]:
+    def _cells(self, relation: str, cells: Any, positions: bool) -> NDArray[np.int32]:
         bound = self._relation(relation)
-        sizes = [self._bound.factors[name].rows for name in bound.factors[: bound.modes]]
-        return as_cells(relation, cells, sizes)
+        members = [self._members(name) for name in bound.factors[: bound.modes]]
+        columns = self._columns.get(relation, {})
+        try:
+            return cells_of(cells, members, columns, positions=positions).astype(np.int32)
+        except ParameterError as error:
+            raise ParameterError(f"{error} (in {relation!r}; fold new members in first)") from None
+
+    def _members(self, entity: str) -> Members:
+        return Members(entity, self._bound.factors[entity].rows, self.labels_.get(entity))
 
     def _relation(self, name: str) -> BoundRelation:
         check_fitted(self, "factors_")
         return self._bound.relation(name)
 
+    def factors(self, entity: str) -> dict[Any, Floats]:
+        """Return the factor of an entity: member → its row; without names they are numbered."""
+        check_fitted(self, "factors_")
+        if entity not in self._bound.factors or self._bound.factors[entity].core:
+            raise ParameterError(f"there is no entity {entity!r}: there are {self._entities()}")
+        return self._members(entity).named(self.factors_[entity])
+
+    def _entities(self) -> list[str]:
+        return [name for name, spec in self._bound.factors.items() if not spec.core]
+
     def top(
-        self, relation: str, entity: str, given: Mapping[str, int], n: int = 10, skip: Any = ()
-    ) -> list[tuple[int, float]]:
+        self,
+        relation: str,
+        entity: str,
+        given: Mapping[str, Any],
+        n: int = 10,
+        skip: Any = (),
+        *,
+        positions: bool = False,
+    ) -> list[tuple[Any, float]]:
         """Return the n members of an entity with the highest expected values.
 
         Parameters
@@ -330,6 +366,8 @@ class CoupledFactorization(Estimator):
             How many.
         skip
             Members to leave out, such as those already seen.
+        positions
+            Whether members are positions, going in and coming out.
         """
         bound = self._relation(relation)
         names = bound.factors[: bound.modes]
@@ -337,15 +375,20 @@ class CoupledFactorization(Estimator):
             raise ParameterError(
                 f"given must hold one member for each of {sorted(set(names) - {entity})}"
             )
-        size = self._bound.factors[entity].rows
-        candidates = np.setdiff1d(np.arange(size), np.asarray(list(skip), int))
-        columns = {name: np.full(len(candidates), member) for name, member in given.items()}
+        members = self._members(entity)
+        left_out = members.find(list(skip), positions=positions)
+        candidates = np.setdiff1d(np.arange(members.size), left_out)
+        columns = {}
+        for name, member in given.items():
+            (place,) = self._members(name).find([member], positions=positions)
+            columns[name] = np.full(len(candidates), place)
         cells = np.column_stack([columns.get(name, candidates) for name in names])
-        scores = np.asarray(self.predict(relation, cells))
+        scores = np.asarray(self.predict(relation, cells, positions=True))
         order = np.argsort(-scores, kind="stable")[:n]
-        return [(int(candidates[k]), float(scores[k])) for k in order]
+        named = int if positions else members.name
+        return [(named(candidates[k]), float(scores[k])) for k in order]
 
-    def fold_in(self, entity: str, data: Mapping[str, Relation]) -> Floats:
+    def fold_in(self, entity: str, data: Any, *, return_names: bool = False) -> Any:
         """Return factor rows for new members of an entity, all other factors fixed.
 
         Parameters
@@ -353,37 +396,44 @@ class CoupledFactorization(Estimator):
         entity
             Whose members are new.
         data
-            Relation name → `Relation` in which only the new members occur, numbered from 0;
-            side relations alone suffice (cold start).
+            Relation name → `Relation` or table in which only the new members occur; side
+            relations alone suffice (cold start). The members of all other entities are found by
+            name; those of an array stand in the order of the fit.
+        return_names
+            Also return the names of the new members, in the order of the rows; first.
         """
         model = self.coupled_model()
-        data = as_relations(model, data)
-        for name in data:
-            self._relation(name)
+        for name in set(data) & set(model.forms) if isinstance(data, Mapping) else model.forms:
             if entity not in model.names(name):
                 raise ParameterError(f"relation {name!r} does not name the entity {entity!r}")
+        others = {e: names for e, names in self._stated_members().items() if e != entity}
+        data = as_relations(model, data, others)
         bound = restricted(model, data).bind(data)
-        check_labels(self.labels_, data, but=entity)
-        for name, spec in bound.factors.items():
-            if name != entity and spec.rows != self._bound.factors[name].rows:
-                raise ParameterError(
-                    f"{name!r} has {self._bound.factors[name].rows} members, the new data "
-                    f"{spec.rows}"
-                )
         means = self._flat_means()
         if self.inference == "sgld" and self.real_factors:
             precision = float(self._state.precisions[entity])
-            return fold_in_real(entity, Engine(bound, data), means, precision)
-        prior = row_prior(self.inference, self.prior, self._state, entity)
-        return fold_in_positive(entity, Engine(bound, data), means, *prior)
+            rows = fold_in_real(entity, Engine(bound, data), means, precision)
+        else:
+            prior = row_prior(self.inference, self.prior, self._state, entity)
+            rows = fold_in_positive(entity, Engine(bound, data), means, *prior)
+        if not return_names:
+            return rows
+        named = [found.labels[entity] for found in data.values() if entity in found.labels]
+        return tuple(named[0]) if named else tuple(range(len(rows))), rows
+
+    def _stated_members(self) -> dict[str, Any]:
+        """Return the members of every entity as the fit knew them."""
+        check_fitted(self, "factors_")
+        members = {name: self._members(name) for name in self._entities()}
+        return {e: one.size if one.names is None else one.names for e, one in members.items()}
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
-        relations = as_relations(self.coupled_model(), data)
-        check_labels(self.labels_, relations)
+        model = self.coupled_model()
+        relations = as_relations(model, data, self._stated_members())
         total, cells = 0.0, 0
         for name, found in relations.items():
-            predicted = np.asarray(self.predict(name, found.indices))
+            predicted = np.asarray(self.predict(name, found.indices, positions=True))
             total += cell_divergence(found.values, predicted, self._relation(name).power)
             cells += found.cells
         return -total / max(cells, 1)

@@ -11,12 +11,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, VerificationFailed
 from tacit.factorization.alone.numerics.gibbs import GibbsState
 from tacit.factorization.alone.numerics.langevin import LangevinState
 from tacit.factorization.alone.numerics.multiplicative import UpdateState
 from tacit.factorization.alone.numerics.variational import VariationalState
-from tacit.factorization.language.binding import without_cells
+from tacit.factorization.language.binding import empty_relation
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = ["read_factorization", "write_factorization"]
@@ -38,10 +39,8 @@ def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
     settings = {
         "format": 3,
         "parameters": fitted.get_params(deep=False),
-        "labels": {
-            entity: [name if isinstance(name, str | int | float) else str(name) for name in names]
-            for entity, names in fitted.labels_.items()
-        },
+        "labels": {entity: written_names(names) for entity, names in fitted.labels_.items()},
+        "columns": fitted._columns,
         "dispersion": fitted.dispersion_,
         "entities": {r.name: list(r.factors[: r.modes]) for r in fitted._bound.relations},
         "rows": {name: spec.rows for name, spec in fitted._bound.factors.items()},
@@ -76,11 +75,12 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
     fitted.dispersion_ = settings["dispersion"]
     rows = settings["rows"]
     empty = {
-        name: without_cells(entities, [rows[e] for e in entities])
+        name: empty_relation(entities, [rows[e] for e in entities])
         for name, entities in settings["entities"].items()
     }
     fitted._bound = fitted.coupled_model().bind(empty)
-    fitted.labels_ = {e: tuple(names) for e, names in settings["labels"].items()}
+    fitted.labels_ = {e: read_names(names) for e, names in settings["labels"].items()}
+    fitted._columns = settings.get("columns", {})
     fitted._method = fitted.inference
     fitted.history_, fitted.n_iter_ = settings["history"], settings["n_iter"]
     fitted.converged_ = settings["converged"]

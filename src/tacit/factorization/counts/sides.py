@@ -146,6 +146,10 @@ class CountingSite(SiteFactors):
         """Refuse: members are learned together with what was sent about them."""
         raise ParameterError("perturbed counts have no factors that other sites could adopt")
 
+    def modes(self, relation: str) -> tuple[str, ...] | None:
+        """Return the entities of a relation in the order of its form, in which counts are kept."""
+        return self.counts[relation].entities if relation in self.counts else None
+
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the posterior mean of the rate at cells, within the bounds."""
         if relation not in self.counts:

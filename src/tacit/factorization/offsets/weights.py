@@ -6,12 +6,14 @@ A user's weight β says how open the user is, an item's weight γ how harmless t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit._core.check import Integer, Real, check
+from tacit.data.members import Members, shown
 from tacit.errors import ParameterError
 from tacit.factorization.arrays import Floats
 
@@ -40,20 +42,54 @@ class PrivacyWeights:
     Parameters
     ----------
     users, items
-        β and γ, each in (0, 1].
+        β and γ, each in (0, 1]: by name, or in the order of users and items.
 
     Examples
     --------
     >>> PrivacyWeights([1.0, 0.5], [1.0, 0.2]).of([0, 1], [1, 1]).tolist()
     [0.2, 0.1]
+    >>> PrivacyWeights({"anna": 0.5, "bo": 1.0}, [1.0, 0.2]).users.tolist()
+    [0.5, 1.0]
     """
 
     users: Floats
     items: Floats
+    user_names: tuple[Any, ...] | None = None
+    item_names: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "users", _checked("weights of users", self.users))
-        object.__setattr__(self, "items", _checked("weights of items", self.items))
+        for one in ("user", "item"):
+            given: Any = getattr(self, f"{one}s")
+            if isinstance(given, Mapping):
+                object.__setattr__(self, f"{one}_names", tuple(given))
+                given = list(given.values())
+            object.__setattr__(self, f"{one}s", _checked(f"weights of {one}s", given))
+
+    def among(self, users: Members, items: Members, *, ordered: bool) -> PrivacyWeights:
+        """Return the weights of some users and items in their order, found by name.
+
+        Parameters
+        ----------
+        users, items
+            Whose weights.
+        ordered
+            Whether the caller knows the order of users; weights have names otherwise.
+        """
+        if self.user_names is None and users.names is not None and not ordered:
+            raise ParameterError(
+                "weights of users must have their names, because a table says nothing about their "
+                "order: pass PrivacyWeights({user: weight, …}, {item: weight, …})"
+            )
+        if (self.user_names, self.item_names) == (None, None) and (
+            (len(self.users), len(self.items)) != (users.size, items.size)
+        ):
+            raise ParameterError(
+                f"weights are for {len(self.users)} users and {len(self.items)} items, the "
+                f"ratings for {users.size} and {items.size}"
+            )
+        return PrivacyWeights(
+            _found(users, self.users, self.user_names), _found(items, self.items, self.item_names)
+        )
 
     @classmethod
     def equal(cls, users: int, items: int) -> PrivacyWeights:
@@ -104,6 +140,23 @@ class PrivacyWeights:
     def of_user(self, user: int) -> Floats:
         """Return W of one user with every item."""
         return np.asarray(self.users[user] * self.items)
+
+
+def _found(members: Members, weights: Floats, names: tuple[Any, ...] | None) -> Floats:
+    """Return the weight of every member, by name where weights have names."""
+    if names is None:
+        if len(weights) != members.size:
+            raise ParameterError(
+                f"weights are for {len(weights)} {members.entity}s, the ratings for {members.size}"
+            )
+        return weights
+    place = Members(members.entity, len(names), names)
+    own = members.names if members.names is not None else range(members.size)
+    where = place.known(list(own))
+    lacking = [name for name, k in zip(own, where, strict=True) if k < 0]
+    if lacking:
+        raise ParameterError(f"weights of {members.entity}s lack {shown(lacking)}: state them too")
+    return np.asarray(weights[where])
 
 
 def _groups(

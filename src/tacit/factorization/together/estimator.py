@@ -11,19 +11,22 @@ import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit._core.rng import generator
+from tacit.data.duplicates import RULES
+from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
-from tacit.errors import ParameterError
+from tacit.data.written import read_names, written_names
+from tacit.errors import HoldsData, ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
-from tacit.estimators.features import NothingFitted
+from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.factorization.arrays import Factors, Floats
-from tacit.factorization.language.binding import as_relations, named_cells, without_cells
+from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
 from tacit.factorization.together.methods import METHODS, choose_method, method_of, settings_of
@@ -33,6 +36,7 @@ from tacit.factorization.together.stated import Stated
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.rounds.sides import Failure
 
 __all__ = ["PrivateFactorization"]
 
@@ -54,6 +58,11 @@ class PrivateFactorization(PrivateEstimator):
         `CoupledModel` (then the next three are taken from it).
     rank, divergence, dispersion
         As in `CoupledModel`.
+    entities
+        Entity → its public members, by name or as their number. With a guarantee they are never
+        read from the data, except for the protected entity's.
+    duplicates
+        What a cell is that a table lists several times, as in `Relation.from_cells`.
     bounds
         The public range (low, high) of the values, for all relations or one each. What lies
         outside is clipped, silently.
@@ -82,7 +91,7 @@ class PrivateFactorization(PrivateEstimator):
     Attributes
     ----------
     shared_factors_
-        What was learned together, by name.
+        What was learned together, factor → array; `factors` has the names of its rows.
     parts_
         Site → its side, which predicts there.
     method_, agreement_, labels_
@@ -104,13 +113,15 @@ class PrivateFactorization(PrivateEstimator):
     """
 
     _purpose = "coupled factorization"
-    _stated_facts = ("entities", "members", "options")
+    _stated_facts = ("members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(FactorizationMethod)),
         "protected": AnyOf(InstanceOf(str), None),
         "accountant": OneOf("pld", "rdp", "zcdp", "advanced"),
         "ledger": AnyOf(InstanceOf(Ledger), None),
+        "entities": AnyOf(InstanceOf(Mapping), None),
+        "duplicates": OneOf(*RULES),
         "on_failure": OneOf("stop", "exclude"),
         "progress": OneOf(True, False),
         "random_state": AnyOf(Integer(0), None),
@@ -121,6 +132,8 @@ class PrivateFactorization(PrivateEstimator):
     rank: Any = 5
     divergence: Any = "euclidean"
     dispersion: Any = 1.0
+    entities: Mapping[str, Any] | None = None
+    duplicates: str = "error"
     bounds: Any = None
     method: str | FactorizationMethod = "auto"
     protected: str | None = None
@@ -143,13 +156,10 @@ class PrivateFactorization(PrivateEstimator):
 
     def _facts(self, data: Any) -> dict[str, Relation]:
         """Return a site's relations without their cells: entities, sizes and labels."""
-        return {
-            name: without_cells(found.entities, found.shape, found.labels)
-            for name, found in self._relations(data).items()
-        }
+        return without_cells(self._relations(data))
 
     def _relations(self, data: Any) -> dict[str, Relation]:
-        return as_relations(self.coupled_model(), data)
+        return as_relations(self.coupled_model(), data, self.entities, self.duplicates)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         return self._agree_on(facts, {})
@@ -169,6 +179,7 @@ class PrivateFactorization(PrivateEstimator):
             shared=self.shared,
             public=public,
             accountant=self.accountant,
+            duplicates=self.duplicates,
         )
         return self._method(problem).agree(problem)
 
@@ -199,7 +210,7 @@ class PrivateFactorization(PrivateEstimator):
         named.
         """
         found = dict(settings)
-        facts = Stated(found.pop("entities", {}), int(found.pop("members", 0)))
+        facts = Stated(found.get("entities") or {}, int(found.pop("members", 0)))
         options = found.pop("options", {})
         if options and found.get("method", "auto") not in METHODS:
             raise ParameterError(f"options go with a method, one of {sorted(METHODS)}")
@@ -216,7 +227,7 @@ class PrivateFactorization(PrivateEstimator):
         assert isinstance(facts, Stated)
         if len(tables) == len(model.forms) == 1:
             tables = dict(zip(model.forms, tables.values(), strict=True))
-        return facts.read(tables, model, self._protected(model))
+        return facts.read(tables, model, self._protected(model), self.duplicates)
 
     # -- fitting ---------------------------------------------------------------------------
 
@@ -228,9 +239,9 @@ class PrivateFactorization(PrivateEstimator):
         Parameters
         ----------
         data
-            A list of `Site`, each with relation name → `Relation` (or an array whose modes are in
-            the order of the form, NaN for missing; for a single relation, just that); or such
-            data of one holder.
+            A list of `Site`, each with relation name → `Relation`, a table with one row per cell,
+            a wide frame of pandas, or an array in the order of the form (NaN for missing); for a
+            single relation, just that. Or such data of one holder.
         y
             Ignored.
         public
@@ -258,6 +269,13 @@ class PrivateFactorization(PrivateEstimator):
         relations = self._relations(data)
         check_agreement(problem_of(agreement), relations)
         return relations
+
+    def _load(
+        self, sites: Sequence[Site], agreement: Agreement, exclude: bool
+    ) -> tuple[dict[str, Any], list[Failure]]:
+        loaded, failures = super()._load(sites, agreement, exclude)
+        self._held = {name: without_cells(relations) for name, relations in loaded.items()}
+        return loaded, failures
 
     def _conclude(self, outcome: Outcome) -> None:
         self.agreement_ = outcome.agreement
@@ -304,16 +322,19 @@ class PrivateFactorization(PrivateEstimator):
                     f"what was released is not about the {size} members of {entity!r}: pass the "
                     "labels of the fit"
                 )
-        self.agreement_, self.parts_ = agreement, {}
+        self.agreement_, self.parts_, self._held = agreement, {}, {}
         for site in holders:
             data, gate = self._read(site.data, agreement), Gate(None, Noise("grid"))
+            self._held[site.name] = without_cells(data)
             side = agreement.holder(site.name, data, gate, self.random_state)
             assert isinstance(side, SiteFactors)
             side.adopt(found)
             self.parts_[site.name] = side
         return self
 
-    def predict(self, site: str, cells: Any, relation: str | None = None) -> Floats:
+    def predict(
+        self, site: str, cells: Any, relation: str | None = None, *, positions: bool = False
+    ) -> Floats:
         """Return the expected values of cells of a site's relation.
 
         Parameters
@@ -321,29 +342,51 @@ class PrivateFactorization(PrivateEstimator):
         site
             Where: predictions are the site's own, and are no release.
         cells
-            (cells, modes) indices.
+            A table with a column for each entity, in any order; or rows of members in the order
+            of the form, (cells, modes). Members go by their names, where the data had any.
         relation
             Which one, where there are several.
+        positions
+            Whether members are given by position all the same.
         """
         if not getattr(self, "parts_", None):
             raise NothingFitted("there is no site to predict at: call fit, or adopt")
         if site not in self.parts_:
             raise ParameterError(f"there is no site {site!r}: the fit has {list(self.parts_)}")
-        held = list(self.coupled_model().forms)
-        if relation is None and len(held) > 1:
-            raise ParameterError(f"pass relation=…, one of {held}")
-        index = np.asarray(cells)
-        if index.ndim != 2 or (index.size and not (index == np.floor(index)).all()):
-            raise ParameterError("cells must be a table of whole numbers, one row per cell")
-        return self.parts_[site].predict(relation or held[0], index.astype(np.int32))
+        forms, held = list(self.coupled_model().forms), self._held[site]
+        if relation is None and len(forms) > 1:
+            raise ParameterError(f"pass relation=…, one of {forms}")
+        name = relation or forms[0]
+        if name not in held:
+            raise ParameterError(f"site {site!r} has no relation {name!r}: it has {list(held)}")
+        own, names = held[name], self.coupled_model().names(name)
+        modes = [entity for entity in names if entity in own.entities]
+        members = [own.members(entity) for entity in modes]
+        index = cells_of(cells, members, own.columns, positions=positions).astype(np.int32)
+        order = self.parts_[site].modes(name) or own.entities
+        return self.parts_[site].predict(name, index[:, [modes.index(one) for one in order]])
+
+    def factors(self, entity: str) -> dict[Any, Floats]:
+        """Return the shared factor of an entity: member → its row; or its number without names."""
+        check_fitted(self, "shared_")
+        rows = self.shared_.get(entity)
+        if rows is None:
+            raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
+        return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if vars(self).get("parts_"):
+            raise HoldsData.of(self, "its sites' cells", "from_release(folder).adopt(site)")
+        state: dict[str, Any] = super().__getstate__()
+        return state
 
     def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
         """Return one prediction for every row of a table of members' names, at a site."""
         if data is None:
             raise ParameterError("a factorization predicts at a site: pass --config and --site")
         self.adopt(Site("here", data))
-        ((name, relation),) = self._relations(data).items()
-        return self.predict("here", named_cells(relation, table), name)
+        (name,) = self._held["here"]
+        return self.predict("here", table, name)
 
     @classmethod
     def _simulate(cls, facts: Facts, seed: int) -> float:
@@ -378,7 +421,7 @@ class PrivateFactorization(PrivateEstimator):
             "shared": list(problem.shared),
             "accountant": problem.accountant,
             # the public lists of members, which every site was given
-            "labels": {e: [str(name) for name in names] for e, names in problem.labels.items()},
+            "labels": {e: written_names(names) for e, names in problem.labels.items()},
         }
 
     def _adopt(self, release: Release) -> None:
@@ -396,7 +439,8 @@ class PrivateFactorization(PrivateEstimator):
             privacy=None,
             **parameters,
         )
-        self.labels_ = {entity: tuple(names) for entity, names in found["labels"].items()}
+        self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
+        self.entities = self.labels_ or None
         self.shared_factors_ = self.shared_
 
 

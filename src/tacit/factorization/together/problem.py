@@ -34,6 +34,7 @@ class Problem:
     accountant: str = "pld"  # whose ε must meet the request
     labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # where given
     public: Mapping[str, Relation] = field(default_factory=dict)  # sites hold the others
+    duplicates: tuple[str, ...] = ()  # what sites do about cells that are listed several times
 
     @property
     def noisy(self) -> bool:
@@ -88,6 +89,7 @@ def state_problem(
     shared: Sequence[str] | None = None,
     public: Mapping[str, Relation] | None = None,
     accountant: str = "pld",
+    duplicates: str = "error",
 ) -> Problem:
     """Return what is public about the sites' data, checked; of these, no value is read.
 
@@ -101,11 +103,18 @@ def state_problem(
         raise ParameterError(f"protected names {protected!r}, which is no entity of the model")
     sizes: dict[str, int] = {}
     labels: dict[str, tuple[Any, ...]] = {}
+    noisy = privacy is not None and bool(np.isfinite(privacy.epsilon))
     for relations in data:
         for name, found in relations.items():
             for entity, size in zip(found.entities, found.shape, strict=True):
                 if entity == protected:
                     continue
+                if noisy and entity in found.unstated:
+                    raise UnboundedData(
+                        f"the members of {entity!r} must be stated, and are never read from "
+                        f"private data: pass entities={{{entity!r}: […]}}, the public list of "
+                        f"their names or how many there are (or labels or shape to the Relation)"
+                    )
                 if sizes.setdefault(entity, size) != size:
                     raise ParameterError(
                         f"sites disagree about {entity!r}: {sizes[entity]} and {size} members in "
@@ -139,6 +148,7 @@ def state_problem(
         accountant,
         labels,
         public,
+        tuple(sorted({duplicates, *(r.duplicates for held in data for r in held.values())})),
     )
 
 

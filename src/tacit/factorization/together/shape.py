@@ -33,6 +33,10 @@ class SiteFactors(Holder):
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, from all that the site knows."""
 
+    def modes(self, relation: str) -> tuple[str, ...] | None:
+        """Return the entities of a relation in the order that `predict` takes; None: its own."""
+        return None
+
     def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release; raise where they are not enough to predict."""
         self.finish(shared)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-from tacit.factorization.language.binding import without_cells
+from tacit.factorization.language.binding import empty_relation, joined_members
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = ["Stated"]
@@ -44,12 +44,16 @@ class Stated(NamedTuple):
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
-                relations[name] = without_cells(modes, shape, labels)
+                relations[name] = empty_relation(modes, shape, labels)
             found.append(relations)
         return found
 
     def read(
-        self, tables: Mapping[str, Any], model: CoupledModel, protected: str
+        self,
+        tables: Mapping[str, Any],
+        model: CoupledModel,
+        protected: str,
+        duplicates: str = "error",
     ) -> dict[str, Relation]:
         """Return a site's tables as relations, one row per cell."""
         relations = {}
@@ -66,8 +70,14 @@ class Stated(NamedTuple):
             columns = {e: found["columns"].get(e, e) for e in modes}
             stated = {e: n for e, n in self.entities.items() if e in modes}
             listed = {e: range(n) if isinstance(n, int) else n for e, n in stated.items()}
-            read = Relation.from_frame(found["table"], columns, found.get("value"), labels=listed)
+            read = Relation.from_frame(
+                found["table"],
+                columns,
+                found.get("value"),
+                labels=listed,
+                duplicates=duplicates,
+            )
             named = {*self.labels, protected}
             labels = {e: names for e, names in read.labels.items() if e in named}
             relations[name] = replace(read, labels=labels)
-        return relations
+        return joined_members(relations)

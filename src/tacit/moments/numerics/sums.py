@@ -171,13 +171,13 @@ class DocumentMoments:
 class SampleMoments:
     """The exact moment sums of a holder's samples, samples × features.
 
-    What is not finite counts as the public centre; what is farther from it than the public radius
-    is scaled down to that.
+    What is not finite counts as the public centre; what is farther from it than the public radius,
+    which may be one for each feature, is scaled down to that.
     """
 
     exponent = -2 * _COARSE
 
-    def __init__(self, samples: Any, radius: float, centre: Any = 0.0) -> None:
+    def __init__(self, samples: Any, radius: Any, centre: Any = 0.0) -> None:
         self.samples = np.asarray(samples)
         self.units, self.features = self.samples.shape
         _check_number(self.units, "samples")

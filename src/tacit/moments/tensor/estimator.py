@@ -13,6 +13,7 @@ from tacit._core.rng import generator
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.checking import Findings, tried
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
@@ -175,6 +176,19 @@ class OrthogonalDecomposition(PrivateEstimator):
                 "SingleTopicModel or GaussianMixture where whitening is needed"
             )
         return super().fit(tensor)
+
+    def check(self, data: Any, y: Any = None) -> Findings:
+        """Return what is wrong with a tensor; nothing is paid.
+
+        Parameters
+        ----------
+        data, y
+            The tensor; ``y`` is ignored.
+        """
+        if self.privacy is not None:
+            return super().check(data)
+        self._check_parameters()
+        return tried({"the data": lambda: _as_tensor(data)})
 
     def _power_method(self, tensor: Any, size: int | None) -> Decomposition:
         return power_method(

@@ -32,6 +32,7 @@ from tacit._core.check import AnyOf, InstanceOf, Integer, Real, Text, check
 from tacit.errors import BudgetExceeded, LedgerError, NotCertified
 from tacit.privacy.amounts import as_exact
 from tacit.privacy.events import DpEvent, NoOpDpEvent, event_to_json, leaves
+from tacit.privacy.groups import stated_relation
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ceiling import Budget
 from tacit.privacy.ledger.checking import add_charge
@@ -192,7 +193,8 @@ class Ledger(Record):
             The δ at which a run of approximate noise is counted (filter ``basic``).
         terms
             What its certificate will state: the unit and relation, trust and assumptions. Unless
-            given: those of the ledger, no assumptions.
+            given: the ledger's unit, the relation that the event states or else the ledger's, no
+            assumptions.
 
         Raises
         ------
@@ -203,10 +205,15 @@ class Ledger(Record):
         """
         return self._charge(event, purpose, delta, "", terms)
 
-    def _terms(self, terms: Terms | None, delta: float | None) -> Terms:
-        if terms is not None:
-            return terms
-        return _own_terms(self.unit, self.neighbours, delta or 0.0)
+    def _terms(self, terms: Terms | None, event: DpEvent, delta: float | None) -> Terms:
+        relation = stated_relation(event)
+        if terms is None:
+            return _own_terms(self.unit, relation or self.neighbours, delta or 0.0)
+        if relation not in (None, terms.neighbours):
+            raise NotCertified(
+                f"the event is of a release for {relation}, stated for {terms.neighbours}"
+            )
+        return terms
 
     def _price(
         self, event: DpEvent, delta: float | None, asked: float | None, terms: Terms
@@ -233,7 +240,7 @@ class Ledger(Record):
     ) -> bool:
         """Return whether a charge would fit now; nothing is spent."""
         try:
-            cost, cost_delta = self._price(event, delta, asked, self._terms(terms, delta))
+            cost, cost_delta = self._price(event, delta, asked, self._terms(terms, event, delta))
         except BudgetExceeded:
             return False
         amount, total_delta = add_charge(self._store.head(), cost, cost_delta)
@@ -252,7 +259,7 @@ class Ledger(Record):
         check("purpose", purpose, Text())
         check("delta", delta, AnyOf(Real(0, 1, open_high=True), None))
         delta = None if delta is None else float(delta)
-        stated = self._terms(terms, delta)
+        stated = self._terms(terms, event, delta)
         cost, cost_delta = self._price(event, delta, asked, stated)
         text, words = _event_text(event), stated.digest
         stamp = now()
@@ -335,7 +342,7 @@ class Ledger(Record):
             first = self._store.run_rows(run)[0]
         if row_leaves(first) != leaves(schedule):
             raise LedgerError(f"run {run!r} was reserved with another schedule") from None
-        if first.terms != self._terms(terms, delta).digest:
+        if first.terms != self._terms(terms, schedule, delta).digest:
             raise LedgerError(f"run {run!r} was reserved with other assumptions") from None
         return Reservation(self, run, purpose, self._entry(first), leaves(schedule), claim)
 

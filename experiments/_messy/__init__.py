@@ -1,0 +1,1 @@
+"""Messy tables, everything that reads them, and broken readers that must be found out."""

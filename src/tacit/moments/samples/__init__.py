@@ -1,0 +1,1 @@
+"""Mixtures: what a table of samples releases."""

@@ -1,0 +1,140 @@
+"""What a mixture releases of a table of samples: who moves its moments by how much.
+
+What is released, and why one sample is protected, stands in `tacit.moments.agreement`.
+
+**People with several samples.** Whoever has at most k of them, all of which come or go together,
+moves each sum by at most k times as far, by the triangle inequality, and k equal samples do.
+Whoever takes the place of somebody else, p ≤ k samples instead of q ≤ k, exchanges min(p, q) of
+them and adds or takes away the rest: since no sample that comes or goes moves more than one that
+is exchanged, that is at most k times the Δ of an exchange. Every sample is rounded by itself, and
+`SHRINK` leaves room for each. No number of samples is public under either relation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit._core.check import Integer, check
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Neighbours
+from tacit.moments.agreement import MomentAgreement
+from tacit.moments.numerics.sums import CONSTANT, SampleMoments
+from tacit.privacy.events import ADD_REMOVE, REPLACE
+from tacit.privacy.guarantee import Privacy
+
+__all__ = ["MixtureAgreement"]
+
+
+@dataclass(frozen=True)
+class MixtureAgreement(MomentAgreement):
+    """Squares and cubes of samples, which are scaled to within a ball.
+
+    Parameters
+    ----------
+    radius, centre
+        The public ball; the centre has a number for each feature.
+    half
+        How long one step along each feature is, where ranges map features to [−1, 1]; 1
+        otherwise.
+    names
+        What the features are called; public.
+    rows_per_unit
+        How many samples one person has at most.
+    notes
+        What else is public about the table, in words.
+
+    Examples
+    --------
+    >>> privacy = Privacy(1.0, 1e-6, neighbours="replace-one")
+    >>> MixtureAgreement(10, 5, privacy, radius=2.0).third_sensitivity
+    2.0
+    """
+
+    unit = "row"
+
+    radius: float = 1.0
+    centre: tuple[float, ...] = (0.0,)
+    half: tuple[float, ...] = (1.0,)
+    names: tuple[str, ...] = ()
+    rows_per_unit: int = 1
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check("rows_per_unit", self.rows_per_unit, Integer(1, 10**6))
+        for name in ("centre", "half"):
+            if len(getattr(self, name)) not in (1, self.size):
+                raise ParameterError(
+                    f"{name} has {len(getattr(self, name))} numbers, samples have {self.size}"
+                )
+
+    @property
+    def matrix_size(self) -> int:
+        """The side of the second moment: samples have a constant in front."""
+        return self.size + 1
+
+    @property
+    def dense(self) -> bool:
+        """Always: the variance needs all eigenvalues."""
+        return True
+
+    @property
+    def second_sensitivity(self) -> float:
+        """Δ₂ = 5/4, or √2 times that where one takes the place of another; a person's k times."""
+        one = self.rows_per_unit * (1.0 + CONSTANT**2)
+        return one if self.neighbours == ADD_REMOVE else math.sqrt(2.0) * one
+
+    @property
+    def third_sensitivity(self) -> float:
+        """Δ₃ = 1, or 2 where one takes the place of another; a person's k times that."""
+        return self.rows_per_unit * (1.0 if self.neighbours == ADD_REMOVE else 2.0)
+
+    @property
+    def _public(self) -> tuple[str, ...]:
+        scaled = " after mapping to [-1, 1]" if set(self.half) != {1.0} else ""
+        return (
+            f"the {self.size} features are public",
+            f"samples are scaled to within {self.radius:g} of a public centre{scaled}",
+            *self.notes,
+        )
+
+    @property
+    def _reach(self) -> tuple[float | str, float | str]:
+        return (1.0 if self.neighbours == ADD_REMOVE else 0.8), 1.0
+
+    def moments(self, data: Any) -> Any:
+        """Return the sums of samples."""
+        return SampleMoments(data, self.radius * np.asarray(self.half), np.asarray(self.centre))
+
+    def worst_case(self) -> Neighbours:
+        """A sample at the edge of the ball; instead of it, the opposite one.
+
+        Where the basis does not hold all directions, so many others lie along that of the sample
+        that the leading eigenvectors do.
+        """
+        centre = np.broadcast_to(np.asarray(self.centre), (self.size,))
+        edges = self.radius * np.eye(self.size) * np.asarray(self.half)
+        rows = centre + np.vstack([0.6 * edges, -0.6 * edges, 0.3 * edges])
+        along = np.repeat(centre + np.vstack([edges[:1], -edges[:1]]), self._outweighing, axis=0)
+        rows = np.vstack([rows, along])
+        own = np.repeat(edges[:1], self.rows_per_unit, axis=0)  # of one person
+        far = np.vstack([rows, centre + own])
+        return Neighbours(
+            far, np.vstack([rows, centre - own]) if self.neighbours == REPLACE else rows
+        )
+
+    @classmethod
+    def examples(cls) -> Iterator[MixtureAgreement]:
+        """All features or some in the basis, both relations, every trust."""
+        for neighbours in (ADD_REMOVE, REPLACE):
+            for trust, shares in (("central", 1), ("site", 1), ("aggregator", 3)):
+                privacy = Privacy(2.0, 1e-5, "row", neighbours, trust)
+                rank = 3 if trust == "site" else 2
+                yield cls(3, rank, privacy, shares, 0.5, shares, 2.0, (0.5,))
+            people = Privacy(2.0, 1e-5, "user", neighbours)
+            yield cls(2, 2, people, 1, 0.5, 1, 1.5, (1.0, 40.0), (0.5, 20.0), ("a", "b"), 3)

@@ -1,0 +1,235 @@
+"""What a network reads: rows of arrays, or a table by what is public about its columns.
+
+With `Columns` every feature is found by its name, read by its kind and mapped by its range;
+categories become indicators. Where ranges are stated by position, a table's columns go by the
+names of the first one that was seen, and arrays by their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit.data.features import Features, common_names, labels_of, numbers, one_column, settled
+from tacit.data.kinds import Kind, Number
+from tacit.data.matrices import row_shape
+from tacit.data.problems import gathered
+from tacit.data.reading import read_rows
+from tacit.data.schema import Columns
+from tacit.errors import ParameterError
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.features import rows_seen
+from tacit.estimators.site import Site
+from tacit.networks.training import Training
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Facts", "TableNetwork", "by_person"]
+
+
+class Facts(NamedTuple):
+    """What is public about a holder's rows, and which columns of a table they are."""
+
+    shape: tuple[int, ...]
+    rows: int = 0  # read only where there is no guarantee
+    columns: tuple[str, ...] = ()
+    target: str = ""
+
+
+def by_person(people: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the order that puts each person's rows side by side, and where each person begins.
+
+    >>> [part.tolist() for part in by_person(np.array([7, 3, 7]))]
+    [[1, 0, 2], [0, 1, 3]]
+    """
+    order = np.argsort(people, kind="stable")
+    owners = people[order]
+    starts = np.flatnonzero(np.concatenate([[True], owners[1:] != owners[:-1]]))
+    return order, np.append(starts, len(owners))
+
+
+class TableNetwork(PrivateEstimator):
+    """The part of a network that knows where its rows come from."""
+
+    columns: Any
+    target: str | None
+    bounds: Any
+    rows: float | None
+
+    # -- what is public ------------------------------------------------------------------------
+
+    @property
+    def _table(self) -> Features | None:
+        """The columns that are read, where they are stated."""
+        columns = self._stated_columns
+        return None if columns is None else Features.of(columns, self.target, "a network")
+
+    @property
+    def _response(self) -> Kind:
+        """The kind of the target, where columns are stated."""
+        table = self._table
+        assert table is not None
+        return table.response
+
+    @property
+    def _ranges(self) -> Any:
+        """The public range of every input, or one of all."""
+        table = self._table
+        return self.bounds if table is None else tuple(table.ranges.values())
+
+    @property
+    def _rows_per_unit(self) -> int:
+        columns = self._stated_columns
+        return 1 if columns is None else columns.rows_per_unit
+
+    def _check_table(self) -> None:
+        """Raise where what is stated about the table does not go together."""
+        table = self._table
+        if table is None:
+            if self.target is not None:
+                raise ParameterError("target goes with columns: pass columns=Columns(…)")
+            return
+        if self.bounds is not None:
+            raise ParameterError("columns hold the ranges: leave bounds out")
+        self._check_response(table.response, table.columns.averaged)
+
+    def _check_response(self, kind: Kind, averaged: bool) -> None:
+        """Raise where the target cannot be learned."""
+
+    def _targets(self, y: Any) -> Any:
+        """Return targets as a tensor; with columns they are numbers, positions of a category."""
+        raise NotImplementedError
+
+    def _input_notes(self) -> tuple[str, tuple[str, ...]]:
+        """Return what is public about the inputs, in words."""
+        table = self._table
+        if table is None:
+            one = np.isscalar(self.bounds[0])
+            return f"inputs lie in {self.bounds if one else 'their bounds'}", ()
+        ranges = [
+            f"{name} lies in [{kind.low:g}, {kind.high:g}]"
+            for name, kind in table.columns.items()
+            if isinstance(kind, Number) and name != table.target
+        ]
+        return "inputs lie in their bounds", (*ranges, *table.columns.assumptions())
+
+    # -- a holder's data -----------------------------------------------------------------------
+
+    def _as_sites(self, data: Any) -> list[Site]:
+        found = []
+        for site in super()._as_sites(data):
+            held = site.data
+            pair = isinstance(held, tuple | list) and len(held) == 2
+            held = (settled(held[0]), held[1]) if pair else settled(held)
+            found.append(Site(site.name, held, site.ledger))
+        return found
+
+    def _pair(self, data: Any) -> tuple[Any, Any]:
+        if not (isinstance(data, tuple | list) and len(data) == 2):
+            raise ParameterError(
+                "data must be (X, y), rows and one target for each, or pass columns=Columns(…): a "
+                "network requires y to be passed, but the target y is None"
+            )
+        return data[0], data[1]
+
+    def _facts(self, data: Any) -> Facts:
+        table = self._table
+        if table is not None:
+            rows = 0 if self.rows is not None else len(table.read(data))
+            return Facts((len(table.ranges),), rows, tuple(table.ranges))
+        X, _ = self._pair(data)
+        labels = labels_of(X)
+        if labels:
+            rows = 0 if self.rows is not None else read_rows(X).rows
+            return Facts((len(labels),), rows, labels)
+        shape = row_shape(X, images=True)
+        return Facts(tuple(shape[1:]), shape[0])
+
+    @staticmethod
+    def _common(facts: Sequence[Facts]) -> tuple[str, ...]:
+        """Return what the inputs are called at all sites."""
+        return common_names([fact.columns for fact in facts])
+
+    def _held(self, data: Any, names: Sequence[str]) -> tuple[Any, Any, Any]:
+        """Return a holder's inputs as numbers, its targets, and where each person begins.
+
+        Persons are told apart only where several rows of each count.
+        """
+        table = self._table
+        if table is None:
+            X, y = self._pair(data)
+            inputs, targets = gathered(
+                lambda: numbers(X, names, images=True, finite=False),
+                lambda: self._targets(one_column(y)),
+            )
+            return inputs, targets, None
+        assert table.target is not None
+        found = table.read(data)
+        X, y = found.matrix(table.names), found.units(found.values[table.target][:, None])[:, 0]
+        if self._rows_per_unit == 1 or found.people is None:
+            return X, self._targets(y), None
+        order, starts = by_person(found.people)
+        return X[order], self._targets(y[order]), starts
+
+    def _rows_to_predict(self, X: Any) -> Any:
+        """Return rows as numbers, found by the names of the fit."""
+        table = self._table
+        if table is not None:
+            return table.encode(X)
+        return rows_seen(self, X, images=True, finite=False)
+
+    def _true(self, X: Any, y: Any) -> Any:
+        """Return the targets of rows to judge by: beside them, or a column of their table."""
+        table = self._table
+        if table is None:
+            return one_column(y)
+        assert table.target is not None
+        own = read_rows(X if y is None else {table.target: one_column(y)})
+        return (
+            Columns({table.target: table.response}, outside="clip").read(own).values[table.target]
+        )
+
+    # -- files and proposals -------------------------------------------------------------------
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts | None]:
+        """Return the parameters of a file or a proposal, and which columns are read.
+
+        ``columns`` say what is public about the table, and ``target`` what is explained. Or
+        ``inputs`` names the columns that are read, in order, and ``bounds`` their ranges.
+        ``training`` is a table.
+        """
+        found = dict(settings)
+        for name in ("module", "features", "device"):
+            if name in found:
+                raise ParameterError(f"a file or a proposal does not set {name!r}")
+        for name in ("hidden", "bounds", "classes", "y_bounds"):
+            if isinstance(found.get(name), list):
+                found[name] = tuple(
+                    tuple(part) if isinstance(part, list) else part for part in found[name]
+                )
+        if isinstance(found.get("training"), Mapping):
+            given = dict(found["training"])
+            if isinstance(given.get("clip"), list):
+                given["clip"] = tuple(given["clip"])
+            found["training"] = Training(**given)
+        if "columns" in found:
+            table = Features.of(Columns.of(found["columns"]), found.get("target"), "a network")
+            return found, Facts((len(table.ranges),), 0, tuple(table.ranges))
+        columns, target = found.pop("inputs", None), found.pop("target", None)
+        if not isinstance(columns, list) or not isinstance(target, str):
+            raise ParameterError(
+                "a network needs columns, or inputs = [column, …], and a target column"
+            )
+        return found, Facts((len(columns),), 0, tuple(columns), target)
+
+    def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Any:
+        """Return (X, y) from the columns of a site's table, or the table where columns are."""
+        table = super()._tables(tables, facts)
+        if self.columns is not None:
+            return table
+        found = read_rows(table)
+        return numbers(found, facts.columns, finite=False), found.column(facts.target)
