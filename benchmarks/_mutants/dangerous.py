@@ -112,7 +112,8 @@ STATED: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "mechanisms/base.py",
-        "        ledger.charge(event, purpose=purpose, delta=delta)\n",
+        "        ledger.charge(event, purpose=purpose, delta=delta, terms=_terms("
+        "mechanism, ledger, delta))\n",
         "        pass\n",
         "a ledger is not charged",
     ),

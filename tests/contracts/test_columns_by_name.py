@@ -121,7 +121,7 @@ SUBJECTS = [
     Subject("network-regressor, ranges", lambda **m: regressor(
         bounds=RANGES, y_bounds=(60, 220), **m), PAIR, target="pressure", by_columns=False),
     Subject("topics", lambda **m: tc.SingleTopicModel(
-        1, vocabulary=["a", "b", "c"], random_state=0, **m), ("a", "b", "c"),
+        1, vocabulary=["a", "b", "c"], unknown="drop", random_state=0, **m), ("a", "b", "c"),
         lambda model, rows: model.score(rows)),
 ]  # fmt: skip
 BY_COLUMNS = [s for s in SUBJECTS if s.by_columns]

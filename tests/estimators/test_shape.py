@@ -395,6 +395,10 @@ def test_an_agreement_is_computed_once_per_fit(monkeypatch: pytest.MonkeyPatch) 
     from tacit.privacy import calibration
     from tacit.summary.agreement import SummaryAgreement
 
+    sites = [tc.Site(n, {"x": np.arange(9.0)}) for n in ("a", "b", "c")]
+    model = tc.PrivateSummary({"x": (0, 9)}, privacy=PRIVACY)
+    model.fit(sites)  # the first one in a process is rehearsed on made-up data
+    calibration.gaussian_sigma.cache_clear()
     made, calibrated = [], []
     init, sigma = SummaryAgreement.__init__, calibration.gaussian_sigma
     monkeypatch.setattr(
@@ -405,8 +409,7 @@ def test_an_agreement_is_computed_once_per_fit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         calibration, "gaussian_sigma", lambda *a: (calibrated.append(a), sigma(*a))[1]
     )
-    sites = [tc.Site(n, {"x": np.arange(9.0)}) for n in ("a", "b", "c")]
-    tc.PrivateSummary({"x": (0, 9)}, privacy=PRIVACY).fit(sites)
+    model.fit(sites)
     assert len(made) == 1 and len(calibrated) <= 1
 
 

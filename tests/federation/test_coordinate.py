@@ -70,7 +70,7 @@ def test_factorization_equals_the_run_in_one_process(tmp_path, threshold):
     cells = np.array([[0, 1], [3, 2]], np.int32)
     for site in SITES:  # predictions are made at the site
         there = found[site].result.predict("ratings", cells)
-        assert np.array_equal(there, expected.predict(site, cells))
+        assert np.array_equal(there, expected.predict(site, cells, positions=True))
 
 
 # --- policy: refused before data is read ---

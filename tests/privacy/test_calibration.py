@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import ParameterError
+from tacit.privacy import calibration
 from tacit.privacy.accounting.accountants import ACCOUNTANTS, epsilon_of
 from tacit.privacy.amounts import add_amounts, as_exact, float_above, float_below
 from tacit.privacy.calibration import (
@@ -38,6 +39,36 @@ def test_one_step_is_the_analytic_calibration():
     assert gaussian_noise_multiplier(0.7, 1e-6) == pytest.approx(
         gaussian_sigma(0.7, 1e-6), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove-one", REPLACE])
+@pytest.mark.parametrize(
+    ("rate", "steps", "epsilon", "delta"),
+    [(1e-9, 100_000, 3.0, 1e-9), (1e-6, 1000, 1.0, 1e-6), (1e-4, 3, 0.01, 1e-12)],
+)
+def test_noise_of_rare_samples_is_found_in_few_tries(
+    monkeypatch, neighbours, rate, steps, epsilon, delta
+):
+    """Time is counted in costs that are asked for: none twice, and no more than twenty."""
+    asked = []
+
+    def counted(event, *rest):
+        asked.append(event)
+        return epsilon_of(event, *rest)
+
+    monkeypatch.setattr(calibration, "epsilon_of", counted)
+    settings = {"rate": rate, "steps": steps, "neighbours": neighbours}
+    noise = gaussian_noise_multiplier(epsilon, delta, **settings)
+    assert epsilon_of(gaussian_event(noise, **settings), delta) <= epsilon
+    assert epsilon_of(gaussian_event(noise * 0.999, **settings), delta) > epsilon
+    assert len(asked) == len(set(asked)) <= 20
+
+
+def test_any_noise_will_do_where_nobody_is_sampled():
+    """1 − (1 − q)^k ≤ δ: the search ends at noise that nobody would call noise."""
+    noise = gaussian_noise_multiplier(1.0, 1e-2, rate=1e-6, steps=1000)
+    assert noise < 1e-3
+    assert epsilon_of(gaussian_event(noise, rate=1e-6, steps=1000), 1e-2) == 0.0
 
 
 def test_an_unreachable_target_says_so():

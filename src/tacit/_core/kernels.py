@@ -1,13 +1,17 @@
 """Compiled kernels; `tests/oracles/kernels.py` has a NumPy twin of each.
 
-Kernels are compiled on first use and cached on disk. `tacit._core.threads` runs them on several
-cores.
+Kernels are compiled on first use and cached on disk where that can be done: an installation that
+may not be written, a user without a home or a full disk cost time, and nothing else.
+`tacit._core.threads` runs them on several cores.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
@@ -39,7 +43,6 @@ def _compile(
     # sums may be reordered; nothing is assumed about NaN or infinities
     fastmath = {"reassoc", "contract"} if reassociate else False
     options = {
-        "cache": True,
         "nogil": True,
         "fastmath": fastmath,
         "error_model": "numpy" if unchecked else "python",
@@ -54,7 +57,41 @@ def _compile(
     )
     form.__qualname__ = f"{function.__qualname__}_r{reassociate:d}u{unchecked:d}"
     form.__module__ = function.__module__
-    return cast("Callable[..., Any]", numba.njit(**options)(form))
+    kernel = numba.njit(**options)(form)
+    # without a home Numba would make a folder called "~" wherever the process happens to be
+    homeless = os.path.expanduser("~").startswith("~")
+    beside = Path(function.__code__.co_filename).parent
+    if not homeless or os.access(beside, os.W_OK):
+        with suppress(Exception):  # there is no folder for it: compiled in every process
+            kernel.enable_caching()
+            kernel._cache = _Spare(kernel._cache)
+    return cast("Callable[..., Any]", kernel)
+
+
+class _Spare:
+    """Numba's cache on disk, where what cannot be read or kept is compiled instead.
+
+    A file that another process is writing, a damaged one or a disk that is full must not end a
+    fit that is under way, and perhaps paid for.
+    """
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *given: Any) -> Any:
+        """Return a compiled form, or None where there is none that can be used."""
+        try:
+            return self._cache.load_overload(*given)
+        except Exception:
+            return None
+
+    def save_overload(self, *given: Any) -> None:
+        """Keep a compiled form, if that can be done."""
+        with suppress(Exception):
+            self._cache.save_overload(*given)
 
 
 def compiled(

@@ -20,7 +20,8 @@ def price(config: ConfigFile, as_json: Json = False) -> None:
     """
     _, _, _, found = _prepared(config)
     sites = [asdict(site) for site in found.sites]
-    show({"affordable": found.affordable, "sites": sites}, str(found), as_json)
+    told = {"promise": dict(found.promise), "filled_in": list(found.filled_in)}
+    show({"affordable": found.affordable, "sites": sites, **told}, str(found), as_json)
     if not found.affordable:
         raise typer.Exit(3)
 
@@ -31,22 +32,22 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
     Example: tacit fit hospitals.toml
     """
     from tacit.cli.build import name_ledgers
-    from tacit.errors import NotCertified, TacitError
+    from tacit.cli.outputs import keep, outputs_of
+    from tacit.errors import TacitError
     from tacit.report.page import write_report
 
     settings, model, sites, cost = _prepared(config)
-    output = {key: settings.folder / name for key, name in settings.section("output").items()}
-    if "release" in output and (output["release"] / "manifest.json").exists():
-        raise NotCertified(  # found out before anything is charged
-            f"{config}, line {settings.line('output', 'release')}: {output['release']} holds a "
-            "release already: choose another folder"
-        )
+    output = outputs_of(settings, model)
     if model.privacy is not None:
         name_ledgers(settings, sites)
     try:
         model.fit(sites)
-    except TacitError as error:
-        settings.explain(error)
+    except Exception as error:
+        if (kept := keep(model, output)) is not None:
+            typer.echo(f"tacit: what was paid for is in {kept}", err=True)
+        if isinstance(error, TacitError):
+            settings.explain(error)
+        raise
     written: dict[str, str] = {}
     if "release" in output:
         model.release(output["release"])

@@ -17,8 +17,9 @@ import numpy as np
 from tacit._core.check import OneOf, check
 from tacit.data.cells import with_members
 from tacit.data.members import members_stated
+from tacit.data.reading import is_table
 from tacit.data.relations import Relation
-from tacit.data.words import is_frame, word_counts, word_numbers
+from tacit.data.words import word_counts, word_numbers
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Documents:
         elif isinstance(documents, Relation):
             stated = vocabulary if words is None else words.names
             found = cls._from_relation(documents, stated)
-        elif is_frame(documents):
+        elif is_table(documents):
             found = cls._from_dense(word_counts(documents, words, unknown))
         elif hasattr(documents, "tocsr"):
             found = cls._from_sparse(documents.tocsr())

@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.members import Members, as_columns, distinct_ids, key, shown
+from tacit.data.features import labels_of, numbers
+from tacit.data.members import Members, distinct_ids, key, shown
 from tacit.data.problems import BadTable, Problem
-from tacit.data.reading import Table, read_rows
+from tacit.data.reading import is_table
 from tacit.data.relations import Relation
-from tacit.data.values import floats
+from tacit.data.values import lowered
 from tacit.errors import ParameterError, UnboundedData
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["is_frame", "named_words", "table_words", "word_counts", "word_numbers"]
+__all__ = ["named_words", "table_words", "word_counts", "word_numbers"]
 
 _KEPT = 20
-
-
-def is_frame(documents: Any) -> bool:
-    """Whether documents are a table with named columns."""
-    return any(hasattr(documents, own) for own in ("columns", "column_names"))
 
 
 def named_words(documents: Any) -> list[Any] | None:
@@ -38,10 +34,10 @@ def named_words(documents: Any) -> list[Any] | None:
         if named is None and not unstated:
             return None
         return list(range(documents.shape[-1]) if named is None else named)
-    if is_frame(documents):
+    if is_table(documents):
         return table_words(documents)
     if isinstance(documents, list | tuple) and documents:
-        if is_frame(documents[0]):
+        if is_table(documents[0]):
             return [word for part in documents for word in table_words(part)]
         if any(_is_sequence(one) and _has_text(one) for one in documents):
             return [key(word) for document in documents for word in _split(document)]
@@ -108,16 +104,16 @@ def _split(document: Any) -> Sequence[Any]:
 
 
 def table_words(frame: Any) -> list[Any]:
-    """Return the words that the columns of a frame of counts are named after."""
-    table = as_columns(frame)
-    names = list(table) if isinstance(table, Table) else list(getattr(table, "columns", table))
-    return [name.item() if isinstance(name, np.generic) else name for name in names]
+    """Return the words that the columns of a table of counts are named after."""
+    if not hasattr(frame, "iloc"):
+        return list(labels_of(frame))
+    return [name.item() if isinstance(name, np.generic) else name for name in frame.columns]
 
 
 def word_counts(frame: Any, words: Members | None, unknown: str) -> NDArray[np.float64]:
-    """Return a frame of counts, a row for each document and a column for each word, in order.
+    """Return a table of counts, a row for each document and a column for each word, in order.
 
-    Columns are found by name, in any order. A frame with one row for each document and word is
+    Columns are found by name, in any order. A table with one row for each document and word is
     refused: its columns are no words.
     """
     names = table_words(frame)
@@ -129,27 +125,20 @@ def word_counts(frame: Any, words: Members | None, unknown: str) -> NDArray[np.f
                 "vocabulary=[…], the words; or the counts as an array. For one row per document "
                 "and word pass Relation.from_frame(frame, {'document': …, 'word': …}, value)"
             )
-        order, lacking = list(range(size)), []
-    else:
-        place = words.known(names)
-        strange = [name for name, where in zip(names, place, strict=True) if where < 0]
-        if strange and (unknown == "error" or len(strange) == len(names)):
-            raise ParameterError(
-                f"the columns {shown(strange)} are not in the vocabulary: state them, pass "
-                "unknown='drop', or for one row per document and word "
-                "Relation.from_frame(frame, {'document': …, 'word': …}, value)"
-            )
-        column = {int(where): k for k, where in enumerate(place) if where >= 0}
-        if len(column) + len(strange) < len(names):
-            raise ParameterError("two columns of the counts are the same word")
-        lacking = [words.name(k) for k in range(words.size) if k not in column]
-        order = [column[k] for k in sorted(column)]
+        return numbers(frame, [key(name) for name in names])
+    stated = [key(word) for word in words.names]
+    alike = {*stated, *lowered(stated)}
+    strange = [name for name in names if not {key(name), key(name).lower()} & alike]
+    if strange and (unknown == "error" or len(strange) == len(names)):
+        raise ParameterError(
+            f"the columns {shown(strange)} are not in the vocabulary: state them, pass "
+            "unknown='drop', or for one row per document and word "
+            "Relation.from_frame(frame, {'document': …, 'word': …}, value)"
+        )
+    known = {key(name) for name in names} | set(lowered([key(name) for name in names]))
+    lacking = [word for word in stated if not {word, word.lower()} & known]
     if lacking:
         raise ParameterError(
             f"the counts have no column for {shown(lacking)}: a word that does not occur has zeros"
         )
-    table = read_rows(frame).frame
-    for k in order:
-        if not table[:, k].dtype.is_numeric():
-            raise ParameterError(f"counts must be numbers, and column {shown([names[k]])} is not")
-    return np.column_stack([floats(table[:, k]) for k in order])
+    return numbers(frame, stated)

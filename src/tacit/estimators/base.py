@@ -11,18 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from sklearn.base import BaseEstimator
-
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer
 from tacit._core.html import Html, join
 from tacit.data.schema import Columns
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import HoldsData, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.checking import Findings, examined, loaded_by, tried
+from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import NothingFitted
 from tacit.estimators.fit import Outcome, Place, fit
-from tacit.estimators.parameters import parts_of, with_parts
+from tacit.estimators.plain import Estimator
 from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release, write_release
 from tacit.estimators.site import Site, check_sites
@@ -32,7 +30,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Failure, RunRecord
 
-__all__ = ["PAID", "Estimator", "PrivateEstimator"]
+__all__ = ["PAID", "PrivateEstimator"]
 
 # what is asked for, who pays, and whether the noise is seeded
 PAID: Mapping[str, Constraint] = {
@@ -40,40 +38,6 @@ PAID: Mapping[str, Constraint] = {
     "ledger": AnyOf(InstanceOf(Ledger), None),
     "random_state": AnyOf(Integer(0), None),
 }
-
-
-class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: ``__init__`` only stores, `_constraints` is checked at ``fit``."""
-
-    _constraints: ClassVar[Mapping[str, Constraint]] = {}
-
-    def _check_parameters(self) -> None:
-        check_table(self.get_params(deep=False), self._constraints)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; where ``deep`` also parts, such as ``privacy__epsilon``."""
-        found: dict[str, Any] = super().get_params(deep=deep)
-        return found | parts_of(super().get_params(deep=False)) if deep else found
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, or parts of them: ``privacy__epsilon`` states another ε of the same."""
-        super().set_params(**with_parts(self.get_params(deep=False), params))
-        return self
-
-    def _try(self, data: Any) -> Any:
-        """Read data as `fit` would, and raise what is wrong with them."""
-        return data
-
-    def check(self, data: Any, y: Any = None) -> Findings:
-        """Return everything that is wrong with data, in one pass; nothing is fitted or paid.
-
-        Parameters
-        ----------
-        data, y
-            As in `fit`. What is found is for whoever holds the data.
-        """
-        self._check_parameters()
-        return tried({"the data": lambda: self._try(data if y is None else (data, y))})
 
 
 class PrivateEstimator(Estimator):
@@ -96,8 +60,10 @@ class PrivateEstimator(Estimator):
     _secret: int | None = None  # the seed of an audit's noise
     _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
-    _default_neighbours: ClassVar[str | None] = None  # where only one relation makes sense
+    _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
+    # fitted attributes that hold people's own data: what that is, and what is read instead
+    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     certificates_: dict[str, Certificate]
     certificate_: Certificate
@@ -242,6 +208,14 @@ class PrivateEstimator(Estimator):
         shown: dict[str, Any] = super()._repr_mimebundle_(**options)
         return {**shown, "text/html": self._repr_html_inner()} if "text/html" in shown else shown
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: refused where it would carry people's data out of the house."""
+        for name, (held, back) in self._raw_parts.items():
+            if vars(self).get(name):
+                raise HoldsData.of(self, held, back)
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
     def _given(self, name: str, default: Any = None) -> Any:
         return self.get_params(deep=False).get(name, default)
 
@@ -250,8 +224,15 @@ class PrivateEstimator(Estimator):
         privacy: Privacy | None = self._given("privacy")
         if privacy is None:
             return None
-        trust = "site" if sites > 1 else "central"
+        trust, given = "site" if sites > 1 else "central", self._default_trusts
+        if given and trust not in given:
+            trust = given[0]
         return privacy.suiting(self._default_unit, trust, self._default_neighbours)
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        """The trusts that the method gives, the usual one first; empty where any will do."""
+        return ()
 
     @property
     def _stated_columns(self) -> Columns | None:
@@ -298,14 +279,16 @@ class PrivateEstimator(Estimator):
             The sites; without them, the price for one holder.
         """
         self._check_parameters()
+        given = self._given("privacy")
         if sites is None:
-            return price_of(self._agree([None]), [Site("the data", None, self._given("ledger"))])
+            alone = [Site("the data", None, self._given("ledger"))]
+            return price_of(self._agree([None]), alone, given)
         holders = self._as_sites(sites)
-        return price_of(self._agreed(holders), holders)
+        return price_of(self._agreed(holders), holders, given)
 
     def _agreed(self, sites: Sequence[Site]) -> Agreement:
         """Return the agreement with sites that are in this process."""
-        privacy = self._given("privacy")
+        privacy = self._request(len(sites))
         secure = privacy is not None and privacy.trust == "aggregator"
         facts = [None if site.data is None else self._facts(site.data) for site in sites]
         return self._agree(facts, len(sites) if secure else 1)

@@ -1,9 +1,11 @@
 """`fit`: agree, check, reserve, run, certify; the same code in one process and between sites.
 
 A fit's order is fixed: every holder reads its own data and refuses what cannot be used, to itself
-alone; the agreement is computed once; the whole of it is reserved at every site, and nobody is
-charged unless all can pay; then the rounds run. `take_part` is one site's share of that, for a
-coordinator that is somewhere else.
+alone; the agreement is computed once; folders are tried, both sides are made, and the like of it
+is rehearsed on made-up data (`tacit.estimators.rehearsal`); then the whole of it is reserved at
+every site, and nobody is charged unless all can pay; then the rounds run. Between the charge and
+the first release nothing is left that could fail whatever the data are. `take_part` is one site's
+share of that, for a coordinator that is somewhere else.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tacit._core.check import AnyOf, OneOf, check
+from tacit._core.folders import check_writable
 from tacit._core.progress import progress_bar
 from tacit._core.rng import fresh_seed
 from tacit.errors import BudgetExceeded
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.gate import Gate
+from tacit.estimators.rehearsal import rehearse
 from tacit.estimators.site import Site
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.certificate import Certificate
@@ -44,6 +49,8 @@ __all__ = [
     "reserve",
     "take_part",
 ]
+
+_KEPT = "the checkpoint"
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,10 @@ class Place:
     secret: int | None = None
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check("on_failure", self.on_failure, OneOf("stop", "exclude"))
+        check("noise", self.noise, AnyOf(OneOf("exact", "grid"), None))
+
 
 @dataclass(frozen=True)
 class SiteSide:
@@ -144,43 +155,45 @@ def fit(
         How it runs.
     """
     folder = None if place.checkpoint is None else Path(place.checkpoint)
-    name = None if folder is None else run_name(folder)
+    own = {site.name: _own_folder(folder, site.name) for site in sites}
     gates = {
-        site.name: Gate(
-            None,
-            noise_of(agreement, place, site.name),
-            None if folder is None else folder / "sites" / _file_name(site.name),
-        )
+        site.name: Gate(None, noise_of(agreement, place, site.name), own[site.name])
         for site in sites
     }
     holders = {
         site.name: agreement.holder(site.name, data[site.name], gates[site.name], place.seed)
         for site in sites
     }
-    participants: list[Participant] = list(holders.values())
-    if folder is not None:
-        participants = [
-            Remembering(holder, Outbox(folder / "sites" / _file_name(name)))
-            for name, holder in holders.items()
-        ]
+    participants: list[Participant] = [
+        holder if (kept := own[name]) is None else Remembering(holder, Outbox(kept))
+        for name, holder in holders.items()
+    ]
     asking = coordinator(agreement, place.seed)
-    # what can fail has been tried: only now is anybody charged
+    asking.request(0)  # as a site would see it, were it the first
+    checkpoint, name = None, None
+    if folder is not None:
+        checkpoint = Checkpoint(check_writable(folder / "coordinator", _KEPT))
+        name = run_name(folder)
+        if (saved := checkpoint.load()) is not None:  # of this very agreement, or refused
+            coordinator(agreement, place.seed).restore(saved[0].arrays)
+    privacy = agreement.privacy
+    secure = privacy is not None and privacy.trust == "aggregator" and len(sites) > 1
+    aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
     terms = {
         site.name: stated(agreement, site, gates[site.name], holders[site.name], place.notes)
         for site in sites
     }
-    for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
-        gates[holding].reservation = reservation
-    privacy = agreement.privacy
-    secure = privacy is not None and privacy.trust == "aggregator" and len(sites) > 1
-    aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
+    rehearse(agreement)
     with progress_bar(place.progress, agreement.rounds, "rounds") as advance:
+        # what can fail has been tried: only now is anybody charged
+        for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
+            gates[holding].reservation = reservation
         record = run(
             asking,
             participants,
             aggregator=aggregator,
             on_failure=place.on_failure,
-            checkpoint=None if folder is None else Checkpoint(folder / "coordinator"),
+            checkpoint=checkpoint,
             progress=lambda _: advance(1),
         )
     certificates = {
@@ -222,9 +235,11 @@ def take_part(
         What the certificate lists besides the agreement's assumptions, and whom it holds against
         where that is not the request's.
     """
-    gate = Gate(None, noise_of(agreement, place, site.name), folder)
+    kept = None if folder is None else check_writable(folder, "what a restart needs", 0o700)
+    gate = Gate(None, noise_of(agreement, place, site.name), kept)
     holder = agreement.holder(site.name, data, gate, place.seed)
     words = {site.name: stated(agreement, site, gate, holder, notes, against)}
+    rehearse(agreement)
     gate.reservation = reserve(agreement, [site], place.purpose, run, words)[site.name]
     return SiteSide(
         holder,
@@ -278,6 +293,8 @@ def reserve(
         return {site.name: None for site in sites}
     ledgers = {site.name: site.ledger or paper_ledger(privacy) for site in sites}
     words = terms or {name: Terms.of(privacy) for name in ledgers}
+    for ledger in ledgers.values():
+        ledger.ready()
     price: dict[str, Any] = {"delta": privacy.delta, "asked": privacy.epsilon}
     refusing = [
         name
@@ -339,6 +356,8 @@ def certify(
     return given.signed(reservation.ledger)
 
 
-def _file_name(site: str) -> str:
-    """Return a folder name for a site, whatever its name holds."""
-    return site.encode().hex()
+def _own_folder(folder: Path | None, site: str) -> Path | None:
+    """Return where a site keeps what a restart needs, whatever its name holds; it can be used."""
+    if folder is None:
+        return None
+    return check_writable(folder / "sites" / site.encode().hex(), _KEPT, 0o700)

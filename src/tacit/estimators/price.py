@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.site import Site
 from tacit.privacy.accounting.accountants import epsilon_of
-from tacit.privacy.guarantee import shown, shown_left
+from tacit.privacy.guarantee import Privacy, change_words, shown, shown_left
 from tacit.privacy.ledger.terms import Terms
 
 __all__ = ["Price", "SitePrice", "price_of"]
@@ -27,9 +27,22 @@ class SitePrice:
 
 @dataclass(frozen=True)
 class Price:
-    """What a fit would cost each site, known before any data is read."""
+    """What a fit would cost each site, known before any data is read.
+
+    Attributes
+    ----------
+    sites
+        What each would pay.
+    promise
+        The guarantee as certificates will state it: ``unit``, ``neighbours``, ``trust`` and
+        ``against``; empty without noise.
+    filled_in
+        Which of these nobody stated, so that the estimator filled them in.
+    """
 
     sites: tuple[SitePrice, ...]
+    promise: Mapping[str, str] = field(default_factory=dict)
+    filled_in: tuple[str, ...] = ()
 
     @property
     def affordable(self) -> bool:
@@ -46,11 +59,32 @@ class Price:
                 f"{site.site}: ε = {shown(site.epsilon, 4)}, δ = {shown(site.delta)} ({budget}: "
                 f"{verdict})"
             )
+        if self.promise:
+            lines.append(self.stated)
         return "\n".join(lines)
 
+    @property
+    def stated(self) -> str:
+        """The guarantee in words, and what of it was filled in."""
+        told = self.promise
+        change = change_words(told["unit"], told["neighbours"])
+        words = f"when {change}; unit {told['unit']}, {told['neighbours']}, trust {told['trust']}"
+        return f"{words} (filled in: {', '.join(self.filled_in)})" if self.filled_in else words
 
-def price_of(agreement: Agreement, sites: Sequence[Site]) -> Price:
-    """Return what an agreement costs each site; nothing is charged."""
+
+_PROMISED = ("unit", "neighbours", "trust", "against")
+
+
+def price_of(agreement: Agreement, sites: Sequence[Site], given: Privacy | None = None) -> Price:
+    """Return what an agreement costs each site; nothing is charged.
+
+    Parameters
+    ----------
+    agreement, sites
+        What is public, and who would pay.
+    given
+        The request as the caller wrote it: what it leaves open was filled in.
+    """
     event, privacy = agreement.event, agreement.charged
     delta = 0.0 if privacy is None else privacy.delta
     asked = None if privacy is None else privacy.epsilon
@@ -66,4 +100,8 @@ def price_of(agreement: Agreement, sites: Sequence[Site]) -> Price:
         )
         left = None if ledger is None else ledger.remaining.epsilon
         rows.append(SitePrice(site.name, epsilon, delta, left, fits))
-    return Price(tuple(rows))
+    if privacy is None or agreement.is_free:
+        return Price(tuple(rows))
+    promise = {name: str(getattr(privacy, name)) for name in _PROMISED}
+    left_open = () if given is None else given.open
+    return Price(tuple(rows), promise, tuple(name for name in _PROMISED[:3] if name in left_open))

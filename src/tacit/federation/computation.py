@@ -176,7 +176,18 @@ class Computation:
         notes
             What the certificate lists besides the agreement's assumptions.
         """
-        return self._side(Site(name, None, ledger), self.read(tables), folder, notes)
+        return self.answering(name, self.read(tables), ledger, folder, notes)
+
+    def answering(
+        self,
+        name: str,
+        data: Any,
+        ledger: Ledger | None,
+        folder: Path | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> SiteSide:
+        """Return the same for data that were read already (`read`)."""
+        return self._side(Site(name, None, ledger), data, folder, notes)
 
     def read(self, tables: Mapping[str, Any]) -> Any:
         """Return a site's data as its side takes them, or raise what is wrong, to the holder."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tacit._core.folders import check_writable
 from tacit.errors import SiteFailure, TacitError
 from tacit.federation import wire
 from tacit.federation.computation import Computation
@@ -279,6 +280,8 @@ def coordinate(config: CoordinatorConfig, transport: Transport) -> dict[str, Res
     Results, the run record and the progress are written to the output folder.
     """
     results = {}
+    for step in config.steps:  # all of them, before any site pays for the first
+        check_writable(config.output / step.name, "the result")
     for step in config.steps:
         folder = config.output / step.name
         if (folder / "record.json").exists():

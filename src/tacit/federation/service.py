@@ -255,12 +255,12 @@ class SiteService:
         if proposal.rehearsal:
             self._side = computation.rehearsing(self.name)
         else:
-            tables = self._tables(permission)
+            data = computation.read(self._tables(permission))  # before it counts as begun
             ledger = self.config.open_ledger()
             self.config.name_ledger(ledger)
             History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
-            self._side = computation.site(
-                self.name, tables, ledger, folder / "standing", (self._timing,)
+            self._side = computation.answering(
+                self.name, data, ledger, folder / "standing", (self._timing,)
             )
         participant: Participant = self._side.participant
         if computation.terms is not None:

@@ -43,6 +43,7 @@ __all__ = ["PrivateNetwork"]
 
 _REPORTS = 10
 _HIDDEN, _ACTIVATION = (500,), "tanh"
+_RAW = "saw_raw_data"  # of a module that was trained without privacy; its copies have it too
 
 
 class PrivateNetwork(TableNetwork):
@@ -133,6 +134,14 @@ class PrivateNetwork(TableNetwork):
             for name in ("hidden", "activation"):
                 if getattr(self, name) is not None:
                     raise ParameterError(f"{name} is not read where a module is given")
+        for name in ("module", "features"):
+            given = getattr(self, name)
+            saw = given is not None and any(getattr(m, _RAW, False) for m in given.modules())
+            if self.privacy is not None and saw:
+                raise ParameterError(
+                    f"{name} was trained on raw data without privacy, and would carry them into "
+                    "what is released: pass one that has not seen them, or that of a private fit"
+                )
         if self.normalize != "auto" and not (self.module is None and self.features is None):
             raise ParameterError(
                 "normalize is for perceptrons: it is not read where a module or features are given"
@@ -246,6 +255,7 @@ class PrivateNetwork(TableNetwork):
         self._width, self.module_ = agreement.blueprint.shape, agreement.build()
         self._take_names(agreement.names)
         write_weights(learned(self.module_), self.result_.average)
+        setattr(self.module_, _RAW, agreement.privacy is None)
         self.shared_ = {"samples": self.result_.samples, "final": self.result_.final} | {
             f"weights/{name}": p.detach().numpy() for name, p in self.module_.named_parameters()
         }

@@ -71,7 +71,7 @@ def as_people(data: Any, size: int | None = None) -> Array:
 class PeopleEstimator(PrivateEstimator):
     """Base: a population, bounds of a person's number, and a public number of people."""
 
-    _default_neighbours: ClassVar[str | None] = REPLACE
+    _default_neighbours = REPLACE
     _people: ClassVar[int] = 20  # of an imagined holder
 
     population: Population | None

@@ -18,7 +18,7 @@ from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.accountants import epsilon_of
-from tacit.privacy.accounting.pld import rough_epsilon
+from tacit.privacy.accounting.pld import ever_sampled, rough_epsilon
 from tacit.privacy.accounting.shuffled import LARGEST_LOCAL, shuffled_deltas
 from tacit.privacy.amounts import as_exact, float_above, float_below
 from tacit.privacy.claims import RenyiDpEvent
@@ -46,6 +46,8 @@ __all__ = [
 
 SOURCE_SHARE = 2.0**-30  # the part of δ that is left for the noise source
 _MANY = 20_000  # events whose convolution takes long
+_ENOUGH = 1e-3  # of the noise where a search begins, of which no less is asked for if any will do
+_RARELY = 0.5  # probability of being sampled at all below which digits of noise hardly matter
 _COUNTLESS = 10**7  # events for which Rényi's bound is all that is asked
 
 
@@ -100,6 +102,7 @@ def calibrate(
     usable = delta * (1.0 - SOURCE_SHARE)
     events = leaves(event_for(start))
     start = min(max(start, 1e-290), 1e290)
+    enough, rare = _ENOUGH * start, ever_sampled(events) < _RARELY
     if accountant == "pld" and usable > 0.0 and _convolved(events):
         # Rényi's bound is cheap, and its noise is rarely twice what is needed
         countless = sum(events.values()) > _COUNTLESS
@@ -109,6 +112,7 @@ def calibrate(
             start / 2.0,
             start,
             tolerance=1e-5 if countless else 1e-2,
+            enough=enough,
         )
         if countless:
             return start
@@ -118,7 +122,8 @@ def calibrate(
         start / 2.0,
         start,
         # what a longer convolution adds to ε exceeds a finer step
-        tolerance=1e-7 if sum(events.values()) < _MANY else 1e-5,
+        tolerance=1e-4 if rare else 1e-7 if sum(events.values()) < _MANY else 1e-5,
+        enough=enough,
     )
 
 

@@ -14,7 +14,7 @@ from tacit.data.members import Members, cells_of, key, members_stated
 from tacit.data.problems import BadTable
 from tacit.data.split import members_of
 from tacit.data.written import written_names
-from tacit.errors import HoldsData, ParameterError, UnboundedData
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts as PlannedFacts
@@ -27,6 +27,7 @@ from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.factorization.simulation import own_mean_error, planned_ratings, rms
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
@@ -100,6 +101,10 @@ class PrivateRecommender(PrivateEstimator):
     """
 
     _purpose = "private recommender"
+    _default_neighbours = REPLACE
+    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "_devices": ("the ratings of its users", "from_release(folder)")
+    }
     _stated_facts = ("item_weights",)
     _methods: ClassVar[Mapping[str, Callable[[], RecommenderMethod]]] = METHODS
     _kinds: ClassVar[Mapping[str, type[RecommenderMethod]]] = KINDS
@@ -176,6 +181,10 @@ class PrivateRecommender(PrivateEstimator):
     @property
     def _default_unit(self) -> str:
         return self._method().unit
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        return self._method().trusts
 
     def _facts(self, data: Ratings) -> Facts:
         return data.facts
@@ -430,9 +439,3 @@ class PrivateRecommender(PrivateEstimator):
                 "their own ratings"
             )
         return self._devices
-
-    def __getstate__(self) -> dict[str, Any]:
-        if vars(self).get("_devices") is not None:
-            raise HoldsData.of(self, "the ratings of its users", "from_release(folder)")
-        state: dict[str, Any] = super().__getstate__()
-        return state

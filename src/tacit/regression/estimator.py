@@ -1,8 +1,8 @@
 """`PrivateLinearRegression`: Bayesian linear regression from one noisy summary per site.
 
 What a site releases, and why that is private, stands in `tacit.regression.agreement`; how the
-posterior follows from the summaries in `tacit.regression.numerics.posterior`; how it gets back to
-the caller's own scale in `tacit.regression.scale`. This class joins the three.
+posterior follows in `tacit.regression.numerics.posterior`; how it gets back to the caller's own
+scale in `tacit.regression.scale`. This class joins the three.
 """
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     ...     bounds=[(0, 10), (0, 10)], y_bounds=(-5, 15), privacy=Privacy(1.0, 1e-6))
     >>> print(model.price())
     the data: ε = 1, δ = 1e-06 (no ledger: affordable)
+    when one row is added or removed; unit row, add-remove-one, trust central (filled in: unit,
+    neighbours, trust)
     """
 
     _purpose = "linear regression"
@@ -395,9 +397,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         remember(self, *self._public.taken(self._labels, self.design_))
         self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
         self.certificate_ = max(self.certificates_.values(), key=lambda found: found.epsilon)
-        self.shared_ = dict(line.arrays)
-        for summary in self.summaries_.values():
-            self.shared_.update(summary.arrays)
+        parts = [line.arrays, *(summary.arrays for summary in self.summaries_.values())]
+        self.shared_ = {name: array for part in parts for name, array in part.items()}
 
     def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
         """Return the posterior predictive mean of the response, and how sure it is.
@@ -409,8 +410,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return_sd
             Also return the standard deviation, of coefficients and residual together.
         interval
-            Also return the bounds (low, high) between which a new response lies with this
-            probability.
+            Also return bounds (low, high) that hold a new response with this probability.
         """
         check_fitted(self, "coef_")
         return self._line.predict(self._public.features_of(self, X), return_sd, interval)

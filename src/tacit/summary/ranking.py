@@ -44,8 +44,9 @@ __all__ = ["Ranking"]
 
 LOOK = 0.05  # the share of ε that decides between splits and cells
 # Splits are better from (rows in the fullest cell)·ε/Δ on: where simulations cross, for two levels
-# of splits, and for each level of more
-_FEW, _MANY = 30.0, 50.0
+# of splits, and for each level of more (from 28 where one cell holds most, to 140 for a bell)
+_FEW, _MANY = 30.0, 40.0
+_FULL = 50.0  # standard deviations: of a cell that is worth finer ones
 _FEWEST = 12.0  # (rows)·ε, for one quantile under replace-one
 ROUNDS = {"cells 0": 0.3, "cells 1": 0.3, "cells 2": 0.4}  # shares of the budget over sites
 _ROOM = 1.0 + 1e-9  # for the rounding of z
@@ -292,7 +293,7 @@ class _Cells:
 
         It pays where a cell holds more than its noise and what interpolation loses.
         """
-        if self.counts.max() <= _MANY * max(self.sd, 1.0):
+        if self.counts.max() <= _FULL * max(self.sd, 1.0):
             return self
         each = [finer_edges(n, e, self.sd) for n, e in zip(self.counts, self.edges, strict=True)]
         return _Cells(np.clip(np.array(each), -1.0, 1.0), np.zeros_like(self.counts), 0.0)

@@ -660,7 +660,12 @@ def test_impossible_settings_are_refused(options, message):
         (privacy(1.0, "user"), {}, {}, "LocalCounts\\(cells="),
         (privacy(1.0), {"cells": 3}, {}, "go together"),
         (privacy(1.0, trust="central"), {}, {}, "must be 'local' or 'site'"),
-        (tc.Privacy(1.0, unit="user", trust="site"), {"cells": 3}, {}, "neighbours='replace-one'"),
+        (
+            tc.Privacy(1.0, unit="user", neighbours="add-remove-one", trust="site"),
+            {"cells": 3},
+            {},
+            "neighbours='replace-one'",
+        ),
         (privacy(1.0), {}, {"bounds": (0.5, 5)}, "must be whole numbers"),
         (privacy(1e-7), {}, {}, "nothing could be learned"),
     ],

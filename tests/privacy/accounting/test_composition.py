@@ -10,8 +10,8 @@ import pytest
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.accountants import accountant, epsilon_of
 from tacit.privacy.accounting.composition import (
+    Plan,
     _convolve,
-    _Plan,
     convolved,
     renyi_delta,
     renyi_epsilon,
@@ -97,7 +97,7 @@ def test_the_transform_agrees_with_a_convolution_in_many_digits():
                 longer[i + j] += a * b
             whole = longer
         start = 5 * mpmath.mpf(float(grid.at[0]))
-        plan = _Plan(order=2.0, step=0.25, low=-2.0, length=1 << 10, tail=1e-12, beyond=4.0)
+        plan = Plan(order=2.0, step=0.25, low=-2.0, length=1 << 10, tail=1e-12, beyond=4.0)
         curve = _convolve(((event, 5),), False, plan)
         for level in (0.5, 2.0, 6.0):
             exact = 5 * grid.infinite + sum(

@@ -108,3 +108,28 @@ def test_a_search_from_nowhere_is_refused():
     for low, high in ((0.0, 1.0), (math.inf, math.inf), (2.0, 1.0), (math.nan, 1.0)):
         with pytest.raises(NotCertified, match="no search can begin"):
             gaussian.solve_decreasing(lambda x: 1.0 / x, 0.5, low, high)
+
+
+@pytest.mark.parametrize("jump", [False, True])
+def test_a_search_looks_at_no_place_twice(jump):
+    asked = []
+
+    def falling(x):
+        asked.append(x)
+        return 5.0 / x + (1.0 if jump and x < 3.7 else 0.0)
+
+    found = gaussian.solve_decreasing(falling, 2.0, 0.5, 1.0, tolerance=1e-7)
+    assert falling(found) <= 2.0 < falling(found * (1 - 1e-5))
+    assert len(asked) - 2 == len(set(asked[:-2]))
+
+
+def test_a_search_that_finds_nought_early_goes_no_further():
+    asked = []
+
+    def nothing(x):
+        asked.append(x)
+        return 0.0
+
+    assert gaussian.solve_decreasing(nothing, 1.0, 0.5, 1.0, enough=1e-3) <= 1e-3
+    assert len(asked) < 10
+    assert gaussian.solve_decreasing(nothing, 1.0, 0.5, 1.0) == 1e-300

@@ -16,9 +16,9 @@ from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
 from tacit.data.members import Members, cells_of
 from tacit.errors import ParameterError
-from tacit.estimators.base import Estimator
 from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
+from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
 from tacit.factorization.alone.numerics.cells import cell_divergence
@@ -193,7 +193,9 @@ class CoupledFactorization(Estimator):
             self.dispersion_ = estimate_dispersions(model, relations, rng)
             model = self.coupled_model()
         bound = model.bind(relations)
-        self.dispersion_ = {relation.name: relation.dispersion for relation in bound.relations}
+        self.dispersion_ = {
+            relation.name: model.dispersions[relation.name] for relation in bound.relations
+        }
         engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
         labels = {e: names for found in relations.values() for e, names in found.labels.items()}
@@ -416,10 +418,9 @@ class CoupledFactorization(Estimator):
         else:
             prior = row_prior(self.inference, self.prior, self._state, entity)
             rows = fold_in_positive(entity, Engine(bound, data), means, *prior)
-        if not return_names:
-            return rows
         named = [found.labels[entity] for found in data.values() if entity in found.labels]
-        return tuple(named[0]) if named else tuple(range(len(rows))), rows
+        names = tuple(named[0]) if named else tuple(range(len(rows)))
+        return (names, rows) if return_names else rows
 
     def _stated_members(self) -> dict[str, Any]:
         """Return the members of every entity as the fit knew them."""
@@ -429,8 +430,7 @@ class CoupledFactorization(Estimator):
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
-        model = self.coupled_model()
-        relations = as_relations(model, data, self._stated_members())
+        relations = as_relations(self.coupled_model(), data, self._stated_members())
         total, cells = 0.0, 0
         for name, found in relations.items():
             predicted = np.asarray(self.predict(name, found.indices, positions=True))
@@ -447,5 +447,4 @@ class CoupledFactorization(Estimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a fitted model that `save` wrote."""
-        fitted: Self = read_factorization(cls, path)
-        return fitted
+        return read_factorization(cls, path)  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from tacit.factorization.alone.numerics.langevin import LangevinState
 from tacit.factorization.alone.numerics.multiplicative import UpdateState
 from tacit.factorization.alone.numerics.variational import VariationalState
 from tacit.factorization.language.binding import empty_relation
-from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.language.structure import CoupledModel, FromData
 
 __all__ = ["read_factorization", "write_factorization"]
 
@@ -72,7 +72,7 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
         parameters["prior"] = tuple(parameters["prior"])
     fitted = kind(**parameters)
     fitted._forget()
-    fitted.dispersion_ = settings["dispersion"]
+    fitted.dispersion_ = {name: FromData(phi) for name, phi in settings["dispersion"].items()}
     rows = settings["rows"]
     empty = {
         name: empty_relation(entities, [rows[e] for e in entities])

@@ -53,6 +53,9 @@ class LocalCounts(FactorizationMethod):
     (1.0, 'entry')
     """
 
+    relation = REPLACE
+    trusts = ("site", "local")
+
     views: str = "perturbed"
     inference: str = "exact"
     cells: int | None = None
@@ -71,6 +74,11 @@ class LocalCounts(FactorizationMethod):
         check("burn_in", self.burn_in, Integer(0))
         check("draws", self.draws, Integer(1))
         check("thin", self.thin, Integer(1))
+
+    @property
+    def unit(self) -> str:
+        """A cell, or a user whose cells are bounded."""
+        return "entry" if self.cells is None else "user"
 
     def agree(self, problem: Problem) -> Agreement:
         """Return what is public about a fit; raise where this cannot solve the problem."""

@@ -225,6 +225,8 @@ class LangevinAgreement(FactorizationAgreement):
                 f"the factor of {self.problem.protected!r} follows from releases until the end; "
                 "what a site then solves from its raw data for its own predictions stays there"
             )
+        if self.method.start is not None:
+            notes.append("the factors that it starts from were chosen without looking at the data")
         return public_inputs(self.problem) + tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------

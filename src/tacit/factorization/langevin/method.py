@@ -48,7 +48,8 @@ class Langevin(FactorizationMethod):
         have columns of their own (Euclidean, plain CP, rank of at least 3); ``"auto"``: for a
         matrix where that is possible.
     start
-        Shared factors to start from, by name.
+        Shared factors to start from, by name: public ones, or those of an earlier release. The
+        certificate lists that they were chosen without looking at the data.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.divergences import as_power
 
-__all__ = ["BoundModel", "BoundRelation", "CoupledModel", "FactorSpec"]
+__all__ = ["BoundModel", "BoundRelation", "CoupledModel", "FactorSpec", "FromData"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,14 @@ class BoundModel:
         ]
 
 
+class FromData(float):
+    """A number that was read from raw data, wherever it goes: nothing private may follow from it.
+
+    >>> FromData(0.5), isinstance(FromData(0.5), float)
+    (0.5, True)
+    """
+
+
 class CoupledModel:
     """A collection of relations that share entities.
 
@@ -153,6 +161,11 @@ class CoupledModel:
     def open(self) -> list[str]:
         """The relations whose dispersion is still to be estimated."""
         return [name for name, phi in self.dispersions.items() if phi == "estimate"]
+
+    @property
+    def estimated(self) -> list[str]:
+        """The relations whose dispersion was estimated from data."""
+        return [name for name, phi in self.dispersions.items() if isinstance(phi, FromData)]
 
     def with_dispersions(self, found: Mapping[str, float]) -> CoupledModel:
         """Return the model with some dispersions filled in that it leaves open."""

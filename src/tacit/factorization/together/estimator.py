@@ -14,8 +14,8 @@ from tacit._core.rng import generator
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
-from tacit.data.written import read_names, written_names
-from tacit.errors import HoldsData, ParameterError
+from tacit.data.written import read_names
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
@@ -29,8 +29,9 @@ from tacit.factorization.arrays import Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
-from tacit.factorization.together.methods import METHODS, choose_method, method_of, settings_of
+from tacit.factorization.together.methods import METHODS, choose_method, method_of
 from tacit.factorization.together.problem import Problem, check_agreement, state_problem
+from tacit.factorization.together.released import fitted_parameters, fitted_settings
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
 from tacit.factorization.together.stated import Stated
 from tacit.mechanisms.noise import Noise
@@ -112,6 +113,9 @@ class PrivateFactorization(PrivateEstimator):
     ((8, 2), (1,))
     """
 
+    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "parts_": ("its sites' cells", "from_release(folder).adopt(site)")
+    }
     _purpose = "coupled factorization"
     _stated_facts = ("members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -168,6 +172,7 @@ class PrivateFactorization(PrivateEstimator):
         if any(found is None for found in facts):
             raise ParameterError("pass the sites: the price depends on their public sizes")
         model = self.coupled_model()
+        self._check_not_raw(model)
         if isinstance(facts[0], Stated):
             facts = facts[0].facts(model, self._protected(model), len(facts))
         problem = state_problem(
@@ -183,14 +188,45 @@ class PrivateFactorization(PrivateEstimator):
         )
         return self._method(problem).agree(problem)
 
-    @property
-    def _default_unit(self) -> str:
-        return "user"
+    def _check_not_raw(self, model: CoupledModel) -> None:
+        """Raise where something that was read from raw data would decide what is released."""
+        if self.privacy is None:
+            return
+        if model.estimated:
+            raise ParameterError(
+                f"the dispersion of {model.estimated[0]!r} was estimated from raw data, and a "
+                "clip follows from it: state it, as in CoupledModel(…, dispersion=1.0)"
+            )
+        if model.open:
+            raise ParameterError(
+                f"the dispersion of {model.open[0]!r} must be stated: with privacy it is not "
+                "estimated from data"
+            )
 
-    def _method(self, problem: Problem) -> FactorizationMethod:
+    @property
+    def _stated_method(self) -> FactorizationMethod | None:
+        """The method, unless it is chosen by what is public about the sites."""
         if isinstance(self.method, FactorizationMethod):
             return self.method
-        return choose_method(problem) if self.method == "auto" else method_of(self.method)
+        return None if self.method == "auto" else method_of(self.method)
+
+    @property
+    def _default_unit(self) -> str:
+        method = self._stated_method
+        return "user" if method is None else method.unit
+
+    @property
+    def _default_neighbours(self) -> str | None:  # type: ignore[override]
+        method = self._stated_method
+        return None if method is None else method.relation
+
+    @property
+    def _default_trusts(self) -> tuple[str, ...]:
+        method = self._stated_method
+        return () if method is None else method.trusts
+
+    def _method(self, problem: Problem) -> FactorizationMethod:
+        return self._stated_method or choose_method(problem)
 
     def _protected(self, model: CoupledModel) -> str:
         return self.protected or next(iter(model.forms.values()))[0][0]
@@ -309,9 +345,7 @@ class PrivateFactorization(PrivateEstimator):
         self._check_parameters()
         found = getattr(self, "shared_", None) if shared is None else shared
         if found is None:
-            raise NothingFitted(
-                "there is nothing to adopt: call fit, from_release, or pass shared"
-            )
+            raise NothingFitted("there is nothing to adopt: call fit, from_release or pass shared")
         holders = [sites] if isinstance(sites, Site) else list(sites)
         agreement = self._agreed(holders)
         problem = problem_of(agreement)
@@ -374,12 +408,6 @@ class PrivateFactorization(PrivateEstimator):
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
 
-    def __getstate__(self) -> dict[str, Any]:
-        if vars(self).get("parts_"):
-            raise HoldsData.of(self, "its sites' cells", "from_release(folder).adopt(site)")
-        state: dict[str, Any] = super().__getstate__()
-        return state
-
     def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
         """Return one prediction for every row of a table of members' names, at a site."""
         if data is None:
@@ -407,38 +435,11 @@ class PrivateFactorization(PrivateEstimator):
     # -- releases --------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
-        problem = problem_of(self.agreement_)
-        model, method = problem.model, settings_of(self.method_)
-        return {
-            "model": {name: model.form(name) for name in model.forms},
-            "rank": dict(model.ranks),
-            "divergence": dict(model.powers),
-            "dispersion": dict(model.dispersions),
-            "method": repr(self.method_),
-            "options": None if method is None else list(method),
-            "bounds": {n: list(pair) for n, pair in problem.bounds.items()},
-            "protected": problem.protected,
-            "shared": list(problem.shared),
-            "accountant": problem.accountant,
-            # the public lists of members, which every site was given
-            "labels": {e: written_names(names) for e, names in problem.labels.items()},
-        }
+        return fitted_settings(problem_of(self.agreement_), self.method_)
 
     def _adopt(self, release: Release) -> None:
         found = release.manifest["settings"]
-        parameters = {
-            n: found[n]
-            for n in ("rank", "divergence", "dispersion", "protected", "shared", "accountant")
-        }
-        name, options = found["options"] or ("auto", {})
-        PrivateFactorization.__init__(
-            self,
-            found["model"],
-            bounds={n: tuple(pair) for n, pair in found["bounds"].items()},
-            method=method_of(name, options) if found["options"] else name,
-            privacy=None,
-            **parameters,
-        )
+        PrivateFactorization.__init__(self, **fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
         self.entities = self.labels_ or None
         self.shared_factors_ = self.shared_
@@ -446,5 +447,4 @@ class PrivateFactorization(PrivateEstimator):
 
 def problem_of(agreement: Any) -> Problem:
     """Return the problem that an agreement of this family is about."""
-    problem: Problem = agreement.problem
-    return problem
+    return agreement.problem  # type: ignore[no-any-return]

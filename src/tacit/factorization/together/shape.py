@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,19 @@ __all__ = ["FactorizationMethod", "SiteFactors", "bounded_cells", "check_cells"]
 
 
 class FactorizationMethod(ABC):
-    """A way to factorize over sites; a frozen dataclass of its public settings."""
+    """A way to factorize over sites; a frozen dataclass of its public settings.
+
+    Of the guarantee it fills in, where nobody says: the ``relation`` (None: the unit's own) and
+    one of its ``trusts``, the usual one first (empty: any).
+    """
+
+    relation: ClassVar[str | None] = None
+    trusts: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def unit(self) -> str:
+        """What is protected where nobody says."""
+        return "user"
 
     @abstractmethod
     def agree(self, problem: Problem) -> Agreement:

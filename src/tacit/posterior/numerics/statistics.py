@@ -83,7 +83,7 @@ class Additive(ABC):
         """
         found = np.full((len(x), self.dimension(bounds)), np.nan)
         for i, number in enumerate(_clipped(x, bounds)):
-            with suppress(Exception):
+            with suppress(Exception, SystemExit, GeneratorExit):
                 found[i] = self.evaluate(np.array([number]))[0]
         return self._within(found, bounds)
 
@@ -207,14 +207,34 @@ class Custom(Additive):
         pairs = np.array(self._pairs, np.float64)
         return pairs[:, 0], pairs[:, 1]
 
+    @property
+    def _kept(self) -> bytes:
+        """What the function could keep between calls, as far as it can be seen."""
+        inner = getattr(self.function, "__func__", self.function)
+        owner = getattr(self.function, "__self__", None)
+        cells = [cell.cell_contents for cell in getattr(inner, "__closure__", None) or ()]
+        named = getattr(getattr(inner, "__code__", None), "co_names", ())
+        known = {n: v for n, v in getattr(inner, "__globals__", {}).items() if n in named}
+        attributes = [getattr(thing, "__dict__", {}) for thing in (inner, owner)]
+        defaults = getattr(inner, "__defaults__", None), getattr(inner, "__kwdefaults__", None)
+        return _snapshot([cells, known, attributes, defaults])
+
     def check_range(self, bounds: tuple[float, float]) -> None:
         """Raise where it leaves its bounds or looks at other numbers, at public points only."""
         low, high = self.range(bounds)
-        points = np.linspace(*bounds, _PROBES)
+        # in no order: 1597 and 4097 = 17·241 have no divisor in common
+        points = np.linspace(*bounds, _PROBES)[np.arange(_PROBES) * 1597 % _PROBES]
         some = points[:: _PROBES // _ALONE]
         with np.errstate(all="ignore"):
+            kept = self._kept
             at = self.evaluate(points)
             alone = np.concatenate([self.evaluate(point[None]) for point in some])
+            again = np.concatenate([self.evaluate(point[None]) for point in some[::-1]])[::-1]
+        if self._kept != kept or not np.array_equal(alone, again, equal_nan=True):
+            raise ParameterError(
+                f"{self.label} must remember nothing from one call to the next: it is called for "
+                "one person after another, in any order"
+            )
         slack = _TOLERANCE * (high - low)
         outside = ~((at >= low - slack) & (at <= high + slack))
         if outside.any():
@@ -228,6 +248,21 @@ class Custom(Additive):
                 f"{self.label} must be a function of one person's number: it is another one where "
                 "it sees that number alone"
             )
+
+
+def _snapshot(thing: Any, deep: int = 6) -> bytes:
+    """Return what can be seen of a value, some levels deep, so that a change of it shows."""
+    if deep and isinstance(thing, dict):
+        thing = [*thing.keys(), *thing.values()]
+    if deep and isinstance(thing, list | tuple | set | frozenset):
+        return b"[" + b",".join(_snapshot(part, deep - 1) for part in thing) + b"]"
+    if isinstance(thing, np.ndarray) and thing.dtype != object:
+        return thing.tobytes()
+    if isinstance(thing, np.random.Generator):
+        return repr(thing.bit_generator.state).encode()
+    if thing is None or isinstance(thing, bool | int | float | complex | str | bytes):
+        return repr(thing).encode()
+    return str(id(thing)).encode()
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,15 @@ where no convolution of bearable length resolves δ.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import fft, signal
+from scipy import fft
 
+from tacit.privacy.accounting.curves import Curve, tilted_curve
 from tacit.privacy.accounting.losses import extent, grid_losses, is_symmetric, sketch
 from tacit.privacy.accounting.pairs import UNIT, Losses
 from tacit.privacy.events import DpEvent
@@ -51,10 +52,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bag",
-    "Curve",
+    "Orders",
+    "Plan",
     "bag_of",
+    "best_order",
+    "convolve",
     "convolved",
     "log_moments",
+    "planned",
     "renyi",
     "renyi_delta",
     "renyi_epsilon",
@@ -67,18 +72,16 @@ _LONGEST = 1 << 19  # of a transform, and of one event's grid
 _ACCURACY = 1e-4  # the share of ε that the grid may add
 _TAIL = 1e-6  # the share of δ that lies beyond the grids and the window
 _WRAPPED = 1e-8  # tilted probability that wraps around from below
-_NOUGHT = 1e-290  # stands for numbers that underflow
 _ORDERS = (1e-4, 1e13, 86)  # Rényi orders less one that are tried first, in geometric steps
 _SHORT = 1 << 15  # transforms of this length are cheap: the grid is as fine as they allow
 
 
-class _Orders:
+class Orders:
     """K(t) = Σ n·ln E e^(tL) of a bag, of one side, from its sketches."""
 
-    def __init__(self, bag: Bag, swapped: bool) -> None:
+    def __init__(self, sketches: Sequence[tuple[Losses, int]]) -> None:
         self.parts: list[tuple[Losses, Floats, int]] = []
-        for leaf, n in bag:
-            losses = sketch(leaf, swapped and not is_symmetric(leaf))
+        for losses, n in sketches:
             kept = losses.mass > 0.0
             at = losses.at[kept]
             self.parts.append(
@@ -124,8 +127,8 @@ def renyi(moment: float, order: float, log_delta: float) -> float:
 
 
 @lru_cache(maxsize=512)
-def _orders(bag: Bag, swapped: bool) -> _Orders:
-    return _Orders(bag, swapped)
+def _orders(bag: Bag, swapped: bool) -> Orders:
+    return Orders([(sketch(leaf, swapped and not is_symmetric(leaf)), n) for leaf, n in bag])
 
 
 def log_moments(bag: Bag, swapped: bool, at: Sequence[float]) -> tuple[list[float], float]:
@@ -134,7 +137,7 @@ def log_moments(bag: Bag, swapped: bool, at: Sequence[float]) -> tuple[list[floa
     return [orders.log_moment(order) for order in at], orders.infinite
 
 
-def _best_order(orders: _Orders, log_delta: float) -> tuple[float, float]:
+def best_order(orders: Orders, log_delta: float) -> tuple[float, float]:
     """Return the least ε over Rényi orders, and the smallest t that hardly gives more."""
     coarse = np.geomspace(*_ORDERS)
     tried = [(renyi(orders.log_moment(t), t, log_delta), t) for t in coarse.tolist()]
@@ -159,7 +162,7 @@ def renyi_epsilon(bag: Bag, swapped: bool, delta: float) -> float:
     """Return the ε of one side of a bag by Rényi's bound, infinite where it says nothing."""
     orders = _orders(bag, swapped)
     left = delta - orders.infinite
-    return max(0.0, _best_order(orders, math.log(left))[0]) if left > 0.0 else math.inf
+    return max(0.0, best_order(orders, math.log(left))[0]) if left > 0.0 else math.inf
 
 
 @lru_cache(maxsize=1024)
@@ -180,7 +183,7 @@ def renyi_delta(bag: Bag, swapped: bool, epsilon: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """How one side of a bag is convolved."""
 
     order: float  # t
@@ -191,7 +194,7 @@ class _Plan:
     beyond: float  # the order at which Chernoff bounds the probability above the window
 
 
-def _plan(bag: Bag, swapped: bool, delta: float, expected: float) -> _Plan | None:
+def _plan(bag: Bag, swapped: bool, delta: float, expected: float) -> Plan | None:
     """Choose tilt, grid and window for δ about ``delta``, where ε is about as ``expected``.
 
     Splitting a cell of width h adds at most h²/4·t(t + 1)/2 to K(t), hence k·(t + 1)·h²/8 to ε.
@@ -199,23 +202,42 @@ def _plan(bag: Bag, swapped: bool, delta: float, expected: float) -> _Plan | Non
     orders = _orders(bag, swapped)
     if orders.infinite > delta:
         return None
-    epsilon, order = _best_order(orders, math.log(delta))
+    epsilon, order = best_order(orders, math.log(delta))
     if not math.isfinite(epsilon):
         return None
-    events = sum(n for _, n in bag)
-    spread = orders.spread(order)
-    scale = max(min(epsilon, expected), 0.01 * spread, 1e-290)
-    step = math.sqrt(8.0 * _ACCURACY * scale / (events * (1.0 + order)))
-    tail = _TAIL * delta / (4.0 * events)
+    tail = _TAIL * delta / (4.0 * sum(n for _, n in bag))
     sizes = [extent(leaf, swapped and not is_symmetric(leaf), tail) for leaf, _ in bag]
+    return planned(
+        orders, order, sizes, delta, min(epsilon, expected), tail, partial(_on_atoms, sizes)
+    )
+
+
+def planned(
+    orders: Orders,
+    order: float,
+    sizes: list[tuple[float, float]],
+    delta: float,
+    epsilon: float,
+    tail: float,
+    adjusted: Callable[[float], float] = float,
+    farther: Sequence[float] = (),
+) -> Plan | None:
+    """Choose grid and window for a tilt by ``order`` of events whose losses have these sizes.
+
+    The end of the window is tried at orders near this one, and ``farther`` ones.
+    """
+    counts = [n for *_, n in orders.parts]
+    spread = orders.spread(order)
+    scale = max(epsilon, 0.01 * spread, 1e-290)
+    step = math.sqrt(8.0 * _ACCURACY * scale / (sum(counts) * (1.0 + order)))
     moment = orders.log_moment(order)
     moves = np.geomspace(0.25, 40.0, 25) / max(spread, 1e-290)
     log_tail = math.log(_TAIL * delta / 4.0)
-    highest = math.fsum(n * high for (_, n), (_, high) in zip(bag, sizes, strict=True))
-    lowest = math.fsum(n * low for (_, n), (low, _) in zip(bag, sizes, strict=True))
+    highest = math.fsum(n * high for n, (_, high) in zip(counts, sizes, strict=True))
+    lowest = math.fsum(n * low for n, (low, _) in zip(counts, sizes, strict=True))
     top, beyond = min(
-        ((orders.log_moment(order + move) - log_tail) / (order + move), order + move)
-        for move in moves.tolist()
+        ((orders.log_moment(far) - log_tail) / far, far)
+        for far in [*(order + move for move in moves.tolist()), *farther]
     )
     bottom = max(
         (moment - orders.log_moment(order - move) + math.log(_WRAPPED)) / move
@@ -226,76 +248,41 @@ def _plan(bag: Bag, swapped: bool, delta: float, expected: float) -> _Plan | Non
         return None
     widest = max(high - low for low, high in sizes)
     step = min(step, max((top - bottom) / _SHORT, widest / (2.0 * _SHORT)))
-    step = max(step, (top - bottom) / (_LONGEST - 8 * len(bag) - 16), widest / _LONGEST)
-    step = _on_atoms(bag, sizes, step)
-    room = math.ceil((top - bottom) / step) + 2 * len(bag) + 4
+    step = max(step, (top - bottom) / (_LONGEST - 8 * len(counts) - 16), widest / _LONGEST)
+    step = adjusted(step)
+    room = math.ceil((top - bottom) / step) + 2 * len(counts) + 4
     length = 1 << max(6, (room - 1).bit_length())
-    return _Plan(order, step, bottom, length, tail, beyond)
+    return Plan(order, step, bottom, length, tail, beyond)
 
 
-def _on_atoms(bag: Bag, sizes: list[tuple[float, float]], step: float) -> float:
+def _on_atoms(sizes: list[tuple[float, float]], step: float) -> float:
     """Return a step, about as large, that divides the largest loss where all events are alike."""
     low, high = sizes[0]
-    if len(bag) > 1 or low != -high or high <= step / 4.0:
+    if len(sizes) > 1 or low != -high or high <= step / 4.0:
         return step
     return high / max(math.floor(high / step), 1) if high >= step else high
 
 
-class Curve:
-    """δ(ε) of one side of a bag, from above, on the losses of a window."""
-
-    def __init__(self, at: Floats, log_scale: Floats, delta: Floats, infinite: float) -> None:
-        self._at, self._delta = at, delta
-        self._log_scale = log_scale
-        self._infinite = infinite
-
-    def delta(self, epsilon: float) -> float:
-        """Return δ(ε); 1 below the window."""
-        at = self._at
-        if epsilon < at[0]:
-            return 1.0
-        place = min(int(np.searchsorted(at, epsilon, side="right")) - 1, len(at) - 1)
-        found = self._value(place)
-        if place + 1 < len(at) and 0.0 < at[place + 1] - at[place] < 30.0:
-            share = math.expm1(epsilon - at[place]) / math.expm1(at[place + 1] - at[place])
-            found += (self._value(place + 1) - found) * min(max(share, 0.0), 1.0)
-        return min(1.0, found * (1.0 + 1e-12) + self._infinite)
-
-    def _value(self, place: int) -> float:
-        return float(self._delta[place]) * math.exp(min(float(self._log_scale[place]), 700.0))
-
-    def epsilon(self, delta: float) -> float:
-        """Return the least ε of the window whose δ is no more, infinite if there is none."""
-        left = delta - self._infinite
-        if left <= 0.0:
-            return math.inf
-        log_left = math.log(left)
-        with np.errstate(divide="ignore"):
-            within = np.log(self._delta) + self._log_scale <= log_left
-        if not within[-1]:
-            return math.inf
-        first = int(np.argmax(within))
-        if first == 0:
-            return float(self._at[0])
-        low, high = self._value(first - 1), self._value(first)
-        width = float(self._at[first] - self._at[first - 1])
-        share = (low - left) / (low - high) if low > high else 1.0
-        if width > 30.0:  # a grid for losses that nobody needs to know
-            return float(self._at[first])
-        found = float(self._at[first - 1]) + math.log1p(math.expm1(width) * min(max(share, 0), 1))
-        return min(found * (1.0 + math.copysign(1e-12, found)), float(self._at[first]))
-
-
-def _convolve(bag: Bag, swapped: bool, plan: _Plan) -> Curve:
+def _convolve(bag: Bag, swapped: bool, plan: Plan) -> Curve:
     """Return the curve of one side of a bag as planned."""
+    return convolve(
+        [
+            (grid_losses(leaf, swapped and not is_symmetric(leaf), plan.step, plan.tail), n)
+            for leaf, n in bag
+        ],
+        plan,
+    )
+
+
+def convolve(parts: Sequence[tuple[Losses, int]], plan: Plan) -> Curve:
+    """Return the curve of losses on grids of the plan's step, each taken some times."""
     length, order, step = plan.length, plan.order, plan.step
     levels = 8.0 * (math.log2(length) + 2.0) * UNIT  # η
     log_product = np.zeros(length // 2 + 1, np.complex128)
     log_bound, log_share = np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
     start, moment, loose, infinite, position = 0.0, 0.0, 0.0, [], 0.0
     ceiling, far_moment = 0, 0.0  # the largest sum in steps, and K at the order of the far tail
-    for leaf, n in bag:
-        losses = grid_losses(leaf, swapped and not is_symmetric(leaf), step, plan.tail)
+    for losses, n in parts:
         first = float(losses.at[0])
         above = step * np.arange(float(len(losses.at)))
         with np.errstate(divide="ignore"):
@@ -338,38 +325,20 @@ def _convolve(bag: Bag, swapped: bool, plan: _Plan) -> Curve:
     at = start + step * (begin + np.arange(float(length)))
     # a loss is off by some roundings of its parts
     at += 8.0 * UNIT * (position + step * (abs(begin) + length) + np.abs(at))
-    beyond = 0.0
+    beyond = wrapped = 0.0
     if ceiling >= begin + length:
+        edge = moment + (plan.beyond - order) * step * float(begin + length)
+        wrapped = math.exp(min(far_moment - edge, 0.0))
         end = far_moment - plan.beyond * step * float(begin + length)
         beyond = math.exp(min(end + 1e-9 * (1.0 + abs(far_moment)), 0.0))
-    return _curve(at, upper, order, step, moment, start, loose, infinite, beyond)
-
-
-def _curve(
-    at: Floats,
-    tilted: Floats,
-    order: float,
-    step: float,
-    moment: float,
-    start: float,
-    loose: float,
-    infinite: list[tuple[float, int]],
-    beyond: float,
-) -> Curve:
-    """Return δ at every loss of the window, from tilted probabilities.
-
-    With weights w_i = e^(−t·h·i)·P_t(x_i) and A_j = Σ_{i > j} w_i, δ_j = (1 − e^(−h))·Σ_{i ≥ j}
-    e^(−h(i − j))·A_i: sums of positive numbers only. Both sums fall by e^(−t·h) a step, and are
-    kept relative to it: a_j = e^(t·h·j)·A_j obeys a_j = e^(−t·h)·(P_t(x_{j+1}) + a_{j+1}).
-    """
-    fall = math.exp(-order * step)
-    after = np.append(tilted[1:], 0.0)[::-1]
-    sums = signal.lfilter([fall], [1.0, -fall], after)
-    deltas = signal.lfilter([-math.expm1(-step)], [1.0, -fall * math.exp(-step)], sums)[::-1]
-    log_scale = moment - order * (at - start)
-    rounding = loose + 8.0 * UNIT * (abs(moment) + np.abs(order * (at - start)))
-    log_scale = log_scale + rounding + 1e-9  # a filter of N steps errs by some N·u
-    return Curve(at, log_scale, deltas + _NOUGHT, _infinite(infinite) + beyond)
+    fall, less = math.exp(-order * step), math.exp(-step)
+    error *= fall / max(1.0 - fall, 1.0 / length) * (1.0 - less)
+    error /= max(1.0 - fall * less, 1.0 / length)
+    # tilted probability that wraps around from above, where it counts most
+    error += wrapped * math.exp(-order * math.log1p(1.0 / order)) / (1.0 + order)
+    slack = sum(n for _, n in parts) * step * step / 8.0
+    infinity = _infinite(infinite) + beyond
+    return tilted_curve(at, upper, order, step, moment, start, loose, infinity, error, slack)
 
 
 @lru_cache(maxsize=64)

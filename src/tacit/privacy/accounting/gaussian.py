@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,13 +88,16 @@ def solve_decreasing(
     high: float,
     *,
     tolerance: float = 1e-12,
+    enough: float = 1e-300,
 ) -> float:
     """Return the smallest x with function(x) ≤ target, up to a relative tolerance from above.
 
     ``function`` decreases; ``low`` and ``high`` are positive guesses and are widened as needed.
     The search works on logarithms, where costs are nearly linear in noise, and the answer is
-    always checked to satisfy the target, so that a bound stays a bound.
+    always checked to satisfy the target, so that a bound stays a bound. No x is looked at twice.
+    Where the function is nought at no more than ``enough``, no smaller x is looked for.
     """
+    function = cache(function)
     if not 0.0 < low <= high < math.inf:
         raise NotCertified("no search can begin there: ε or δ is beyond the range of numbers")
     step = 2.0  # grows, so that a root that is far away is bracketed soon
@@ -103,26 +107,22 @@ def solve_decreasing(
         low, high, step = high, min(high * step, 1e300), min(step * step, 1e20)
     step = 2.0
     while function(low) <= target:
-        if low <= 1e-300:
+        if low <= 1e-300 or (low <= enough and function(low) == 0.0):
             return low
         high, low, step = low, max(low / step, 1e-300), min(step * step, 1e20)
 
+    ends = {math.log(low): low, math.log(high): high}
+
     def excess(log_x: float) -> float:
-        value = function(math.exp(log_x))
+        value = function(ends.get(log_x, math.exp(log_x)))
         # what is far below the target, or nought, is simply below
         value = min(max(value, 1e-3 * target, 1e-300), 1e300)
         return math.log(value) - math.log(max(target, 1e-300))
 
-    # rounding of exp(log x) may move an end across the target: it is the answer then
-    if excess(math.log(high)) > 0.0:
+    if len(ends) == 1:  # nothing lies between them
         return high
-    if excess(math.log(low)) <= 0.0:
-        low /= 2.0
-    root = math.exp(
-        optimize.toms748(
-            excess, math.log(low), math.log(high), xtol=tolerance, rtol=4e-15, maxiter=200
-        )
-    )
+    found = optimize.toms748(excess, *sorted(ends), xtol=tolerance, rtol=4e-15, maxiter=200)
+    root = ends.get(found, math.exp(found))
     step = tolerance
     while function(root) > target:
         root, step = root * (1.0 + step), step * 2.0

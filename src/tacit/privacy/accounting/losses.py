@@ -48,11 +48,13 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["extent", "grid_losses", "is_symmetric", "sketch"]
+__all__ = ["extent", "grid_losses", "is_symmetric", "sketch", "split_losses"]
 
 _REACH = 14.0  # standard deviations: 8e-45 of a Gaussian lies beyond
 _SKETCH = 1200  # cells of a sketch
 _MANY_ATOMS = 40_000  # of any event: the sketch has fewer
+_CELL, _WIDEST = 0.003, 0.01  # width of cells of large losses, relative to them and at most,
+_MOST_CELLS = 20_000  # where there are no more of them
 _MOST_ATOMS = 20_000  # of discrete Laplace noise; with more it is only known to be pure
 
 
@@ -276,3 +278,58 @@ def grid_losses(leaf: DpEvent, swapped: bool, step: float, tail: float) -> Losse
                 return replaced_gaussian(rate, mu, edges).losses()
             return sampled_gaussian(rate, mu, above).losses(swapped=swapped)
     raise NotCertified(f"the pld accountant cannot account for {leaf}")
+
+
+def split_losses(
+    leaf: DpEvent, swapped: bool, step: float, low: float, high: float, tail: float
+) -> tuple[Losses, Losses]:
+    """Return a sampled event's losses up to about ``high`` on a grid, and those above it.
+
+    The others are in uneven cells, whose first end is where the grid ends. Losses below ``low``
+    are moved up to it; those of probability ``tail`` are infinite.
+    """
+    if isinstance(leaf, SampledWithoutReplacementDpEvent):
+        small, large = split_losses(leaf.upper, False, step, low, high, tail)
+        jumping = math.fsum(large.mass) + large.infinite
+        mirrored = _mirrored(small._replace(infinite=jumping))
+        return _split_atoms(mirrored._replace(infinite=0.0), step), large
+    if not isinstance(leaf, PoissonSampledDpEvent):
+        raise NotCertified(f"the losses of {leaf} are not split")
+    least, most = extent(leaf, False, tail)
+    two_sided = leaf.neighbours == REPLACE and isinstance(leaf.event, GaussianDpEvent)
+    least = 0.0 if two_sided else least
+    end = -low if swapped else high
+    near = step * np.arange(max(math.ceil((end - least) / step), 1) + 1.0)
+    above = np.concatenate([near, _uneven(least + float(near[-1]), most) - least])
+    rate, kept = leaf.sampling_probability, len(near) - 1
+    match leaf.event:
+        case LaplaceDpEvent(multiplier):
+            cells = sampled_laplace(rate, 1.0 / multiplier, above)
+        case GaussianDpEvent(multiplier) if two_sided:
+            left = -step * np.arange(max(math.ceil(-low / step), 1), 0, -1.0)
+            kept += len(left)
+            cells = replaced_gaussian(rate, 1.0 / multiplier, np.concatenate([left, above]))
+        case GaussianDpEvent(multiplier):
+            cells = sampled_gaussian(rate, 1.0 / multiplier, above)
+        case _:
+            raise NotCertified(f"the losses of {leaf} are not split")
+    if swapped:
+        at, mass, infinite = cells.losses(swapped=True)
+        first = len(at) - kept - 1
+        mass[first] += float(np.sum(mass[:first])) * (1.0 + 64.0 * UNIT)
+        nothing = np.zeros(0)
+        return Losses(at[first:], mass[first:], 0.0), Losses(nothing, nothing, infinite)
+    below, beyond = cells.split(kept)
+    return below.losses(), beyond.losses()
+
+
+def _uneven(start: float, end: float) -> Floats:
+    """Return the upper ends of cells from ``start`` on, of bounded width relative to the loss."""
+    if start >= end:
+        return np.array([start * (1.0 + _CELL)])
+    turn = min(max(start, _WIDEST / _CELL), end)
+    count = math.ceil(math.log(turn / start) / math.log1p(_CELL))
+    first = start * np.exp(np.linspace(0.0, math.log(turn / start), count + 1))
+    count = min(math.ceil((end - turn) / _WIDEST), _MOST_CELLS)
+    rest = np.linspace(turn, end, count + 1)
+    return np.append(np.concatenate([first, rest[1:]])[1:], end * (1.0 + 1e-12))

@@ -22,7 +22,7 @@ For the pair (Q, P) the mass at −x is e^(−x) times that at x, with the bound
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -43,6 +43,7 @@ __all__ = [
     "plain_laplace",
     "replaced_gaussian",
     "replaced_loss",
+    "replaced_place",
     "sampled_gaussian",
     "sampled_laplace",
 ]
@@ -74,6 +75,19 @@ class Cells:
     below: float = 0.0  # P of losses below all edges
     above: float = 0.0  # P of losses beyond them
     q_above: float = 0.0  # Q there
+
+    def split(self, first: int) -> tuple[Cells, Cells]:
+        """Return some first cells, and the others."""
+
+        def some(cells: slice, edges: slice) -> Cells:
+            least = None if self.above_least is None else self.above_least[edges]
+            return Cells(
+                self.edges[edges], self.p[cells], self.gain[cells], self.error[cells], least
+            )
+
+        low, high = some(slice(first), slice(first + 1)), some(*[slice(first, None)] * 2)
+        high = replace(high, above=self.above, q_above=self.q_above)
+        return replace(low, below=self.below), high
 
     def losses(self, *, swapped: bool = False) -> Losses:
         """Return the measure of (P, Q), or of (Q, P)."""
@@ -191,13 +205,9 @@ def replaced_loss(rate: float, mu: float, z: Floats) -> Floats:
     return np.where(plus > 0.0, np.logaddexp(0.0, plus) - np.logaddexp(0.0, minus), near)
 
 
-def replaced_gaussian(rate: float, mu: float, edges: Floats) -> Cells:
-    """Return cells of (1 − q)·N(0, 1) + q·N(μ, 1) against (1 − q)·N(0, 1) + q·N(−μ, 1).
-
-    With m = x/2, tanh m = B·sinh(μz)/(A + B·cosh(μz)) gives μz = m + asinh(A·sinh(m)/B), where
-    A = 1 − q and B = q·e^(−μ²/2). The pair is symmetric: edges are odd in their order.
-    """
-    half = np.abs(edges) / 2.0
+def _replaced_places(rate: float, mu: float, loss: Floats) -> Floats:
+    """Return the z at which a sampled Gaussian has some losses where a unit is replaced."""
+    half = np.abs(loss) / 2.0
     with np.errstate(divide="ignore"):
         log_sine = np.where(
             half > 1.0,
@@ -210,7 +220,21 @@ def replaced_gaussian(rate: float, mu: float, edges: Floats) -> Cells:
         log_ratio + math.log(2.0),
         np.arcsinh(np.exp(np.minimum(log_ratio, 20.0))),
     )
-    z = np.sign(edges) * (half + inverse) / mu
+    return np.asarray(np.sign(loss) * (half + inverse) / mu)
+
+
+def replaced_place(rate: float, mu: float, loss: float) -> float:
+    """Return the z at which a sampled Gaussian has a loss where a unit is replaced."""
+    return float(_replaced_places(rate, mu, np.array([loss]))[0])
+
+
+def replaced_gaussian(rate: float, mu: float, edges: Floats) -> Cells:
+    """Return cells of (1 − q)·N(0, 1) + q·N(μ, 1) against (1 − q)·N(0, 1) + q·N(−μ, 1).
+
+    With m = x/2, tanh m = B·sinh(μz)/(A + B·cosh(μz)) gives μz = m + asinh(A·sinh(m)/B), where
+    A = 1 − q and B = q·e^(−μ²/2). The pair is symmetric: edges are odd in their order.
+    """
+    z = _replaced_places(rate, mu, edges)
     low, high = z[:-1], z[1:]
     parts = [_between(low - shift, high - shift) for shift in (0.0, mu, -mu)]
     (zero, e0), (plus, e1), (minus, e2) = parts

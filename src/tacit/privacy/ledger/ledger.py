@@ -364,6 +364,10 @@ class Ledger(Record):
 
         return self._entry(self._store.append(build))
 
+    def ready(self) -> None:
+        """Raise `LedgerError` where no row can be added at all; nothing is spent or written."""
+        self._store.ready()
+
     def holds(self, run: str | None) -> bool:
         """Whether a run was reserved here under that name."""
         return run is not None and bool(self._store.run_rows(run))

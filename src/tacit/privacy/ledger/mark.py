@@ -48,6 +48,9 @@ class Mark(Protocol):
     def seen(self, ledger: str) -> Seen | None:
         """Return the highest row that was seen; None where nothing can be said."""
 
+    def ready(self) -> None:
+        """Raise where no row could be remembered, as far as that can be known before."""
+
     def raise_to(self, row: Seen) -> None:
         """Remember a row, unless a higher one is known."""
 
@@ -87,6 +90,15 @@ class MarkFile:
             return Seen(known, int(counter), digest)
         except ValueError:
             raise LedgerCorrupt(f"{self.path} is no mark of a ledger") from None
+
+    def ready(self) -> None:
+        """Raise where the file cannot be written: then nothing is charged."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR))
+        except OSError as error:
+            raise LedgerError(
+                f"the mark {self.path} cannot be written ({error.strerror}): nothing was charged"
+            ) from None
 
     def raise_to(self, row: Seen) -> None:
         """Write a row over a lower one; one small write in place, under a lock."""
@@ -136,6 +148,9 @@ class CallbackMark:
         """Ask the function."""
         found = self._told(ledger, 0, "")
         return Seen(ledger, 0, "") if found is None else Seen(ledger, int(found[0]), str(found[1]))
+
+    def ready(self) -> None:
+        """Ask nothing: `seen` is asked before every charge."""
 
     def raise_to(self, row: Seen) -> None:
         """Tell the function."""

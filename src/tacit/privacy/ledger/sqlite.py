@@ -218,6 +218,7 @@ class SQLiteStore(Store):
                 connection.execute(
                     "INSERT INTO entries VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", text
                 )
+                self._mark.ready()
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -248,6 +249,21 @@ class SQLiteStore(Store):
                 "it is; when you are sure that no row is missing, make it anew with `tacit ledger "
                 "mark`. Nothing was released"
             )
+
+    def ready(self) -> None:
+        """Try everything that a row needs, but for the row: nothing is written."""
+        self.signing()
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute(f"PRAGMA user_version={SCHEMA}")  # as it is
+                self._check_triggers(connection)
+                self._check_marked()
+                self._mark.ready()
+                self._read_head(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     def mark_anew(self) -> None:
         """Make the mark again, from the ledger as it is now."""

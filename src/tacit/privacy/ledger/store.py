@@ -45,6 +45,9 @@ class Store(ABC):
     def row(self, counter: int) -> Row | None:
         """Return one row."""
 
+    def ready(self) -> None:
+        """Raise `LedgerError` where no row can be added at all; nothing changes."""
+
     def check(self) -> None:
         """Raise `LedgerCorrupt` where the place itself was tampered with."""
 
@@ -83,13 +86,17 @@ class MemoryStore(Store):
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
-    def append(self, build: Callable[[Head], Row]) -> Row:
-        """Append under the lock."""
+    def ready(self) -> None:
+        """Raise in a forked process."""
         if os.getpid() != self._pid:
             raise LedgerError(
                 "a ledger in memory cannot be charged in a forked process: it would be a copy "
                 "with the whole budget. Use Ledger.open with a file"
             )
+
+    def append(self, build: Callable[[Head], Row]) -> Row:
+        """Append under the lock."""
+        self.ready()
         with self._lock:
             row = build(self.head())
             self._keep(row)
@@ -129,7 +136,7 @@ class ExportedStore(MemoryStore):
         except (KeyError, TypeError, ValueError, AttributeError):
             raise LedgerCorrupt("this is no exported ledger of tacit") from None
 
-    def append(self, build: Callable[[Head], Row]) -> Row:
+    def ready(self) -> None:
         """Refuse: it is a record."""
         raise LedgerError("an exported ledger is a record: charge the ledger itself")
 

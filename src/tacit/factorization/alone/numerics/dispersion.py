@@ -15,7 +15,7 @@ import numpy as np
 from tacit.data.relations import Relation
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
-from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.language.structure import CoupledModel, FromData
 
 __all__ = ["estimate_dispersions"]
 
@@ -45,4 +45,4 @@ def estimate_dispersions(
                 found[relation.name] = max(SMALLEST, 2.0 * cost / cells)
         if all(abs(np.log(found[n] / before[n])) < _SETTLED for n in found):
             break
-    return found
+    return {name: FromData(phi) for name, phi in found.items()}
