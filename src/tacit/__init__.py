@@ -19,6 +19,7 @@ _EXPORTS = {
     "Ledger": "tacit.privacy.ledger.ledger",
     "Noise": "tacit.mechanisms.noise",
     "OrthogonalDecomposition": "tacit.moments.tensor.estimator",
+    "Pipeline": "tacit.estimators.pipeline",
     "Privacy": "tacit.privacy.guarantee",
     "PrivacyWeights": "tacit.factorization.offsets.weights",
     "PrivateFactorization": "tacit.factorization.together.estimator",
@@ -26,6 +27,7 @@ _EXPORTS = {
     "PrivatePosterior": "tacit.posterior.estimator",
     "PrivateRecommender": "tacit.recommender.estimator",
     "PrivateSummary": "tacit.summary.estimator",
+    "PublicScaler": "tacit.data.scaling",
     "Relation": "tacit.data.relations",
     "SingleTopicModel": "tacit.moments.topics",
     "Site": "tacit.estimators.site",
@@ -35,6 +37,7 @@ _EXPORTS = {
     "category": "tacit.data.stating",
     "date": "tacit.data.stating",
     "errors": "tacit.errors",
+    "make_pipeline": "tacit.estimators.pipeline",
     "number": "tacit.data.stating",
     "privatize": "tacit.mechanisms.base",
     "read_release": "tacit.estimators.release",
@@ -54,6 +57,7 @@ __all__ = [
     "Ledger",
     "Noise",
     "OrthogonalDecomposition",
+    "Pipeline",
     "Privacy",
     "PrivacyWeights",
     "PrivateFactorization",
@@ -61,6 +65,7 @@ __all__ = [
     "PrivatePosterior",
     "PrivateRecommender",
     "PrivateSummary",
+    "PublicScaler",
     "Relation",
     "SingleTopicModel",
     "Site",
@@ -71,6 +76,7 @@ __all__ = [
     "category",
     "date",
     "errors",
+    "make_pipeline",
     "number",
     "privatize",
     "read_release",
@@ -84,8 +90,10 @@ if TYPE_CHECKING:
     from tacit.data.documents import Documents
     from tacit.data.files import source
     from tacit.data.relations import Relation
+    from tacit.data.scaling import PublicScaler
     from tacit.data.schema import Columns
     from tacit.data.stating import boolean, category, date, number, text, time
+    from tacit.estimators.pipeline import Pipeline, make_pipeline
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
     from tacit.factorization.alone.estimator import CoupledFactorization

@@ -23,8 +23,9 @@ VERBS = ("price", "check", "fit", "release", "from_release")
 # what only some estimators answer to
 OWN = {
     "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model", "device",
-    "entropy", "factors", "infer", "interval", "layer_dropout", "perplexity", "predict",
-    "predict_proba", "rank", "recommend", "score", "to_arviz", "top_words",
+    "entropy", "factors", "fit_transform", "get_feature_names_out", "infer", "interval",
+    "layer_dropout", "perplexity", "predict", "predict_proba", "rank", "recommend", "score",
+    "to_arviz", "top_words", "transform",
 }  # fmt: skip
 EXAMPLES = dict(examples())
 OF_KIND: dict[type[Agreement], list[Agreement]] = {}

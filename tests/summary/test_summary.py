@@ -594,14 +594,19 @@ def test_parameters_are_stored_untouched_and_cloned():
         "privacy": PRIVACY, "ledger": ledger, "noise": "grid", "random_state": 3,
     }  # fmt: skip
     summary = PrivateSummary(**parameters)
-    assert summary.get_params() == parameters
+    parts = {
+        f"privacy__{name}": getattr(PRIVACY, name)
+        for name in ("epsilon", "delta", "unit", "neighbours", "trust", "against")
+    }
+    assert summary.get_params(deep=False) == parameters
+    assert summary.get_params() == parameters | parts
     for name, value in parameters.items():
         assert getattr(summary, name) is value
     twin = clone(summary)
-    assert twin.get_params() == parameters
+    assert twin.get_params() == parameters | parts
     assert twin.ledger is ledger
     summary.fit(TABLE)
-    assert summary.get_params() == parameters
+    assert summary.get_params() == parameters | parts
     assert not hasattr(clone(summary), "mean_")
 
 

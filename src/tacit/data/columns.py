@@ -15,7 +15,7 @@ __all__ = ["column_array", "column_names", "is_missing"]
 
 def column_names(table: Any) -> list[Any]:
     """Return the names of the columns of a mapping or a table; none of anything else."""
-    if isinstance(table, Mapping):
+    if isinstance(table, Mapping) and not hasattr(table, "toarray"):  # SciPy's hold cells by key
         return list(table)
     for attribute in ("column_names", "columns"):  # Arrow; pandas and Polars
         names = getattr(table, attribute, None)

@@ -10,7 +10,7 @@ other values in it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ import numpy as np
 
 from tacit.data.files import Source
 from tacit.data.kinds import Kind, Number, Text
-from tacit.data.problems import BadTable, Problem, raise_for, trouble
+from tacit.data.matrices import as_array, check_lengths, check_shape
+from tacit.data.problems import Problem, raise_for, trouble
 from tacit.data.reading import Table, is_table, read_rows
 from tacit.data.rows import Rows
 from tacit.data.schema import Columns
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ANY_NUMBER",
     "Features",
+    "by_position",
     "common_names",
     "labels_of",
     "numbers",
+    "one_column",
     "settled",
     "with_response",
 ]
@@ -124,8 +127,7 @@ class Features:
 def with_response(table: Table, y: Any, target: str) -> Table:
     """Return a table of features with a column of responses."""
     named = read_rows({target: one_column(y)})
-    if named.rows != table.rows:
-        raise ParameterError(f"y must have one value for each row of X, got {named.rows}")
+    check_lengths(table.rows, named.rows)
     return Table(
         table.frame.with_columns(named.column(target)), table.na, table.places, table.written
     )
@@ -176,7 +178,7 @@ def labels_of(data: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in nw.from_native(data).collect_schema().names())
 
 
-def _by_position(labels: Sequence[str]) -> bool:
+def by_position(labels: Sequence[str]) -> bool:
     """Whether labels are 0, 1, 2 …: those of a frame whose columns nobody named."""
     return list(labels) == [str(k) for k in range(len(labels))]
 
@@ -188,11 +190,17 @@ def common_names(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
     ('age', 'dose')
     """
     named = [tuple(labels) for labels in found if labels]
-    return next((labels for labels in named if not _by_position(labels)), (named or [()])[0])
+    return next((labels for labels in named if not by_position(labels)), (named or [()])[0])
 
 
 def numbers(
-    data: Any, names: Sequence[str] = (), *, fitted: bool = False, finite: bool = True
+    data: Any,
+    names: Sequence[str] = (),
+    *,
+    fitted: bool = False,
+    images: bool = False,
+    finite: bool = True,
+    missing: bool = False,
 ) -> NDArray[Any]:
     """Return rows as numbers, or raise everything that is wrong with them.
 
@@ -205,8 +213,12 @@ def numbers(
         in any order and in another case, and those that are not named are not looked at.
     fitted
         Whether the names are those of an earlier fit: a table is then refused where it had none.
+    images
+        Whether rows of an array may have several axes.
     finite
         Whether an infinite number is wrong, or merely outside its bounds.
+    missing
+        Whether what is missing comes out as NaN, instead of being wrong.
 
     Examples
     --------
@@ -214,35 +226,25 @@ def numbers(
     [[1.0, 2.0], [3.0, 4.0]]
     """
     if is_table(data):
-        return _from_table(read_rows(data), names, fitted, finite)
-    if hasattr(data, "toarray") and hasattr(data, "shape"):
-        data = data.toarray()
-    if isinstance(data, np.ma.MaskedArray):
-        data = np.where(np.ma.getmaskarray(data), np.nan, data.data)
-    try:
-        array = np.asarray(data)
-    except ValueError:
-        raise ParameterError("rows must be of one length: pass an array or a table") from None
-    if array.ndim < 2:
-        raise ParameterError(f"X must have one row per example, got shape {array.shape}")
+        return _from_table(read_rows(data), names, fitted, finite, missing)
+    array = as_array(data)
+    check_shape(array.shape, images=images)
     if names and array.ndim == 2 and array.shape[1] != len(names):
         raise ParameterError(f"X must have the columns {list(names)[:20]}, got {array.shape[1]}")
-    if array.dtype.kind not in "iufb":
+    if array.dtype.kind not in "iuf":
         if array.ndim != 2:
             raise ParameterError(f"X must hold numbers, got {array.dtype}")
         own = list(names) or [str(k) for k in range(array.shape[1])]
-        return _from_table(read_rows(array, own), own, False, finite)
-    if array.dtype.kind == "b":
-        array = array.astype(np.float64)
-    _check_numbers(array, names, finite)
+        return _from_table(read_rows(array, own), own, False, finite, missing)
+    _check_numbers(array, names, finite, missing)
     return array
 
 
 def _from_table(
-    table: Table, names: Sequence[str], fitted: bool, finite: bool
+    table: Table, names: Sequence[str], fitted: bool, finite: bool, missing: bool
 ) -> NDArray[np.float64]:
     own = list(table.frame.columns)
-    if not names and fitted and not _by_position(own):
+    if not names and fitted and not by_position(own):
         raise ParameterError(
             "the model was fitted without names, so nothing says which column is which: pass an "
             f"array in the order of the fit, instead of a table with {own[:20]}"
@@ -258,7 +260,8 @@ def _from_table(
         column = table.column(name)
         parsed = table.parse(name, ANY_NUMBER)
         problems += trouble(table, "unreadable", name, parsed.bad, column, ANY_NUMBER.remedy)
-        problems += trouble(table, "missing", name, parsed.missing, column, _FILL_IN)
+        if not missing:
+            problems += trouble(table, "missing", name, parsed.missing, column, _FILL_IN)
         if finite:
             remedy = "a finite number is needed"
             problems += trouble(table, "infinite", name, parsed.outside, column, remedy)
@@ -267,28 +270,32 @@ def _from_table(
     return np.column_stack(parts)
 
 
-def _check_numbers(array: NDArray[Any], names: Sequence[str], finite: bool) -> None:
+def _check_numbers(array: NDArray[Any], names: Sequence[str], finite: bool, missing: bool) -> None:
     """Raise where numbers of an array are missing or infinite, column by column."""
-    if array.dtype.kind != "f" or not array.size:
+    kinds: dict[str, Callable[[Any], Any]] = {} if missing else {"missing": np.isnan}
+    if finite:
+        kinds["infinite"] = np.isinf
+    if array.dtype.kind != "f" or not kinds:
         return
     flat = array.reshape(len(array), -1)
     problems: list[Problem] = []
-    for k in _columns_with(flat, finite):
+    for k in _columns_with(flat, list(kinds.values())):
         column = flat[:, k]
         label = names[k] if names and array.ndim == 2 else str(k)
-        for what, where in (("missing", np.isnan(column)), ("infinite", np.isinf(column))):
-            rows = np.flatnonzero(where if what == "missing" or finite else np.zeros_like(where))
+        for what, is_wrong in kinds.items():
+            rows = np.flatnonzero(is_wrong(column))
             if rows.size:
-                places = tuple(("X", row + 1, str(column[row])) for row in rows[:20].tolist())
+                shown = [(row + 1, str(column[row])) for row in rows[:20].tolist()]
+                places = tuple(("X", row, "NaN" if v == "nan" else v) for row, v in shown)
                 problems.append(Problem(what, label, places, int(rows.size), _FILL_IN))
-    if problems:
-        raise BadTable(problems)
+    raise_for(problems)
 
 
-def _columns_with(flat: NDArray[Any], finite: bool) -> list[int]:
-    """Return the columns that hold what is no number; pieces keep what is large out of memory."""
-    wrong = np.zeros(flat.shape[1], bool)
+def _columns_with(flat: NDArray[Any], wrong: Sequence[Callable[[Any], Any]]) -> list[int]:
+    """Return the columns that hold what is wrong; pieces keep what is large out of memory."""
+    found = np.zeros(flat.shape[1], bool)
     for start in range(0, len(flat), 1 << 14):
         piece = flat[start : start + (1 << 14)]
-        wrong |= (~np.isfinite(piece) if finite else np.isnan(piece)).any(axis=0)
-    return np.flatnonzero(wrong).tolist()
+        for is_wrong in wrong:
+            found |= is_wrong(piece).any(axis=0)
+    return np.flatnonzero(found).tolist()

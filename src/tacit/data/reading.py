@@ -131,9 +131,9 @@ def is_table(data: Any) -> bool:
     """Whether data have named columns, or are a place where such are kept."""
     if isinstance(data, str | os.PathLike | Source | Table):
         return True
-    if isinstance(data, Mapping):
-        return True
-    return _is_frame(data)
+    if hasattr(data, "toarray"):  # SciPy's matrices by keys are mappings of cells
+        return False
+    return isinstance(data, Mapping) or _is_frame(data)
 
 
 def read_rows(data: Any, names: Sequence[str] = (), folder: Path | None = None) -> Table:
@@ -162,7 +162,7 @@ def read_rows(data: Any, names: Sequence[str] = (), folder: Path | None = None) 
         data = Source(data)
     if isinstance(data, Source):
         return _from_source(data, folder)
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping) and is_table(data):
         columns = {str(name): _series(str(name), values) for name, values in data.items()}
         _one_length(columns)
         return Table(pl.DataFrame(columns))
@@ -332,6 +332,8 @@ def _series(name: str, values: Any) -> pl.Series:
             array = np.asarray(values.to_numpy())
         except (TypeError, ValueError):  # Arrow refuses to copy unless told to
             array = np.asarray(values.to_numpy(zero_copy_only=False))
+    elif array is None and hasattr(values, "__array__"):
+        array = np.asarray(values)
     if array is not None and array.dtype.kind in "iufb" and array.ndim == 1:
         odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
         array = array.astype(np.float64) if odd or not array.dtype.isnative else array

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from sklearn.base import BaseEstimator
-
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, check_table
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer
 from tacit._core.html import Html, join
 from tacit.data.schema import Columns
-from tacit.errors import HoldsData, NotCertified, ParameterError, SiteFailure
+from tacit.errors import HoldsData, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.checking import Findings, examined, loaded_by, tried
+from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import NothingFitted
 from tacit.estimators.fit import Outcome, Place, fit
+from tacit.estimators.plain import Estimator
 from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release, write_release
 from tacit.estimators.site import Site, check_sites
@@ -30,7 +30,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Failure, RunRecord
 
-__all__ = ["PAID", "Estimator", "PrivateEstimator"]
+__all__ = ["PAID", "PrivateEstimator"]
 
 # what is asked for, who pays, and whether the noise is seeded
 PAID: Mapping[str, Constraint] = {
@@ -38,30 +38,6 @@ PAID: Mapping[str, Constraint] = {
     "ledger": AnyOf(InstanceOf(Ledger), None),
     "random_state": AnyOf(Integer(0), None),
 }
-
-
-class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators: ``__init__`` only stores, `_constraints` is checked at ``fit``."""
-
-    _constraints: ClassVar[Mapping[str, Constraint]] = {}
-
-    def _check_parameters(self) -> None:
-        check_table(self.get_params(deep=False), self._constraints)
-
-    def _try(self, data: Any) -> Any:
-        """Read data as `fit` would, and raise what is wrong with them."""
-        return data
-
-    def check(self, data: Any, y: Any = None) -> Findings:
-        """Return everything that is wrong with data, in one pass; nothing is fitted or paid.
-
-        Parameters
-        ----------
-        data, y
-            As in `fit`. What is found is for whoever holds the data.
-        """
-        self._check_parameters()
-        return tried({"the data": lambda: self._try(data if y is None else (data, y))})
 
 
 class PrivateEstimator(Estimator):
@@ -82,6 +58,7 @@ class PrivateEstimator(Estimator):
         "on_failure",
     )
     _secret: int | None = None  # the seed of an audit's noise
+    _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
     _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
@@ -389,7 +366,15 @@ class PrivateEstimator(Estimator):
             given("checkpoint"),
             given("progress", False),
             self._secret,
+            self._before,
         )
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy with the same parameters, which a pipeline has told the same."""
+        twin: Self = super().__sklearn_clone__()
+        if self._before:
+            twin._before = self._before
+        return twin
 
     def _keep(self, outcome: Outcome) -> None:
         """Keep what a fit gave; nothing of an earlier fit stays.
@@ -416,7 +401,7 @@ class PrivateEstimator(Estimator):
             Where to; created if need be, and must not hold another release.
         """
         if not hasattr(self, "certificates_"):
-            raise NotCertified("there is nothing to release: call fit first")
+            raise NothingFitted("there is nothing to release: call fit first")
         return write_release(
             folder,
             type(self).__name__,

@@ -98,6 +98,8 @@ class Place:
         Whether a bar is shown.
     secret
         For audits, which repeat what is public with noise of its own: the seed of the noise.
+    notes
+        What certificates list besides the agreement's assumptions.
     """
 
     purpose: str
@@ -107,6 +109,7 @@ class Place:
     checkpoint: str | Path | None = None
     progress: bool = False
     secret: int | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check("on_failure", self.on_failure, OneOf("stop", "exclude"))
@@ -177,7 +180,8 @@ def fit(
     secure = privacy is not None and privacy.trust == "aggregator" and len(sites) > 1
     aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
     terms = {
-        site.name: stated(agreement, site, gates[site.name], holders[site.name]) for site in sites
+        site.name: stated(agreement, site, gates[site.name], holders[site.name], place.notes)
+        for site in sites
     }
     rehearse(agreement)
     with progress_bar(place.progress, agreement.rounds, "rounds") as advance:
@@ -193,7 +197,7 @@ def fit(
             progress=lambda _: advance(1),
         )
     certificates = {
-        site.name: certify(agreement, site, gates[site.name], holders[site.name])
+        site.name: certify(agreement, site, gates[site.name], holders[site.name], place.notes)
         for site in sites
         if site.name in record.sites or gates[site.name].drew  # a site that was lost has paid
     }

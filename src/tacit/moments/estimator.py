@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf, Real
@@ -38,13 +39,19 @@ COMMON: Mapping[str, Constraint] = {
 }
 
 
-class MomentEstimator(PrivateEstimator, ABC):
+class MomentEstimator(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    PrivateEstimator,
+    ABC,
+):
     """The common part of `SingleTopicModel` and `GaussianMixture`; see there."""
 
     share: float
     restarts: int | None
     iterations: int
     privacy: Privacy | None
+    weights_: Array
     _unit: ClassVar[str]
 
     # -- what a child says -----------------------------------------------------------------
@@ -127,6 +134,17 @@ class MomentEstimator(PrivateEstimator, ABC):
         joint = self._log_joint(data)
         joint = np.exp(joint - joint.max(axis=1, keepdims=True))
         return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+    def transform(self, data: Any) -> Array:
+        """Return the same: every document or sample as its share in every component.
+
+        A function of each row and of what was released, so that a private estimator may follow.
+        """
+        return self.predict_proba(data)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.weights_)
 
     def predict(self, data: Any) -> NDArray[np.intp]:
         """Return the most probable component of every document or sample."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.features import Features, common_names, labels_of, numbers, settled
+from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.features import check_fitted, remember, rows_seen
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -69,6 +71,8 @@ class GaussianMixture(MomentEstimator):
         What the features are called, in the order of `means_`; categories by their values.
     rows_
         The noisy number of samples.
+    n_features_in_, feature_names_in_
+        How many columns a table has, and how they are called.
     eigenvalues_, noise_edge_
         The leading eigenvalues of the noisy second moment without the variance, on the scale of
         the radius, and where the spectrum of the noise ends: what lies below is hidden.
@@ -126,6 +130,12 @@ class GaussianMixture(MomentEstimator):
         self.on_failure = on_failure
         self.ledger = ledger
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "density_estimator"
+        tags.input_tags.sparse = True
+        return tags
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -186,10 +196,7 @@ class GaussianMixture(MomentEstimator):
             return names
         if self.features is not None:
             return self.features
-        shape = np.shape(parts[0])
-        if len(shape) != 2:
-            raise _misshapen(shape)
-        return int(shape[1])
+        return row_shape(parts[0], "samples")[1]
 
     def _as_sites(self, data: Any) -> list[Site]:
         sites = super()._as_sites(data)
@@ -229,7 +236,7 @@ class GaussianMixture(MomentEstimator):
         assert isinstance(agreement, MixtureAgreement)
         features = self._features
         if features is None:
-            samples = _table(data, agreement.names)
+            samples = _joined([numbers(part, agreement.names) for part in _pieces(data)])
         else:
             samples = features.read(data).matrix(features.names)
         if not len(samples):
@@ -270,8 +277,19 @@ class GaussianMixture(MomentEstimator):
         self._radius, self.columns_ = public.radius, public.names
         features = self._features
         own = public.names if features is None else features.names
-        if own:
-            self.feature_names_in_ = np.array(own, object)
+        remember(self, len(own) or public.size, own)
+
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Learn the Gaussians from the samples of one holder or of several sites.
+
+        Parameters
+        ----------
+        data
+            Samples, as an array, a frame or a list of pieces; or a list of `Site` with such.
+        y
+            Ignored.
+        """
+        return super().fit(data)
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         spherical = found.spherical
@@ -320,13 +338,12 @@ class GaussianMixture(MomentEstimator):
     # -- using the result ------------------------------------------------------------------
 
     def _log_joint(self, data: Any) -> Array:
-        if not hasattr(self, "means_"):
-            raise ParameterError("there is no model yet: call fit first")
+        check_fitted(self, "means_")
         features = self._features
-        own = self.columns_
-        x = _table(data, own, fitted=True) if features is None else features.encode(data)
-        if x.shape[1] != self.means_.shape[1]:
-            raise ParameterError(f"samples must have {self.means_.shape[1]} features")
+        if features is not None:
+            x = features.encode(data)
+        else:
+            x = _joined([rows_seen(self, part) for part in _pieces(data)])
         squares = np.square((x[:, None, :] - self.means_) / self._half).sum(axis=2)
         spread = max(self.variance_, 1e-12 * self._radius**2)
         with np.errstate(divide="ignore"):
@@ -348,17 +365,6 @@ def _pieces(data: Any) -> list[Any]:
     return list(data) if several else [data]
 
 
-def _table(data: Any, names: Sequence[str], *, fitted: bool = False) -> NDArray[Any]:
-    """Return samples as one array; what is missing is refused, to the holder."""
-    parts = _pieces(data)
-    for part in parts:
-        if not labels_of(part) and np.ndim(part) != 2:
-            raise _misshapen(np.shape(part))
-    found = [numbers(part, names, fitted=fitted) for part in parts]
-    return found[0] if len(found) == 1 else np.concatenate(found)
-
-
-def _misshapen(shape: tuple[int, ...]) -> ParameterError:
-    return ParameterError(
-        f"samples must be an array of numbers, samples × features, got shape {shape}"
-    )
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return one array; a single one is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -23,6 +23,7 @@ from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import check_fitted
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS, TopicAgreement
@@ -309,8 +310,7 @@ class SingleTopicModel(MomentEstimator):
     # -- using the result ------------------------------------------------------------------
 
     def _bags(self, documents: Any) -> Documents:
-        if not hasattr(self, "topics_"):
-            raise ParameterError("there is no model yet: call fit first")
+        check_fitted(self, "topics_")
         words = self._words()
         return Documents.read(
             documents, self.topics_.shape[1] if words is None else words, self._unknown
@@ -352,8 +352,7 @@ class SingleTopicModel(MomentEstimator):
         positions
             Whether words are shown by position all the same.
         """
-        if not hasattr(self, "topics_"):
-            raise ParameterError("there is no model yet: call fit first")
+        check_fitted(self, "topics_")
         order = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
         known = np.ptp(self.topics_, axis=1) > 1e-9 * self.topics_.max(axis=1)
         known |= self.topics_.shape[1] == 1

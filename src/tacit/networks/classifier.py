@@ -194,7 +194,10 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         table = read_rows({"y": y})
         labels = texts(table.column("y"))
         known = labels.is_in(list(place)).fill_null(False).to_numpy()
-        remedy = f"it is none of the classes {few(list(place))}: mend it, or name the class"
+        remedy = (
+            f"it is none of the classes {few(list(place))}: mend it, or name the class; a "
+            "continuous response is for PrivateDropoutRegressor"
+        )
         raise_for(trouble(table, "unknown label", "y", ~known, labels, remedy))
         return torch.tensor([place[label] for label in labels.to_list()], dtype=torch.int64)
 

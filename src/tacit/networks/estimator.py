@@ -14,9 +14,11 @@ import numpy as np
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
+from tacit.data.matrices import check_lengths, warn_of_column
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.features import check_fitted, remember
 from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -103,6 +105,15 @@ class PrivateNetwork(TableNetwork):
         """Return how far an output has to move to matter; see `Training.decided`."""
         return 1.0
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        noisy = self.privacy is not None  # the few rows that checks try are lost in the noise
+        for about in (tags.classifier_tags, tags.regressor_tags):
+            if about is not None:
+                about.poor_score = noisy
+        tags.input_tags.sparse = True
+        return tags
+
     # -- what is public -----------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
@@ -188,8 +199,7 @@ class PrivateNetwork(TableNetwork):
         assert isinstance(agreement, NetworkAgreement)
         X, targets, starts = self._held(data, agreement.names)
         inputs = self._inputs(X)
-        if len(inputs) != len(targets):
-            raise ParameterError(f"y must have one value for each of {len(inputs)} rows")
+        check_lengths(len(inputs), len(targets))
         if not len(inputs):
             raise ParameterError("X must have at least one row")
         if self.features is not None:
@@ -218,6 +228,7 @@ class PrivateNetwork(TableNetwork):
         y
             One label or response per row, where ``X`` has none.
         """
+        warn_of_column(y)
         return super().fit(X if y is None else (X, y))
 
     def _place(self) -> Place:
@@ -253,8 +264,8 @@ class PrivateNetwork(TableNetwork):
         """Keep what the inputs are called: of columns their own names, too."""
         self._names, table = tuple(names), self._table
         own = self._names if table is None else table.names
-        if own:
-            self.feature_names_in_ = np.array(own, object)
+        if own or self.features is None:  # what fixed features take is their own business
+            remember(self, len(own) or math.prod(self._width), own)
 
     # -- predictions ----------------------------------------------------------------------------
 
@@ -311,8 +322,7 @@ class PrivateNetwork(TableNetwork):
         return arviz.from_dict(posterior=values)
 
     def _needs_fit(self) -> None:
-        if not hasattr(self, "module_"):
-            raise ParameterError("this network is not fitted yet: call fit first")
+        check_fitted(self, "module_")
 
     # -- releases -------------------------------------------------------------------------------
 

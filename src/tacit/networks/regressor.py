@@ -152,7 +152,7 @@ ledger, checkpoint, device, progress, random_state
 
     def _targets(self, y: Any) -> Any:
         low, high = self._span
-        values = numbers({"y": y}, finite=False)[:, 0] if self.columns is None else y
+        values = numbers({"y": y})[:, 0] if self.columns is None else y
         values = clip_values(values, low, high)
         return torch.from_numpy((2.0 * (values - low) / (high - low) - 1.0).astype(np.float32))
 
@@ -174,6 +174,7 @@ ledger, checkpoint, device, progress, random_state
             Whether to return the standard deviation too: spread of the posterior and of the
             response together.
         """
+        self._needs_fit()
         low, high = self._span
         half = (high - low) / 2.0
         outputs = self._predictions(X)[:, :, 0]

@@ -14,11 +14,13 @@ import numpy as np
 
 from tacit.data.features import Features, common_names, labels_of, numbers, one_column, settled
 from tacit.data.kinds import Kind, Number
+from tacit.data.matrices import row_shape
 from tacit.data.problems import gathered
 from tacit.data.reading import read_rows
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.features import rows_seen
 from tacit.estimators.site import Site
 from tacit.networks.training import Training
 
@@ -128,7 +130,8 @@ class TableNetwork(PrivateEstimator):
     def _pair(self, data: Any) -> tuple[Any, Any]:
         if not (isinstance(data, tuple | list) and len(data) == 2):
             raise ParameterError(
-                "data must be (X, y): rows, and one target for each; or pass columns=Columns(…)"
+                "data must be (X, y), rows and one target for each, or pass columns=Columns(…): a "
+                "network requires y to be passed, but the target y is None"
             )
         return data[0], data[1]
 
@@ -142,9 +145,7 @@ class TableNetwork(PrivateEstimator):
         if labels:
             rows = 0 if self.rows is not None else read_rows(X).rows
             return Facts((len(labels),), rows, labels)
-        shape = np.shape(X)
-        if len(shape) < 2:
-            raise ParameterError(f"X must have one row per example, got shape {shape}")
+        shape = row_shape(X, images=True)
         return Facts(tuple(shape[1:]), shape[0])
 
     @staticmethod
@@ -161,7 +162,8 @@ class TableNetwork(PrivateEstimator):
         if table is None:
             X, y = self._pair(data)
             inputs, targets = gathered(
-                lambda: numbers(X, names, finite=False), lambda: self._targets(one_column(y))
+                lambda: numbers(X, names, images=True, finite=False),
+                lambda: self._targets(one_column(y)),
             )
             return inputs, targets, None
         assert table.target is not None
@@ -177,7 +179,7 @@ class TableNetwork(PrivateEstimator):
         table = self._table
         if table is not None:
             return table.encode(X)
-        return numbers(X, getattr(self, "_names", ()), fitted=True, finite=False)
+        return rows_seen(self, X, images=True, finite=False)
 
     def _true(self, X: Any, y: Any) -> Any:
         """Return the targets of rows to judge by: beside them, or a column of their table."""

@@ -15,7 +15,7 @@ from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
-from tacit.errors import ParameterError
+from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import PosteriorAgreement
@@ -199,11 +199,11 @@ class PrivatePosterior(PeopleEstimator):
         released
             One noisy statistic, or several of different people; None takes the own one.
         """
-        population = self._law
         if released is None:
             if not hasattr(self, "released_"):
-                raise ParameterError("nothing was released here: call fit, or pass what was")
+                raise NotFitted("nothing was released here: call fit, or pass what was")
             released = self.released_
+        population = self._law
         found = infer(
             released,
             population,
@@ -220,7 +220,7 @@ class PrivatePosterior(PeopleEstimator):
 
     def _needs_posterior(self) -> None:
         if not hasattr(self, "posterior_"):
-            raise ParameterError("there is no posterior yet: call fit or infer first")
+            raise NotFitted("there is no posterior yet: call fit or infer first")
 
     def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each parameter, (parameters, 2)."""

@@ -17,6 +17,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
+from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import Selected, SelectorAgreement
@@ -203,7 +204,7 @@ class StatisticSelector(PeopleEstimator):
     def infer(self) -> StatisticSelector:
         """Infer the parameters from both releases again, as after reading them back: no cost."""
         if not hasattr(self, "releases_"):
-            raise ParameterError("nothing was released here: call fit first")
+            raise NotFitted("nothing was released here: call fit first")
         rng = generator(self.random_state, "posterior")
         self._learn(self._model().infer(self.releases_, rng))
         return self

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
 
 from tacit._core.check import OneOf, Real, check
 from tacit.privacy.events import ADD_REMOVE, REPLACE
@@ -170,6 +171,17 @@ class Privacy:
     def is_curated(self) -> bool:
         """Whether somebody stated that one curator sees all raw data."""
         return self.trust == "central" and "trust" not in self.open
+
+    def changed(self, **parts: Any) -> Privacy:
+        """Return the same request with some parts stated anew; the others stay open or stated.
+
+        Examples
+        --------
+        >>> Privacy(1, 1e-6).changed(unit="entry").neighbours
+        'replace-one'
+        """
+        silent = {name: "" if name in ("unit", "trust") else None for name in self.open}
+        return dataclasses.replace(self, **{**silent, **parts, "open": ()})
 
     def with_epsilon(self, epsilon: float) -> Privacy:
         """Return the same request at another ε."""

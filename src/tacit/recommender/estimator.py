@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.duplicates import RULES
@@ -19,6 +18,7 @@ from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts as PlannedFacts
+from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
@@ -398,7 +398,7 @@ class PrivateRecommender(PrivateEstimator):
         positions
             Whether user or items are positions all the same.
         """
-        check_is_fitted(self, "shared_")
+        check_fitted(self, "shared_")
         if isinstance(user, Mapping):
             own, bounds, names = list(user.values()), self._range(), self._items.names
             return Device(self.shared_, bounds, list(user), own, names=names, positions=positions)
@@ -432,7 +432,7 @@ class PrivateRecommender(PrivateEstimator):
 
     def _here(self) -> Devices:
         """Return the devices of the fit; raise where the ratings are elsewhere."""
-        check_is_fitted(self, "shared_")
+        check_fitted(self, "shared_")
         if self._devices is None:
             raise ParameterError(
                 "the ratings stayed at their sites: users predict there, or start a device with "

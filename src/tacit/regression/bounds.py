@@ -11,14 +11,17 @@ import numpy as np
 
 from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Real, check
+from tacit.data.features import labels_of
 from tacit.data.kinds import Category, Text
+from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, UnboundedData
+from tacit.estimators.features import rows_seen
 from tacit.privacy.events import ADD_REMOVE
 from tacit.regression.design import CONSTANT, Design
-from tacit.regression.rows import SiteSum, feature_matrix, read_columns, read_site
+from tacit.regression.rows import SiteSum, read_columns, read_site
 
-__all__ = ["PublicBounds", "as_pairs", "plain_bounds"]
+__all__ = ["PublicBounds", "as_pairs", "as_stated", "plain_bounds"]
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,12 @@ class PublicBounds:
         """Return how many features a holder's data have, where only a norm is public."""
         if not self.is_norm:
             return None
-        if not isinstance(data, tuple) or len(np.shape(data[0])) != 2:
+        if not isinstance(data, tuple):
             raise ParameterError(
-                "a public norm alone goes with arrays: pass pairs (X, y), with two axes of X"
+                "a public norm alone goes with arrays, and requires y to be passed, but the "
+                "target y is None: pass pairs (X, y), with two axes of X"
             )
-        return int(np.shape(data[0])[1])
+        return row_shape(data[0])[1]
 
     def pairs(self) -> dict[str, tuple[float, float]]:
         """Return the public range of every feature by name, checked."""
@@ -141,11 +145,29 @@ class PublicBounds:
             data, design, self.names(design)[:-1] if self.by_name else None, self.target
         )
 
-    def features_of(self, X: Any, names: Sequence[str], labels: Sequence[Any]) -> Array:
-        """Return features to predict from; ``labels`` are an array's, where it had some."""
+    def taken(self, labels: Sequence[Any], design: Design) -> tuple[int, list[Any]]:
+        """Return how many columns a row to predict for has, and how they are called.
+
+        Parameters
+        ----------
+        labels
+            How the columns of the holders' frames are called, where bounds go by their order.
+        design
+            What is public about the sums of rows.
+        """
         if self.columns is not None:
-            return self.columns.encode(X, [own for own in self.columns if own != self.target])
-        return feature_matrix(X, names if self.by_name else labels, names)
+            own = [name for name in self.columns if name != self.target]
+            return len(own), own
+        return design.features, list(self.pairs()) if self.by_name else list(labels)
+
+    def features_of(self, model: Any, X: Any) -> Array:
+        """Return what a fitted model sees of rows to predict for."""
+        if self.columns is not None:
+            return self.columns.encode(X, model._names_in)
+        known, names = model._names_in, model.columns_[:-1]
+        if not known and set(names) <= set(labels_of(X)):  # what the model itself calls them
+            known = names
+        return np.ascontiguousarray(rows_seen(model, X, known), np.float64)
 
     def design(
         self,
@@ -214,3 +236,21 @@ def as_pairs(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: as_pairs(pair) for name, pair in value.items()}
     return tuple(as_pairs(part) for part in value) if isinstance(value, list) else value
+
+
+def as_stated(settings: Mapping[str, Any], stored: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters that a release holds as a caller gives them.
+
+    Parameters
+    ----------
+    settings
+        Of the release; its ``names`` are in order, which JSON's mappings are not.
+    stored
+        Which of them are parameters.
+    """
+    given = {name: as_pairs(settings[name]) for name in stored if name != "columns"}
+    if settings.get("columns"):
+        given["columns"] = Columns.of(settings["columns"]).in_order(settings["names"])
+    if isinstance(given.get("bounds"), Mapping):
+        given["bounds"] = {name: given["bounds"][name] for name in settings["names"][:-1]}
+    return given

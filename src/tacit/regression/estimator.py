@@ -13,13 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
+from sklearn.base import RegressorMixin
+
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
+from tacit.data.matrices import warn_of_column
 from tacit.data.schema import Columns
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.features import NotFitted, check_fitted, remember
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
@@ -28,9 +32,10 @@ from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.regression.agreement import RegressionAgreement
-from tacit.regression.bounds import PublicBounds, as_pairs, plain_bounds
+from tacit.regression.bounds import PublicBounds, as_pairs, as_stated, plain_bounds
 from tacit.regression.design import STATISTICS, Design
 from tacit.regression.joining import (
+    check_complete,
     check_names,
     check_together,
     common_labels,
@@ -49,7 +54,7 @@ __all__ = ["PrivateLinearRegression"]
 
 
 @stores_parameters
-class PrivateLinearRegression(PrivateEstimator):
+class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Bayesian linear regression over one holder or many sites, each with one noisy release.
 
     Every site adds up its rows, releases the sums once with noise from its own ledger, and is not
@@ -108,6 +113,8 @@ class PrivateLinearRegression(PrivateEstimator):
         The posterior on the model's scale, with draws and diagnostics.
     summaries_
         Site → `SiteSummary`, what each released.
+    n_features_in_, feature_names_in_
+        How many columns a row has, and their names: as stated, or of the table that was fitted.
     design_, columns_
         What is public about the summaries, and the names of the features and, last, of the
         response.
@@ -179,6 +186,13 @@ class PrivateLinearRegression(PrivateEstimator):
     on_failure: str = "stop"
     progress: bool = False
     random_state: int | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # a table that names its target has its responses with it
+        tags.target_tags.required = self.target is None and self.columns is None
+        tags.regressor_tags.poor_score = self._noisy  # of the few rows that checks try
+        return tags
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -257,6 +271,7 @@ class PrivateLinearRegression(PrivateEstimator):
             The responses, where ``data`` is X.
         """
         self._check_parameters()
+        warn_of_column(y)
         self._forget()
         return self._take(data if y is None else (data, y))
 
@@ -269,7 +284,7 @@ class PrivateLinearRegression(PrivateEstimator):
             As in `fit`: sites with raw data, or summaries that were mailed.
         """
         if not getattr(self, "summaries_", None):
-            raise ParameterError("there is nothing to add to yet: call fit first")
+            raise NotFitted("there is nothing to add to yet: call fit first")
         self._check_parameters()
         return self._take(data)
 
@@ -279,7 +294,7 @@ class PrivateLinearRegression(PrivateEstimator):
             delattr(self, name)
         self.summaries_: dict[str, SiteSummary] = {}
         self.failures_ = []
-        self.feature_names_in_: list[Any] = []
+        self._labels: list[Any] = []
 
     def _take(self, data: Any) -> Self:
         """Release what is raw, take in what was released, and infer."""
@@ -290,7 +305,7 @@ class PrivateLinearRegression(PrivateEstimator):
         agreement = self._together(known, sites)
         check_together(agreement, known, self.method, bool(sites) and self._noisy)
         if not self._public.by_name:
-            self.feature_names_in_ = common_labels(sites, self.feature_names_in_)
+            self._labels = common_labels(sites, self._labels)
         outcome = self._released(sites, agreement, alone=not known) if sites else None
         self.design_, self.columns_ = agreement.design, agreement.columns
         lost = [] if outcome is None else outcome.record.failures
@@ -300,12 +315,8 @@ class PrivateLinearRegression(PrivateEstimator):
             self.summaries_.update(summaries_of(outcome, self._summaries))
             self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
         self.summaries_.update({summary.site: summary for summary in summaries})
-        if lost and self.on_failure == "stop":
-            reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in lost)
-            raise SiteFailure(
-                f"{reasons}. What the other sites released is kept in summaries_: pass the rest "
-                "to add_sites, or those summaries to fit"
-            )
+        if self.on_failure == "stop":
+            check_complete(lost)
         self._infer()
         return self
 
@@ -347,7 +358,7 @@ class PrivateLinearRegression(PrivateEstimator):
     def _conclude(self, outcome: Outcome) -> None:
         """Take up what sites elsewhere released."""
         assert isinstance(outcome.agreement, RegressionAgreement)
-        self.feature_names_in_ = []
+        self._labels = []
         self.design_, self.columns_ = outcome.agreement.design, outcome.agreement.columns
         self.summaries_ = summaries_of(outcome, self._summaries)
         self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
@@ -383,15 +394,11 @@ class PrivateLinearRegression(PrivateEstimator):
         self._line = line
         self.coef_, self.intercept_, self.noise_sd_ = line.coef, line.intercept, line.noise_sd
         self.intercept_sd_, self.coef_sd_ = float(line.sd[0]), line.sd[1:]
-        self.n_features_in_ = self.design_.features
+        remember(self, *self._public.taken(self._labels, self.design_))
         self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
         self.certificate_ = max(self.certificates_.values(), key=lambda found: found.epsilon)
         parts = [line.arrays, *(summary.arrays for summary in self.summaries_.values())]
         self.shared_ = {name: array for part in parts for name, array in part.items()}
-
-    def _needs_fit(self) -> None:
-        if not hasattr(self, "coef_"):
-            raise ParameterError("there is no model yet: call fit first")
 
     def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
         """Return the posterior predictive mean of the response, and how sure it is.
@@ -403,12 +410,10 @@ class PrivateLinearRegression(PrivateEstimator):
         return_sd
             Also return the standard deviation, of coefficients and residual together.
         interval
-            Also return the bounds (low, high) between which a new response lies with this
-            probability.
+            Also return bounds (low, high) that hold a new response with this probability.
         """
-        self._needs_fit()
-        matrix = self._public.features_of(X, self.columns_[:-1], self.feature_names_in_)
-        return self._line.predict(matrix, return_sd, interval)
+        check_fitted(self, "coef_")
+        return self._line.predict(self._public.features_of(self, X), return_sd, interval)
 
     def score(self, X: Any, y: Any) -> float:
         """Return R² on given rows, such as public ones: this is not private."""
@@ -416,7 +421,7 @@ class PrivateLinearRegression(PrivateEstimator):
 
     def to_arviz(self) -> Any:
         """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
-        self._needs_fit()
+        check_fitted(self, "coef_")
         if not hasattr(self, "posterior_"):
             raise ParameterError("a release holds no draws: pass its summaries_ to fit")
         summaries = list(self.summaries_.values())
@@ -431,20 +436,15 @@ class PrivateLinearRegression(PrivateEstimator):
             "half": list(self.design_.half),
             "norm": self.design_.rows.norm,
             "names": list(self.columns_),
-            "labels": [str(label) for label in self.feature_names_in_],
+            "labels": [str(label) for label in self._labels],
             "sites": {name: summary.facts for name, summary in self.summaries_.items()},
         }
 
     def _adopt(self, release: Release) -> None:
         settings = release.manifest["settings"]
-        given = {name: as_pairs(settings[name]) for name in self._stored if name != "columns"}
         self.columns_ = tuple(settings["names"])
-        if settings.get("columns"):
-            given["columns"] = Columns.of(settings["columns"]).in_order(self.columns_)
-        if isinstance(given.get("bounds"), Mapping):  # JSON has no order
-            given["bounds"] = {name: given["bounds"][name] for name in self.columns_[:-1]}
-        type(self).__init__(self, **given)
-        self.feature_names_in_, self.failures_ = list(settings.get("labels", ())), []
+        type(self).__init__(self, **as_stated(settings, self._stored))
+        self._labels, self.failures_ = list(settings.get("labels", ())), []
         self.summaries_ = self._summaries.all_from(release)
         self.design_ = next(iter(self.summaries_.values())).design
         self._draw(Line.from_arrays(release.arrays))

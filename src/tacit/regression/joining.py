@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tacit.data.columns import column_names
-from tacit.errors import ParameterError
+from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.fit import Outcome
 from tacit.estimators.site import Site, check_sites
 from tacit.privacy.guarantee import Privacy
@@ -15,8 +15,16 @@ from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
 from tacit.regression.methods import SQUARE_METHODS
 from tacit.regression.summary import SiteSummary
+from tacit.rounds.sides import Failure
 
-__all__ = ["check_names", "check_together", "common_labels", "sorted_parts", "summaries_of"]
+__all__ = [
+    "check_complete",
+    "check_names",
+    "check_together",
+    "common_labels",
+    "sorted_parts",
+    "summaries_of",
+]
 
 
 def sorted_parts(data: Any) -> tuple[list[SiteSummary], Any]:
@@ -106,6 +114,16 @@ def _check_belongs(summary: SiteSummary, design: Design, names: tuple[str, ...])
                 f"the summary of {summary.site!r} has the columns {found}, not {names}: it cannot "
                 "be joined"
             )
+
+
+def check_complete(lost: Sequence[Failure]) -> None:
+    """Raise where sites were lost, saying what can be done with what the others released."""
+    if lost:
+        reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in lost)
+        raise SiteFailure(
+            f"{reasons}. What the other sites released is kept in summaries_: pass the rest to "
+            "add_sites, or those summaries to fit"
+        )
 
 
 def common_labels(sites: Sequence[Site], known: list[Any]) -> list[Any]:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Array
-from tacit.data.columns import column_array, column_names, is_missing
-from tacit.data.features import Features, labels_of, numbers
+from tacit.data.columns import column_names, is_missing
+from tacit.data.features import Features, numbers, one_column
 from tacit.data.files import Source
+from tacit.data.matrices import WrongType, as_array, check_lengths, check_shape
 from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError
@@ -31,7 +31,6 @@ __all__ = [
     "SiteSum",
     "check_piece",
     "check_rank",
-    "feature_matrix",
     "read_columns",
     "read_site",
     "row_pieces",
@@ -80,8 +79,8 @@ def read_site(
     rows = design.counted(total.count)
     if rows < design.coefficients:
         raise ParameterError(
-            f"{rows} rows are fewer than the {design.coefficients} coefficients: merge it with "
-            "another site"
+            f"{rows} rows are fewer than the {design.coefficients} coefficients "
+            f"(n_samples={rows}): merge it with another site"
         )
     return total
 
@@ -117,21 +116,6 @@ def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) ->
     )
 
 
-def feature_matrix(X: Any, labels: Sequence[Any], names: Sequence[str]) -> Array:
-    """Return features to predict from, a row each.
-
-    A table's columns go by the ``labels`` of the fit, or by what the model calls them where that
-    is what the table has; where nobody knows which column is which, it is refused.
-    """
-    known = [str(label) for label in labels]
-    if not known and set(names) <= set(labels_of(X)):
-        known = list(names)
-    matrix = np.asarray(numbers(X, known, fitted=True), np.float64)
-    if matrix.ndim != 2 or matrix.shape[1] != len(names):
-        raise ParameterError(f"X must have {len(names)} columns, got shape {matrix.shape}")
-    return matrix
-
-
 def row_pieces(
     data: Any, features: Sequence[str] | int, target: str | None = None
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -152,7 +136,10 @@ def row_pieces(
         both = numbers(read_rows(data), [*wanted, last], finite=False)
         yield from _from_pair(both[:, :-1], both[:, -1], wanted)
     elif isinstance(data, np.ndarray):
-        raise ParameterError("an array of features needs its responses: pass the pair (X, y)")
+        raise ParameterError(
+            "a regression requires y to be passed, but the target y is None: pass fit(X, y), or "
+            "the pair (X, y)"
+        )
     elif column_names(data):
         yield from _from_table(data, *_named(features, target))
     elif isinstance(data, Iterable) and not isinstance(data, Mapping):
@@ -172,9 +159,10 @@ def check_piece(x: NDArray[Any], y: NDArray[Any], first: int, names: Sequence[st
     whole = np.column_stack([x, y])
     row, column = np.argwhere(~np.isfinite(whole))[0]
     name = [*names, "the response"][column]
+    shown = str(whole[row, column]).replace("nan", "NaN")
     raise ParameterError(
-        f"row {first + row} has no finite value of {name} ({whole[row, column]}): drop or fill in "
-        "such rows before loading"
+        f"row {first + row} has no finite value of {name} ({shown}): drop or fill in such rows "
+        "before loading"
     )
 
 
@@ -194,42 +182,42 @@ def _named(features: Sequence[str] | int, target: str | None) -> tuple[list[str]
 
 def _numbers(values: Any, what: str) -> NDArray[Any]:
     """Return an array of real numbers; None and pandas' NA become NaN."""
-    if isinstance(values, np.ma.MaskedArray):  # what is masked is missing
-        values = np.where(np.ma.getmaskarray(values), np.nan, values.data)
+    array = as_array(values, what)
     try:
-        array = column_array(values)
         if array.dtype == object:
             flat = [np.nan if is_missing(v) else float(v) for v in array.ravel().tolist()]
             array = np.array(flat).reshape(array.shape)
-    except (TypeError, ValueError, OverflowError):
+    except TypeError as error:
+        raise WrongType(f"{what} must hold numbers, row by row of one length: {error}") from None
+    except (ValueError, OverflowError):
         raise ParameterError(f"{what} must hold numbers, row by row of one length") from None
-    if array.dtype == bool:
-        array = array.astype(np.float64)
     if array.dtype.kind not in "iuf":
         raise ParameterError(f"{what} must hold real numbers, got {array.dtype}")
-    odd = array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
-    if odd or not array.dtype.isnative:
-        array = array.astype(np.float64)
     return array
 
 
 def _from_pair(
     x: Any, y: Any, features: Sequence[str] | int
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    if hasattr(x, "toarray"):  # all of it would be in memory at once
+        raise WrongType(
+            "X must hold numbers in an array: sparse data was passed, but dense data is required, "
+            "pass .toarray()"
+        )
     width = features if isinstance(features, int) else len(features)
     names = column_names(x)
     if names:
         wanted = names if isinstance(features, int) else list(features)
         x = _columns(x, wanted)
-    x, y = _numbers(x, "X"), _numbers(y, "y")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if x.ndim != 2 or x.shape[1] != width:
+    x, y = _numbers(x, "X"), _numbers(one_column(y), "y")
+    check_shape(x.shape)
+    if x.shape[1] != width:
         raise ParameterError(
             f"X must have {width} columns, one for each pair of bounds, got shape {x.shape}"
         )
-    if y.shape != (len(x),):
-        raise ParameterError(f"y must have one value for each row of X, got shape {y.shape}")
+    if y.ndim != 1:
+        raise ParameterError(f"y should be a 1d array, one value for each row, got {y.shape}")
+    check_lengths(len(x), len(y))
     for start in range(0, len(x), PIECE):
         yield x[start : start + PIECE], y[start : start + PIECE]
 

@@ -24,6 +24,7 @@ from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -242,7 +243,7 @@ class PrivateSummary(PrivateEstimator):
             As in `fit`.
         """
         if not getattr(self, "certificates_", None):
-            raise ParameterError("there is nothing to add to yet: call fit first")
+            raise NotFitted("there is nothing to add to yet: call fit first")
         sites = self._as_sites(data)
         twice = sorted({site.name for site in sites} & set(self.certificates_))
         if twice:

@@ -62,10 +62,49 @@ def test_a_copied_site_shares_the_ledger(ledger):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_ledger_cannot_be_pickled(ledger, summary, protocol):
+def test_a_ledger_in_memory_cannot_be_pickled(protocol):
+    ledger = Ledger.memory(epsilon=4.0, delta=1e-5)
+    summary = PrivateSummary({"x": (0, 1)}, privacy=Privacy(1.0, 1e-6), ledger=ledger)
     for thing in (ledger, summary, Site("North", None, ledger)):
-        with pytest.raises(TypeError, match="a ledger cannot be pickled"):
+        with pytest.raises(TypeError, match="a ledger in memory cannot be pickled: a copy would"):
             pickle.dumps(thing, protocol)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickled_ledger_is_its_path_and_charges_the_same_file(tmp_path, monkeypatch, protocol):
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.open("a.db", epsilon=0.025, key="own.key", mark="own.mark")
+    sent = pickle.dumps(ledger, protocol)
+    ledger.charge(HUNDREDTH, purpose="after it was sent")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    twin = pickle.loads(sent)
+    assert twin.id == ledger.id and twin.remaining == ledger.remaining
+    twin.charge(HUNDREDTH, purpose="by the other process")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(HUNDREDTH, purpose="what a copy would have allowed")
+    assert ledger.verify() == 2
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_pickled_ledger_is_refused_where_the_file_is_not_that_one(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Ledger.open(tmp_path / name / "x.db", epsilon=1.0)
+    sent = pickle.dumps(Ledger.open(tmp_path / "a" / "x.db"))
+    (tmp_path / "a").rename(tmp_path / "moved")
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        pickle.loads(sent)
+    (tmp_path / "b").rename(tmp_path / "a")
+    with pytest.raises(LedgerError, match="is another ledger"):
+        pickle.loads(sent)
+
+
+def test_a_ledger_whose_mark_is_a_function_cannot_be_pickled(tmp_path):
+    ledger = Ledger.open(tmp_path / "a.db", epsilon=1.0, mark=lambda *told: None)
+    with pytest.raises(TypeError, match="whose mark is a function cannot be pickled"):
+        pickle.dumps(ledger)
 
 
 def test_a_reservation_is_neither_copied_nor_pickled(ledger):

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
 from tacit.data.members import Members, cells_of
 from tacit.errors import ParameterError
-from tacit.estimators.base import Estimator
+from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
+from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
 from tacit.factorization.alone.numerics.cells import cell_divergence
@@ -333,12 +333,12 @@ class CoupledFactorization(Estimator):
         return Members(entity, self._bound.factors[entity].rows, self.labels_.get(entity))
 
     def _relation(self, name: str) -> BoundRelation:
-        check_is_fitted(self, "factors_")
+        check_fitted(self, "factors_")
         return self._bound.relation(name)
 
     def factors(self, entity: str) -> dict[Any, Floats]:
         """Return the factor of an entity: member → its row; without names they are numbered."""
-        check_is_fitted(self, "factors_")
+        check_fitted(self, "factors_")
         if entity not in self._bound.factors or self._bound.factors[entity].core:
             raise ParameterError(f"there is no entity {entity!r}: there are {self._entities()}")
         return self._members(entity).named(self.factors_[entity])
@@ -424,7 +424,7 @@ class CoupledFactorization(Estimator):
 
     def _stated_members(self) -> dict[str, Any]:
         """Return the members of every entity as the fit knew them."""
-        check_is_fitted(self, "factors_")
+        check_fitted(self, "factors_")
         members = {name: self._members(name) for name in self._entities()}
         return {e: one.size if one.names is None else one.names for e, one in members.items()}
 

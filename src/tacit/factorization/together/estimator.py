@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit._core.rng import generator
@@ -16,10 +15,11 @@ from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
 from tacit.data.written import read_names
-from tacit.errors import NotCertified, ParameterError
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.facts import Facts
+from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
@@ -345,7 +345,7 @@ class PrivateFactorization(PrivateEstimator):
         self._check_parameters()
         found = getattr(self, "shared_", None) if shared is None else shared
         if found is None:
-            raise NotCertified("there is nothing to adopt: call fit, from_release, or pass shared")
+            raise NothingFitted("there is nothing to adopt: call fit, from_release or pass shared")
         holders = [sites] if isinstance(sites, Site) else list(sites)
         agreement = self._agreed(holders)
         problem = problem_of(agreement)
@@ -384,7 +384,7 @@ class PrivateFactorization(PrivateEstimator):
             Whether members are given by position all the same.
         """
         if not getattr(self, "parts_", None):
-            raise NotCertified("there is no site to predict at: call fit, or adopt")
+            raise NothingFitted("there is no site to predict at: call fit, or adopt")
         if site not in self.parts_:
             raise ParameterError(f"there is no site {site!r}: the fit has {list(self.parts_)}")
         forms, held = list(self.coupled_model().forms), self._held[site]
@@ -402,7 +402,7 @@ class PrivateFactorization(PrivateEstimator):
 
     def factors(self, entity: str) -> dict[Any, Floats]:
         """Return the shared factor of an entity: member → its row; or its number without names."""
-        check_is_fitted(self, "shared_")
+        check_fitted(self, "shared_")
         rows = self.shared_.get(entity)
         if rows is None:
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")

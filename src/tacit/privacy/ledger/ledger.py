@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, Real, Text, check
 from tacit.errors import BudgetExceeded, LedgerError, NotCertified
@@ -406,11 +406,24 @@ class Ledger(Record):
     def __deepcopy__(self, memo: object) -> Ledger:
         return self
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a ledger cannot be pickled: a copy would start the budget anew. Open it by its path "
-            "where it is needed"
-        )
+    def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[Any, ...]]:
+        """Return how to open the same files: other processes charge this ledger, not a copy."""
+        files = self._store.files
+        if files is None:
+            where = "whose mark is a function" if self.durable else "in memory"
+            raise TypeError(
+                f"a ledger {where} cannot be pickled: a copy would start the budget anew. "
+                "Ledger.open(path) makes one that other processes open by its path"
+            )
+        return _opened_again, (self.id, *files)
+
+
+def _opened_again(identity: str, path: str, key: str, mark: str) -> Ledger:
+    """Return the ledger that another process named by its files; it must be that one."""
+    ledger = Ledger.open(path, key=key, mark=mark)
+    if ledger.id != identity:
+        raise LedgerError(f"{path} is another ledger than the one that was sent here by its path")
+    return ledger
 
 
 class _AlreadyReserved(Exception):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tacit.errors import LedgerCorrupt, LedgerError
 from tacit.privacy.ledger.keys import Endorsement, KeyFile, Signing, head_text, is_signed
-from tacit.privacy.ledger.mark import Mark, Seen, check_mark
+from tacit.privacy.ledger.mark import Mark, MarkFile, Seen, check_mark
 from tacit.privacy.ledger.rows import Head, Meta, Row, genesis
 from tacit.privacy.ledger.store import Store
 
@@ -89,6 +89,9 @@ class SQLiteStore(Store):
 
     def __init__(self, path: Path, create: Meta | None, key: KeyFile, mark: Mark) -> None:
         self.path, self._key, self._mark = path, key, mark
+        beside = mark.path if isinstance(mark, MarkFile) else None
+        named = None if beside is None else (path, key.path, beside)
+        self._files = None if named is None else tuple(os.path.abspath(one) for one in named)
         self._lock = threading.RLock()
         self._pid = 0
         self._connection: sqlite3.Connection
@@ -228,6 +231,11 @@ class SQLiteStore(Store):
     def signing(self) -> Signing:
         """Return the ledger's key, or say that it is missing."""
         return self._key.for_ledger(self.meta.key)
+
+    @property
+    def files(self) -> tuple[str, ...] | None:
+        """The absolute paths of rows, key and mark; None where a function keeps the mark."""
+        return self._files
 
     @property
     def marked(self) -> bool:

@@ -52,6 +52,11 @@ class Store(ABC):
         """Raise `LedgerCorrupt` where the place itself was tampered with."""
 
     @property
+    def files(self) -> tuple[str, ...] | None:
+        """The absolute paths of rows, key and mark; None where other processes cannot open it."""
+        return None
+
+    @property
     def marked(self) -> bool:
         """Whether rows that are missing at the end would be noticed."""
         return False
