@@ -64,7 +64,7 @@ def record(fit: Callable[[], Any]) -> tuple[Any, list[Step]]:
     --------
     >>> from tacit.summary.estimator import PrivateSummary
     >>> from tacit.privacy.guarantee import Privacy
-    >>> model = PrivateSummary({"x": (0, 1)}, privacy=Privacy(1.0), random_state=0)
+    >>> model = PrivateSummary({"x": (0, 1)}, statistics=("mean",), privacy=Privacy(1.0))
     >>> fitted, steps = record(lambda: model.fit({"x": [0.5]}))
     >>> len(steps), type(steps[0].mechanism).__name__
     (1, 'Laplace')

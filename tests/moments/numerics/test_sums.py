@@ -146,7 +146,7 @@ def test_spherical_moments_of_an_exact_mixture():
     ([[0, 1, 2]], None, "vocabulary must be given"), ([], 3, "no documents"),
     (np.array([[1, -1, 3]]), None, "negative"), (np.array([[0.5, 1, 1]]), None, "whole numbers"),
     (np.array([[np.nan, 1.0]]), None, "finite"), (np.ones((2, 3), int), 4, "vocabulary has 4"),
-    (np.zeros((0, 4), int), None, "no documents"), ("abc", 3, "table of counts"),
+    (np.zeros((0, 4), int), None, "no documents"), ("abc", 3, "no such file"),
     (np.array([["a"]]), None, "numbers"), (np.array([[2**20, 1, 1]]), None, "split it"),
 ])  # fmt: skip
 def test_bad_documents_are_refused(documents, vocabulary, message):

@@ -127,6 +127,20 @@ def test_a_mark_that_lags_behind_is_no_alarm(path):
     assert int(mark_of(path).read_text(encoding="ascii").split()[1]) == 4
 
 
+def test_a_row_that_another_process_adds_meanwhile_is_no_alarm(path, monkeypatch):
+    """The mark is read first: whoever reads the rows after it finds at least what it saw."""
+    ours, theirs = Ledger.open(path), Ledger.open(path)
+    seen = ours._store._mark.seen
+
+    def meanwhile(ledger):
+        monkeypatch.undo()
+        theirs.charge(LaplaceDpEvent(100.0), purpose="meanwhile")
+        return seen(ledger)
+
+    monkeypatch.setattr(type(ours._store._mark), "seen", lambda _, ledger: meanwhile(ledger))
+    assert ours._store.head().counter == theirs.counter
+
+
 def test_a_function_can_keep_the_mark(tmp_path):
     known = {}
 

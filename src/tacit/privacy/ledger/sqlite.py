@@ -305,6 +305,8 @@ class SQLiteStore(Store):
             connection.execute("INSERT INTO endorsements VALUES (?,?)", given)
 
     def _read_head(self, connection: sqlite3.Connection) -> Head:
+        # first: it is raised after a row is there, by other processes too
+        seen = self._mark.seen(self.meta.id)
         last = connection.execute("SELECT * FROM entries ORDER BY counter DESC LIMIT 1").fetchone()
         if last is None:
             head = genesis(self.meta)
@@ -323,7 +325,7 @@ class SQLiteStore(Store):
             return None if found is None else str(found[0])
 
         end = Seen(self.meta.id, head.counter, head.digest)
-        check_mark(self._mark.seen(self.meta.id), end, digest_of, self.path)
+        check_mark(seen, end, digest_of, self.path)
         return head
 
     def head(self) -> Head:
