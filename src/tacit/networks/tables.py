@@ -7,6 +7,7 @@ names of the first one that was seen, and arrays by their order.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,9 +100,9 @@ class TableNetwork(PrivateEstimator):
     def _check_response(self, kind: Kind, averaged: bool) -> None:
         """Raise where the target cannot be learned."""
 
+    @abstractmethod
     def _targets(self, y: Any) -> Any:
         """Return targets as a tensor; with columns they are numbers, positions of a category."""
-        raise NotImplementedError
 
     def _input_notes(self) -> tuple[str, tuple[str, ...]]:
         """Return what is public about the inputs, in words."""
