@@ -110,7 +110,7 @@ def test_notebooks_show_certificates_ledgers_and_estimators(fitted):
     model, ledger = fitted
     assert "<table>" in model.certificate_._repr_html_()
     assert "summary" in ledger._repr_html_()
-    assert "Certificate of North" in model._repr_html_()
+    assert "The certificate of North" in model._repr_html_()
     assert "Certificate of North" in model._repr_mimebundle_()["text/html"]
 
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer
-from tacit._core.html import Html, join
 from tacit.data.schema import Columns
 from tacit.errors import HoldsData, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
-from tacit.estimators.features import NothingFitted
+from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome, Place, fit
 from tacit.estimators.plain import Estimator
 from tacit.estimators.price import Price, price_of
@@ -28,6 +29,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.promises import promise
 from tacit.rounds.sides import Failure, RunRecord
 
 __all__ = ["PAID", "PrivateEstimator"]
@@ -106,6 +108,17 @@ class PrivateEstimator(Estimator):
     def _conclude(self, outcome: Outcome) -> None:
         """Turn what was learned into attributes: post-processing only."""
         raise TypeError(f"{type(self).__name__} makes nothing of what was learned")
+
+    def _found(self, level: float) -> Answer:
+        """Return what was learned, as a person reads it: released numbers only.
+
+        Parameters
+        ----------
+        level
+            The probability that intervals are made for. They count what sampling and what noise
+            leaves open. The promise and the certificates are the base's to add.
+        """
+        return Answer(type(self).__name__)
 
     def _settings(self) -> dict[str, Any]:
         """Return the public settings that a release carries, as plain data."""
@@ -198,16 +211,6 @@ class PrivateEstimator(Estimator):
         model._check_parameters()
         return model, facts
 
-    def _repr_html_inner(self) -> str:
-        """Return scikit-learn's picture of the parameters, and the certificates below it."""
-        found = getattr(self, "certificates_", {})
-        certificates = [Html(certificate._repr_html_()) for certificate in found.values()]
-        return str(super()._repr_html_inner()) + join(certificates)
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
-        shown: dict[str, Any] = super()._repr_mimebundle_(**options)
-        return {**shown, "text/html": self._repr_html_inner()} if "text/html" in shown else shown
-
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: refused where it would carry people's data out of the house."""
         for name, (held, back) in self._raw_parts.items():
@@ -215,6 +218,13 @@ class PrivateEstimator(Estimator):
                 raise HoldsData.of(self, held, back)
         state: dict[str, Any] = super().__getstate__()
         return state
+
+    def _answer(self, level: float) -> Answer:
+        check_fitted(self, "certificates_")
+        found, certificates = self._found(level), self.certificates_
+        told = {f"The certificate of {who}": str(one) for who, one in certificates.items()}
+        promised = promise(certificates)
+        return replace(found, promise=promised, details={**found.details, **told})
 
     def _given(self, name: str, default: Any = None) -> Any:
         return self.get_params(deep=False).get(name, default)
