@@ -83,20 +83,6 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         assert result["ok"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread_for_networks(request):
-    """Two workers with two threads of torch each would wait for each other."""
-    if "dropout" not in request.node.name:
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def _held(name, status, capsys):
     """A bar that is missed is on the one list of known misses, with its reason."""
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
