@@ -27,10 +27,13 @@ _TOKEN = r"(?u)\w+"
 _MOST_KEYS, _LONGEST_KEY = 100_000, 1024
 
 
-def _missing(found: pl.Series, words: Sequence[str]) -> NDArray[np.bool_]:
-    """Return where a text is missing: null, or one of the words."""
+def _read(column: pl.Series, words: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return texts without blanks around, and where there is none: null, or one of the words."""
+    found = texts(column)
     marks = found.str.to_lowercase().is_in(lowered(words)).fill_null(True)
-    return np.asarray(marks.to_numpy(), bool)
+    values = np.empty(len(found), object)
+    values[:] = found.fill_null("").to_list()
+    return values, np.asarray(marks.to_numpy(), bool)
 
 
 @dataclass(frozen=True)
@@ -54,11 +57,9 @@ class Keys(Kind):
 
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Return texts without blanks around, each as it is; those too long are outside."""
-        found = texts(column)
-        missing = _missing(found, words)
-        long = (found.str.len_bytes() > self.length).fill_null(False).to_numpy()
-        values = np.array(found.fill_null("").to_list() or [], object)
-        return Parsed(values, missing, np.zeros(len(values), bool), long & ~missing)
+        found, missing = _read(column, words)
+        long = np.array([len(text.encode()) > self.length for text in found], bool)
+        return Parsed(found, missing, np.zeros(len(found), bool), long & ~missing)
 
     @property
     def remedy(self) -> str:
@@ -109,14 +110,12 @@ class Text(Kind):
         return tuple(" ".join(re.findall(_TOKEN, str(word).lower())) for word in self.vocabulary)
 
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
-        """Return how many words of the vocabulary each text holds; all else is not there."""
-        found = texts(column)
-        missing = _missing(found, words)
-        counts = np.asarray(self.counts(found).sum(axis=1), np.float64).reshape(-1)
-        nothing = np.zeros(len(counts), bool)
-        return Parsed(np.where(missing, np.nan, counts), missing, nothing, nothing)
+        """Return texts as they are; `counts` says which words they hold."""
+        found, missing = _read(column, words)
+        nothing = np.zeros(len(found), bool)
+        return Parsed(found, missing, nothing, nothing)
 
-    def counts(self, column: pl.Series) -> csr_matrix:
+    def counts(self, documents: Sequence[str] | NDArray[Any]) -> csr_matrix:
         """Return how often each word of the vocabulary stands in each text, text by text."""
         from sklearn.feature_extraction.text import CountVectorizer
 
@@ -124,7 +123,7 @@ class Text(Kind):
         reader = CountVectorizer(
             vocabulary=list(self._spelled), token_pattern=_TOKEN, ngram_range=(1, parts)
         )
-        return reader.transform(texts(column).fill_null("").to_list())
+        return reader.transform(list(documents))
 
     @property
     def remedy(self) -> str:

@@ -50,8 +50,8 @@ class Parsed(NamedTuple):
     Attributes
     ----------
     values
-        Numbers; NaN where there is none. Positions in a category's list, days since 1970; of keys,
-        whose list is not public, their texts.
+        Numbers; NaN where there is none. Positions in a category's list, days since 1970; of text
+        and of keys, the texts.
     missing, bad, outside
         Where nothing stands, where something stands that is no such value, and where a value is
         not in the public range or list.

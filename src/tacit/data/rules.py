@@ -121,7 +121,7 @@ class Rules:
             keep &= ~parsed.outside
         elif parsed.outside.any():
             values = np.clip(values, *kind.range)
-        return np.asarray(values, object if isinstance(kind, Keys) else np.float64)
+        return np.asarray(values, np.float64 if kind.modelled else object)
 
     def _standing(self, kind: Kind) -> float | str | None:
         """Return what stands for a value that no list holds, as it is parsed."""
@@ -139,7 +139,9 @@ class Rules:
                 f"constants[{name!r}] must be given with missing='impute': keys have no public "
                 "list to take a value from"
             )
-        if isinstance(kind, Category | Boolean | Text):
+        if isinstance(kind, Text):
+            return ""
+        if isinstance(kind, Category | Boolean):
             return 0.0
         low, high = kind.range
         return low / 2.0 + high / 2.0
@@ -150,4 +152,4 @@ def _one(kind: Kind, value: Any) -> float | str | None:
     parsed = kind.parse(read_rows({"value": [value]}).frame["value"])
     if parsed.bad[0] or parsed.missing[0] or parsed.outside[0]:
         return None
-    return plain_text(value) if isinstance(kind, Keys) else float(parsed.values[0])
+    return float(parsed.values[0]) if kind.modelled else plain_text(value)
