@@ -37,6 +37,7 @@ _EXPORTS = {
     "category": "tacit.data.stating",
     "date": "tacit.data.stating",
     "errors": "tacit.errors",
+    "keys": "tacit.data.stating",
     "make_pipeline": "tacit.estimators.pipeline",
     "number": "tacit.data.stating",
     "privatize": "tacit.mechanisms.base",
@@ -76,6 +77,7 @@ __all__ = [
     "category",
     "date",
     "errors",
+    "keys",
     "make_pipeline",
     "number",
     "privatize",
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     from tacit.data.relations import Relation
     from tacit.data.scaling import PublicScaler
     from tacit.data.schema import Columns
-    from tacit.data.stating import boolean, category, date, number, text, time
+    from tacit.data.stating import boolean, category, date, keys, number, text, time
     from tacit.estimators.pipeline import Pipeline, make_pipeline
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site

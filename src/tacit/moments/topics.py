@@ -17,6 +17,7 @@ from tacit.data.documents import Documents
 from tacit.data.duplicates import RULES, duplicates_note
 from tacit.data.members import distinct_ids, members_stated
 from tacit.data.relations import Relation
+from tacit.data.schema import Columns
 from tacit.data.synthetic import topic_documents
 from tacit.data.words import named_words
 from tacit.data.written import read_names, written_names
@@ -32,6 +33,7 @@ from tacit.moments.numerics.sums import DocumentMoments
 from tacit.moments.numerics.whitening import Whitening, as_weights, onto_simplex
 from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
+from tacit.moments.texts import TextColumn
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -53,9 +55,14 @@ class SingleTopicModel(MomentEstimator):
         The public vocabulary: the words, or how many there are. By default the columns of an array
         of counts, which are public then. With a guarantee it is needed wherever words come by
         name: it is never read from the documents.
+    columns
+        What is public about a table whose rows are documents: `tacit.Columns` with one column of
+        `text`, which has the vocabulary. Each text is read by itself, and words outside the
+        vocabulary are left out. With a person the unit is the user, and at most
+        ``rows_per_person`` documents of each count.
     unknown
         What a word outside the vocabulary is: an ``"error"`` to the holder, or a reason to
-        ``"drop"`` that word.
+        ``"drop"`` that word. Of a column of text such words are always left out.
     duplicates
         What a count is that a table lists several times for one document and word: an
         ``"error"``, or one count with the ``"first"`` value, their ``"mean"`` or their ``"sum"``.
@@ -67,7 +74,8 @@ class SingleTopicModel(MomentEstimator):
     restarts, iterations
         Of the power method: starts for each topic (10 + 2·topics unless given), and steps.
     privacy
-        The guarantee asked for, with unit ``"document"``; None adds no noise. With
+        The guarantee asked for, with unit ``"document"``, or ``"user"`` where ``columns`` name
+        the person; None adds no noise. With
         ``trust="site"`` each site adds noise of its own; with ``trust="aggregator"`` a secure sum
         hides the sites from the coordinator and they share the noise of one curator.
     on_failure
@@ -127,6 +135,7 @@ class SingleTopicModel(MomentEstimator):
         topics: int = 10,
         *,
         vocabulary: int | Sequence[Any] | None = None,
+        columns: Columns | Mapping[str, Any] | str | None = None,
         unknown: str = "error",
         duplicates: str = "error",
         smoothing: float = 0.05,
@@ -140,6 +149,7 @@ class SingleTopicModel(MomentEstimator):
     ) -> None:
         self.topics = topics
         self.vocabulary = vocabulary
+        self.columns = columns
         self.unknown = unknown
         self.duplicates = duplicates
         self.smoothing = smoothing
@@ -157,9 +167,29 @@ class SingleTopicModel(MomentEstimator):
         super()._check_parameters()
         if self.vocabulary is not None:
             members_stated("word", self.vocabulary)
+        if self._text is not None:
+            if self.vocabulary is not None:
+                raise ParameterError("columns hold the vocabulary: leave vocabulary out")
+            if self._given("duplicates", "error") != "error":
+                raise ParameterError(
+                    "columns say what is done about records: pass Columns(key=…, duplicates=…)"
+                )
+
+    @property
+    def _text(self) -> TextColumn | None:
+        """The column of text, where columns are stated."""
+        columns = self._stated_columns
+        return None if columns is None else TextColumn(columns)
+
+    @property
+    def _default_unit(self) -> str:
+        columns = self._stated_columns
+        return self._unit if columns is None or columns.person is None else columns.unit
 
     def _words(self) -> Any:
         """Return the words or their number, as stated or as read from what is no secret."""
+        if (text := self._text) is not None:
+            return text.vocabulary
         found = vars(self).get("_read_words") if self.vocabulary is None else self.vocabulary
         return None if self._noisy and self.vocabulary is None else found
 
@@ -190,10 +220,15 @@ class SingleTopicModel(MomentEstimator):
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         size = self._size(facts)
         privacy = self._request(len(facts))
-        rules = duplicates_note([self._given("duplicates", "error")])
-        if self._unknown == "drop":
+        rules, per_unit = duplicates_note([self._given("duplicates", "error")]), 1
+        if (columns := self._stated_columns) is not None:
+            rules += columns.assumptions()
+            per_unit = columns.rows_per_unit
+        if self._unknown == "drop" or columns is not None:
             rules += ("words outside the vocabulary are left out",)
-        return TopicAgreement(size, self.topics, privacy, len(facts), self.share, shares, rules)
+        return TopicAgreement(
+            size, self.topics, privacy, len(facts), self.share, shares, rules, per_unit
+        )
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn from the documents of one holder or of several sites.
@@ -203,13 +238,14 @@ class SingleTopicModel(MomentEstimator):
         data
             A table of counts, documents × words (an array, or a frame whose columns are words);
             a sequence of documents, each a sequence of words, or of word numbers where no words
-            are stated; a `Relation` of documents and words; or a list of `Site` with such.
+            are stated; a `Relation` of documents and words; with ``columns`` a table of texts,
+            wherever it is kept; or a list of `Site` with such.
         y
             Ignored.
         """
         self._read_words: Any = None
         self._check_parameters()
-        if not self._noisy and self.vocabulary is None:
+        if not self._noisy and self.vocabulary is None and self._text is None:
             found = [named_words(site.data) for site in self._as_sites(data)]
             if None not in found:
                 words = [word for own in found for word in own or ()]
@@ -217,7 +253,11 @@ class SingleTopicModel(MomentEstimator):
         return super().fit(data)
 
     def _read(self, data: Any, agreement: Agreement) -> Documents:
-        documents = Documents.read(data, self._words(), self._unknown)
+        text = self._text
+        if text is None:
+            documents = Documents.read(data, self._words(), self._unknown)
+        else:
+            documents = text.read(data)
         short = int((documents.lengths < 3).sum())
         if self.privacy is None and short:  # what is private is never said
             if short == len(documents):
@@ -238,6 +278,8 @@ class SingleTopicModel(MomentEstimator):
         from scipy.sparse import coo_array
 
         table = super()._tables(tables, facts)
+        if self._text is not None:
+            return table
         (found,) = tables.values()
         names = {entity: found["columns"].get(entity, entity) for entity in ("document", "word")}
         words = self.vocabulary
@@ -253,7 +295,7 @@ class SingleTopicModel(MomentEstimator):
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         documents = max(float(found.sums.sum()), 0.0)
-        check_delta(self.privacy, documents, self._unit)
+        check_delta(self.privacy, documents, self._default_unit)
         topics, mass = self._decompose(found.third, white, found.rng)
         self._publish(onto_simplex(topics), mass, documents)
 
@@ -277,7 +319,22 @@ class SingleTopicModel(MomentEstimator):
         words = self.vocabulary
         if words is not None and not isinstance(words, int | np.integer):
             words = written_names(members_stated("word", words).names or ())
-        return {"topics": self.topics, "vocabulary": words, "smoothing": self.smoothing}
+        columns = self._stated_columns
+        return {
+            "topics": self.topics,
+            "vocabulary": words,
+            "smoothing": self.smoothing,
+            **({} if columns is None else {"columns": columns.described()}),
+        }
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the parameters; columns that only name document and word are the table's."""
+        found = dict(settings)
+        columns = found.get("columns")
+        if isinstance(columns, Mapping) and set(columns) <= {"document", "word"}:
+            del found["columns"]
+        return found, None
 
     @classmethod
     def _simulate(cls, facts: Facts, seed: int) -> float:
@@ -311,7 +368,10 @@ class SingleTopicModel(MomentEstimator):
 
     def _bags(self, documents: Any) -> Documents:
         check_fitted(self, "topics_")
-        words = self._words()
+        words, text = self._words(), self._text
+        found = None if text is None else text.encode(documents)
+        if found is not None:
+            return found
         return Documents.read(
             documents, self.topics_.shape[1] if words is None else words, self._unknown
         )

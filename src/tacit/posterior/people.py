@@ -10,7 +10,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.features import labels_of, numbers, settled
-from tacit.data.kinds import Category, Kind, Text
+from tacit.data.kinds import Category, Kind
 from tacit.data.reading import is_table, read_rows
 from tacit.data.rows import shuffled
 from tacit.data.schema import Columns
@@ -105,7 +105,7 @@ class PeopleEstimator(PrivateEstimator):
                 f"one number of each person is released: pass Columns(…, target=…) with one of "
                 f"{list(columns)}"
             )
-        if isinstance(columns[name], Category | Text):
+        if isinstance(columns[name], Category) or not columns[name].modelled:
             raise ParameterError(f"column {name!r} must hold numbers, not {columns[name].word}")
         return name, columns[name]
 

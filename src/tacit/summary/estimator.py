@@ -17,7 +17,8 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.data.kinds import Category, Text
+from tacit.data.free_text import Keys
+from tacit.data.kinds import Category
 from tacit.data.schema import Columns
 from tacit.data.values import plain_text
 from tacit.errors import ParameterError, UnboundedData
@@ -32,7 +33,8 @@ from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.summary.agreement import SummaryAgreement, Totals
 from tacit.summary.cells import cell_quantiles, cell_widths
-from tacit.summary.layout import GROUP, STATISTICS, W0, W1, W2, W3
+from tacit.summary.layout import GROUP, PERSON, STATISTICS, W0, W1, W2, W3
+from tacit.summary.naming import by_key
 
 __all__ = ["PrivateSummary"]
 
@@ -51,7 +53,7 @@ class PrivateSummary(PrivateEstimator):
     columns
         What is public about the table: `tacit.Columns`, a mapping of such or a file's path. Of a
         mapping of nothing but ranges (low, high) and lists, what lies outside is clipped.
-        Categories are counted, value by value.
+        Categories are counted, value by value; of `keys` those values that many people have.
     by
         A category: every statistic is given for each of its values.
     statistics
@@ -77,7 +79,10 @@ class PrivateSummary(PrivateEstimator):
         The released statistics that were asked for, the last five by column. With ``by`` each
         holds one for every group: ``mean_["age"]["f"]``, ``count_["f"]``.
     counts_
-        By category, how many rows have each value.
+        By category, how many rows have each value; by column of `keys`, how many rows, or people
+        where these are named, have each of the values that were named.
+    threshold_
+        By column of `keys`, the noisy count from which on a site names a value; public.
     noise_sd_
         Standard deviation of the noise on the count, and by column on the sum, the centred
         sum of squares and each cell; public.
@@ -140,15 +145,22 @@ class PrivateSummary(PrivateEstimator):
             )
         public = self._public
         for name, kind in public.items():
-            if isinstance(kind, Text):
-                raise ParameterError(f"column {name!r} is text, which a summary does not read")
+            if isinstance(kind, Keys):
+                continue
+            if not kind.modelled:
+                raise ParameterError(
+                    f"column {name!r} is {kind.word}, which a summary does not read"
+                )
             low, high = kind.range
             if (high / 2.0 - low / 2.0) ** 2 == 0.0:
                 raise ParameterError(f"columns[{name!r}] must be a range that can be squared")
         if public.averaged:
             raise ParameterError("a summary counts rows: pass rows_per_person, not averages")
         if self.by is not None and not isinstance(public.get(self.by), Category):
-            raise ParameterError(f"by must be one of the categories of columns, got {self.by!r}")
+            raise ParameterError(
+                f"by must be one of the categories of columns, whose values are listed, got "
+                f"{self.by!r}"
+            )
         for statistic in self.statistics:
             check("statistics", statistic, OneOf(*STATISTICS))
         for level in self.quantiles:
@@ -184,7 +196,8 @@ class PrivateSummary(PrivateEstimator):
         public = self._public
         kinds = {name: kind for name, kind in public.items() if name != self.by}
         lists = tuple((n, len(k.levels)) for n, k in kinds.items() if isinstance(k, Category))
-        bounds = tuple((n, *k.range) for n, k in kinds.items() if not isinstance(k, Category))
+        keys = tuple((n, k.at_most, k.length) for n, k in kinds.items() if isinstance(k, Keys))
+        bounds = tuple((n, *k.range) for n, k in kinds.items() if not k.listed)
         return SummaryAgreement(
             bounds,
             tuple(self.statistics),
@@ -197,10 +210,15 @@ class PrivateSummary(PrivateEstimator):
             max(1, len(self._groups)),
             public.rows_per_unit,
             public.assumptions(),
+            keys=keys,
         )
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
-        found = dict(self._public.read(data).values)
+        assert isinstance(agreement, SummaryAgreement)
+        rows = self._public.read(data)
+        found: dict[str, Array] = dict(rows.values)
+        if agreement.keys and rows.people is not None:
+            found[PERSON] = np.asarray(rows.people)
         if self.by is not None:
             found[GROUP] = found.pop(self.by)
         return found
@@ -274,6 +292,9 @@ class PrivateSummary(PrivateEstimator):
             parts = np.split(totals.sum, len(groups))
             each = [self._statistics(layout, totals, part) for part in parts]
             found = {key: _turned(groups, [one[key] for one in each]) for key in each[0]}
+        if layout.keys:
+            self.threshold_: dict[str, int] = {}
+            found["counts"] = {**found.get("counts", {}), **self._named(layout, totals)}
         for statistic, value in found.items():
             setattr(self, f"{statistic}_", value)
         self.shared_ = self._arrays()
@@ -340,6 +361,16 @@ class PrivateSummary(PrivateEstimator):
             first += size
         return found
 
+    def _named(self, layout: SummaryAgreement, totals: Totals) -> dict[str, Any]:
+        """Return how many units have each key that was named."""
+        found = {}
+        for c, mechanism in enumerate(layout.key_mechanisms):
+            name = layout.keys[c][0]
+            found[name] = by_key(totals.keys[c], self._groups)
+            self.noise_sd_[name] = {"cell": math.sqrt(mechanism.noise_variance * totals.sites)}
+            self.threshold_[name] = mechanism.threshold
+        return found
+
     def _arrays(self) -> dict[str, Any]:
         """Return the statistics as named arrays."""
         arrays: dict[str, Any] = {}
@@ -376,7 +407,10 @@ class PrivateSummary(PrivateEstimator):
     def _adopt(self, release: Release) -> None:
         settings = dict(release.manifest["settings"])
         PrivateSummary.__init__(self, **settings)
-        self.columns = self._public
+        self.columns = public = self._public
+        unlisted: dict[str, Any] = {n: {} for n, kind in public.items() if isinstance(kind, Keys)}
+        if unlisted:  # of some, nothing may have been named
+            self.counts_ = unlisted
         for name, array in release.arrays.items():
             statistic, *path = name.split("/")
             pair = statistic == "histogram"
