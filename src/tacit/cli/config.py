@@ -67,7 +67,7 @@ _SITE = (
     "ledger_neighbours",
     "ledger_instead_of",
 )
-_OUTPUT = ("release", "report")
+_OUTPUT = ("release", "report", "purpose", "contact")
 _PRIVACY = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
 
 

@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, check, federation, fit, ledger, noise, plan, predict, report, verify
+from tacit.cli import (
+    audit,
+    check,
+    federation,
+    fit,
+    ledger,
+    noise,
+    plan,
+    predict,
+    report,
+    serve,
+    verify,
+)
 from tacit.cli.output import Json
 from tacit.errors import BudgetExceeded, TacitError
 
@@ -26,6 +38,7 @@ for command in (
     fit.fit,
     fit.price,
     predict.predict,
+    serve.serve,
     report.report,
     audit.audit,
     plan.plan,

@@ -16,10 +16,11 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Rea
 from tacit.data.documents import Documents
 from tacit.data.duplicates import RULES, duplicates_note
 from tacit.data.members import distinct_ids, members_stated
+from tacit.data.reading import Table
 from tacit.data.relations import Relation
 from tacit.data.schema import Columns
 from tacit.data.synthetic import topic_documents
-from tacit.data.words import named_words
+from tacit.data.words import named_words, spelled_out
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
@@ -120,6 +121,7 @@ class SingleTopicModel(MomentEstimator):
 
     _unit = "document"
     _purpose = "a single-topic model"
+    _told: ClassVar[tuple[str, ...]] = ("topics", "vocabulary", "smoothing", "unknown", "privacy")
     _inference_only: ClassVar[tuple[str, ...]] = ("restarts", "iterations", "smoothing")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "topics": Integer(1, MOST_COMPONENTS),
@@ -308,6 +310,7 @@ class SingleTopicModel(MomentEstimator):
             "topics": self.topics_,
             "weights": self.weights_,
             "documents": np.array(documents),
+            **self._spectrum(),
         }
 
     def _names(self, size: int) -> tuple[Any, ...]:
@@ -324,6 +327,8 @@ class SingleTopicModel(MomentEstimator):
             "topics": self.topics,
             "vocabulary": words,
             "smoothing": self.smoothing,
+            "unknown": self._unknown,
+            "privacy": self._asked(),
             **({} if columns is None else {"columns": columns.described()}),
         }
 
@@ -335,6 +340,19 @@ class SingleTopicModel(MomentEstimator):
         if isinstance(columns, Mapping) and set(columns) <= {"document", "word"}:
             del found["columns"]
         return found, None
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        dims = {"topics": ("topic", "word"), "weights": ("topic",)}
+        topics = [f"topic {k}" for k in range(len(self.topics_))]
+        return dims, {"topic": topics, "word": list(self.vocabulary_)}
+
+    def _learned(self) -> str:
+        said = [
+            f"{weight:.0%} of documents ({', '.join(map(str, words)) or 'hidden by the noise'})"
+            for weight, words in zip(self.weights_, self.top_words(3)[:5], strict=False)
+        ]
+        more = " …" if len(self.weights_) > len(said) else ""
+        return f"{len(self.weights_)} topics: {'; '.join(said)}{more}."
 
     @classmethod
     def _simulate(cls, facts: Facts, seed: int) -> float:
@@ -356,13 +374,34 @@ class SingleTopicModel(MomentEstimator):
         return float(far[linear_sum_assignment(far)].mean())
 
     def _adopt(self, release: Release) -> None:
-        settings = dict(release.manifest["settings"])
+        settings = release.settings
+        stated = {name: settings[name] for name in settings if name in self._get_param_names()}
+        settings = {name: value for name, value in stated.items() if name != "privacy"}
         if isinstance(settings["vocabulary"], list):
             settings["vocabulary"] = list(read_names(settings["vocabulary"]))
         type(self).__init__(self, **settings)
         self.topics_, self.weights_ = release.arrays["topics"], release.arrays["weights"]
         self.documents_ = float(release.arrays["documents"])
         self.vocabulary_ = self._names(self.topics_.shape[1])
+        self._take_spectrum(release)
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        """Return the topic of every document: of rows (document, word, count), or of counts."""
+        if not (table.has("document") and table.has("word")):
+            return super()._predict_table(table)
+        words = self._words()
+        owners, bags = spelled_out(table, words is None or isinstance(words, int | np.integer))
+        return {"document": owners, **{n: v.tolist() for n, v in self._shares(bags).items()}}
+
+    def _row_schema(self) -> dict[str, dict[str, Any]]:
+        said = "how often the word occurs; 1 unless given"
+        return {
+            "document": {"type": "string", "description": "which document the word stands in"},
+            "word": {"type": "string", "description": "a word of the public vocabulary"},
+            "count": {"type": "integer", "description": said},
+        }
 
     # -- using the result ------------------------------------------------------------------
 

@@ -21,7 +21,11 @@ __all__ = ["Accuracy", "Contents", "Factor", "gather"]
 
 # arrays that are no factors
 _ABOUT = {"base": "item", "features": "item"}  # of a recommender
-_OWN = ("summary/", "histogram/", "covariance", "quantiles/", "kinds")
+_OWN = (
+    "summary/", "histogram/", "covariance", "quantiles/", "kinds", "totals/", "resolution/",
+    "posterior/", "diagnostics/", "eigenvalues",
+)  # fmt: skip
+_FOR_LOADING = ("labels", "sites", "releases", "privacy", "sampled_by", "names")
 
 
 @dataclass(frozen=True)
@@ -106,16 +110,17 @@ def gather(source: Any) -> Contents:
 
 
 def _from_release(release: Release) -> Contents:
-    settings = dict(release.manifest["settings"])
-    labels = settings.pop("labels", {})
-    settings.pop("sites", None)  # what each site's numbers are read by
+    settings = release.settings
+    labels = settings.get("labels", {})
+    settings = {name: value for name, value in settings.items() if name not in _FOR_LOADING}
     arrays = release.arrays
     posterior: tuple[Parameter, ...] = ()
     if {"coef", "coef_sd"} <= set(arrays):
-        names = settings.get("columns", range(len(arrays["coef"])))
+        names = release.coords.get("feature", range(len(arrays["coef"])))
         posterior = _normals(names, arrays["coef"], arrays["coef_sd"])
     elif {"mean", "sd"} <= set(arrays):
-        posterior = _normals(range(1, len(arrays["mean"]) + 1), arrays["mean"], arrays["sd"])
+        names = release.coords.get("parameter", range(1, len(arrays["mean"]) + 1))
+        posterior = _normals(names, arrays["mean"], arrays["sd"])
     shown = {} if posterior else dict(arrays)
     if "topics" in shown and isinstance(settings.get("vocabulary"), list):  # a row for each word
         shown["topics"], labels = shown["topics"].T, {"topics": settings.pop("vocabulary")}

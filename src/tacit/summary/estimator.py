@@ -7,10 +7,9 @@ stands in `tacit.summary.agreement`, a site's sums in `tacit.summary.sides`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.summary import released
 from tacit.summary.agreement import SummaryAgreement, Totals
 from tacit.summary.cells import cell_quantiles, cell_widths
 from tacit.summary.layout import GROUP, PERSON, STATISTICS, W0, W1, W2, W3
@@ -103,6 +103,7 @@ class PrivateSummary(PrivateEstimator):
     """
 
     _purpose = "private summary"
+    _told = released.TOLD
     _stated_facts = ("bounds",)  # ranges alone, where a file states columns
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "by": AnyOf(InstanceOf(str), None),
@@ -297,7 +298,7 @@ class PrivateSummary(PrivateEstimator):
             found["counts"] = {**found.get("counts", {}), **self._named(layout, totals)}
         for statistic, value in found.items():
             setattr(self, f"{statistic}_", value)
-        self.shared_ = self._arrays()
+        self.shared_ = released.arrays_of(self)
 
     def _statistics(
         self, layout: SummaryAgreement, totals: Totals, total: Array
@@ -371,18 +372,6 @@ class PrivateSummary(PrivateEstimator):
             self.threshold_[name] = mechanism.threshold
         return found
 
-    def _arrays(self) -> dict[str, Any]:
-        """Return the statistics as named arrays."""
-        arrays: dict[str, Any] = {}
-        for statistic in (*self.statistics, "counts"):
-            for path, value in _leaves(getattr(self, f"{statistic}_", {})):
-                name = "/".join((statistic, *path))
-                if statistic == "histogram":
-                    arrays[f"{name}/counts"], arrays[f"{name}/edges"] = value
-                else:
-                    arrays[name] = np.asarray(value)
-        return arrays
-
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean squared distance of the data from the released means.
 
@@ -396,40 +385,16 @@ class PrivateSummary(PrivateEstimator):
         return -float(np.mean(errors))
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "columns": self._public.described(),
-            "by": self.by,
-            "statistics": list(self.statistics),
-            "bins": self.bins,
-            "quantiles": list(self.quantiles),
-        }
+        return released.settings_of(self)
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        return released.dimensions_of(self)
+
+    def _learned(self) -> str:
+        return released.sentence_of(self)
 
     def _adopt(self, release: Release) -> None:
-        settings = dict(release.manifest["settings"])
-        PrivateSummary.__init__(self, **settings)
-        self.columns = public = self._public
-        unlisted: dict[str, Any] = {n: {} for n, kind in public.items() if isinstance(kind, Keys)}
-        if unlisted:  # of some, nothing may have been named
-            self.counts_ = unlisted
-        for name, array in release.arrays.items():
-            statistic, *path = name.split("/")
-            pair = statistic == "histogram"
-            if pair:
-                if path.pop() == "edges":
-                    continue
-                stem = name.removesuffix("/counts")
-                value: Any = (array, release.arrays[f"{stem}/edges"])
-            else:
-                value = array if statistic == "quantiles" else float(array)
-            if not path:
-                setattr(self, f"{statistic}_", value)
-                continue
-            if not hasattr(self, f"{statistic}_"):
-                setattr(self, f"{statistic}_", {})
-            place = getattr(self, f"{statistic}_")
-            for step in path[:-1]:
-                place = place.setdefault(unquote(step), {})
-            place[unquote(path[-1])] = value
+        released.adopt(self, release)
 
 
 def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
@@ -437,12 +402,3 @@ def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
     if not isinstance(values[0], dict):
         return dict(zip(groups, values, strict=True))
     return {key: _turned(groups, [value[key] for value in values]) for key in values[0]}
-
-
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every number, array or pair of nested statistics with the names on its way."""
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for key, inner in value.items():
-        yield from _leaves(inner, (*path, str(key).replace("%", "%25").replace("/", "%2F")))

@@ -77,6 +77,7 @@ class OrthogonalDecomposition(PrivateEstimator):
     """
 
     _purpose = "an orthogonal decomposition"
+    _told = ("rank", "sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "rank": Integer(1),
         "restarts": AnyOf(Integer(1), None),
@@ -145,11 +146,15 @@ class OrthogonalDecomposition(PrivateEstimator):
         self.weights_ = found.values
         self.shared_ = {"components": self.components_, "eigenvalues": self.eigenvalues_}
 
-    def _settings(self) -> dict[str, Any]:
-        return {"rank": self.rank, "sensitivity": self.sensitivity}
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        dims = {"components": ("component", "coordinate"), "eigenvalues": ("component",)}
+        return dims, {"component": [f"component {k}" for k in range(len(self.eigenvalues_))]}
+
+    def _learned(self) -> str:
+        return f"{len(self.eigenvalues_)} orthogonal components of a symmetric tensor."
 
     def _adopt(self, release: Release) -> None:
-        OrthogonalDecomposition.__init__(self, **release.manifest["settings"])
+        OrthogonalDecomposition.__init__(self, **release.settings)
         self.components_ = release.arrays["components"]
         self.eigenvalues_ = self.weights_ = release.arrays["eigenvalues"]
 

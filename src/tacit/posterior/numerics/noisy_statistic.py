@@ -117,6 +117,8 @@ class NoisyStatistic:
         The noisy numbers: the statistic's coordinates, or n answers.
     local
         Whether each person answered alone.
+    certificates
+        (holder, certificate) of what was released; what is inferred rests on them.
     """
 
     statistic: Statistic
@@ -125,6 +127,7 @@ class NoisyStatistic:
     noise: NoiseLaw
     values: Array = field(repr=False)
     local: bool = False
+    certificates: tuple[tuple[str, Any], ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check("bounds", self.bounds, Bounds())
@@ -165,8 +168,8 @@ class NoisyStatistic:
         return isinstance(self.statistic, Additive)
 
     def replace(self, values: Any) -> NoisyStatistic:
-        """Return the same release with other numbers."""
-        return replace(self, values=values)
+        """Return the like of this release with other numbers, which nothing certifies."""
+        return replace(self, values=values, certificates=())
 
     def centre(self, x: Array) -> tuple[Array, Any]:
         """Return what is released of data (…, n) before noise, and its scale (None: the law's)."""
