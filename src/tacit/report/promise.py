@@ -33,13 +33,13 @@ def promise_section(certificates: Mapping[str, Certificate]) -> Html:
     if not certificates:
         return Html()
     found = kinds(certificates)
-    parts = [_in_short(found), *(_in_full(kind) for kind in found[:_MOST_KINDS])]
-    if len(found) > _MOST_KINDS:
-        parts.append(tag("p", f"{len(found) - _MOST_KINDS:,} more are not shown in full."))
-    parts.append(_charges(certificates))
     curves = {_whose(kind, len(found)): kind.certificate.curve() for kind in found[:6]}
     curve = curve_figure(curves, "what was released")
-    return tag("div", tag("div", *parts), curve, class_="wide-left")
+    parts = [tag("div", tag("div", _in_short(found)), curve, class_="wide-left")]
+    parts += [_in_full(kind) for kind in found[:_MOST_KINDS]]
+    if len(found) > _MOST_KINDS:
+        parts.append(tag("p", f"{len(found) - _MOST_KINDS:,} more are not shown in full."))
+    return join([*parts, _charges(certificates)])
 
 
 def _whose(kind: Kind, count: int) -> str:
