@@ -90,11 +90,17 @@ def test_price_fit_predict_report_and_refusal(capsys, hospital):
     status, out, _ = call(capsys, *report, "--out", "mine.html")
     assert json.loads(out)["report"] == "mine.html"
     assert call(capsys, *report, "--out", hospital)[0] == 1
+    status, _, err = call(capsys, *report, "--out", "mine.html")
+    assert (status, "pass --replace" in err) == (1, True)
+    assert call(capsys, *report, "--out", "mine.html", "--replace")[0] == 0
 
     status, _, err = call(capsys, "fit", config)
     assert status == 1
     assert "holds a release already" in err
     config.write_text(CONFIG.replace('"release"', '"second"'), encoding="utf-8")
+    status, _, err = call(capsys, "fit", config)
+    assert (status, "report.html exists" in err) == (1, True)
+    (hospital / "report.html").unlink()
     status, _, err = call(capsys, "fit", config)
     assert status == 3
     assert "refused" in err

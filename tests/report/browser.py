@@ -36,6 +36,8 @@ class Browser:
 
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+             "--disable-quic",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
              "--remote-debugging-pipe", f"--user-data-dir={self.folder}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pipes,
             close_fds=False,
@@ -77,9 +79,11 @@ class Browser:
                 return found["result"]
             self.events.append(found)
 
-    def open(self, path, width):
+    def open(self, path, width, *, dark=False):
         """Open a file at a width in pixels, as a phone would, and wait until it is there."""
         self.events.clear()
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=844,
                   deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         self.call("Page.navigate", url=path.resolve().as_uri())
@@ -95,10 +99,23 @@ class Browser:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def picture(self, path):
-        """Save a picture of the whole page as PNG."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def picture(self, path, height=None):
+        """Save a picture of the page as PNG: all of it, or so many pixels from its top."""
+        how = {}
+        if height is not None:
+            wide = self.run("document.documentElement.clientWidth")
+            how["clip"] = {"x": 0, "y": 0, "width": wide, "height": height, "scale": 1}
+        found = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True, **how
+        )
         path.write_bytes(base64.b64decode(found["data"]))
+
+    def paper(self, path):
+        """Save the page as PDF, as the browser prints it; return how many pages it has."""
+        found = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        data = base64.b64decode(found["data"])
+        path.write_bytes(data)
+        return data.count(b"/Type /Page\n")
 
     def requests(self):
         """Return the addresses that the page asked for."""

@@ -1,4 +1,4 @@
-"""Take the pictures of the demonstration's report that the guide shows.
+"""Take the pictures that the guide shows: the demonstration's report, and a notebook's cell.
 
 python -m tests.report.screenshots docs/images
 """
@@ -7,21 +7,62 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
+import tacit as tc
 from tacit.demo.run import run_demo
 from tests.report.browser import Browser, find_browser
 
-if __name__ == "__main__":
-    target = Path(sys.argv[1])
+HEIGHTS = {390: 1700, 1280: 1500, 1920: 1300}  # what is seen first, and a scroll more
+CELL = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width"/><title>A cell of a notebook</title>
+<style>:root {{ color-scheme: light dark; }}
+body {{ font: 14px/1.4 system-ui, "DejaVu Sans", sans-serif; margin: 1rem; }}
+pre {{ opacity: .8; }}</style></head><body><pre>{code}</pre>{shown}</body></html>"""
+
+
+def notebook(path):
+    """Write what a notebook shows of a regression over two sites."""
+    rng = np.random.default_rng(0)
+    sites = []
+    for name in ("North", "South"):
+        age, dose = rng.uniform(20, 90, 4000), rng.uniform(0, 5, 4000)
+        pressure = 90 + 0.5 * age - 3 * dose + rng.normal(0, 10, 4000)
+        rows = {"age": age, "dose": dose, "pressure": pressure.clip(60, 220)}
+        sites.append(tc.Site(name, rows))
+    model = tc.PrivateLinearRegression(
+        bounds={"age": (20, 90), "dose": (0, 5)},
+        y_bounds=(60, 220),
+        target="pressure",
+        privacy=tc.Privacy(1, 1e-6, trust="site"),
+    )
+    text = CELL.format(code="model.fit(sites)", shown=model.fit(sites)._repr_html_())
+    path.write_text(text, encoding="utf-8")
+
+
+def main(target):
+    """Take every picture."""
     target.mkdir(parents=True, exist_ok=True)
     program = find_browser()
     if program is None:
         sys.exit("no Chromium here: install one, or name it in TACIT_CHROMIUM")
-    with tempfile.TemporaryDirectory() as folder:
-        run_demo(Path(folder, "demo"), quiet=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run_demo(folder / "demo", quiet=True)
+        notebook(folder / "notebook.html")
+        pages = {"report": folder / "demo" / "report.html", "notebook": folder / "notebook.html"}
         browser = Browser(program)
         try:
-            for width in (390, 1280):
-                browser.open(Path(folder, "demo", "report.html"), width)
-                browser.picture(target / f"report-{width}.png")
+            for kind, page in pages.items():
+                for width, height in HEIGHTS.items():
+                    for dark in (False, True):
+                        browser.open(page, width, dark=dark)
+                        whole = browser.run("document.documentElement.scrollHeight")
+                        look = "-dark" if dark else ""
+                        browser.picture(target / f"{kind}-{width}{look}.png", min(height, whole))
         finally:
             browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,5 +1,6 @@
-"""The report as text: what it holds, that it needs nothing else, and that names cannot inject."""
+"""The report as text: what it holds, that it needs nothing else, and what it must not let out."""
 
+import dataclasses
 import itertools
 import re
 from html.parser import HTMLParser
@@ -8,12 +9,12 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit.data.synthetic import spherical_mixture
+from tacit._core.answers import Answer, Table
 from tacit.errors import ParameterError
-from tacit.report import Accuracy, write_report
-from tacit.report.contents import Contents, Factor, gather
+from tacit.report import write_report
+from tacit.report.contents import gather
 from tacit.report.page import render_report
-from tacit.report.posteriors import Parameter
+from tests.report.pages import HOSTILE, accuracy, answer, certificate, contents, everything
 
 
 class Outline(HTMLParser):
@@ -32,38 +33,28 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture(scope="module")
+def page():
+    return everything()
+
+
+@pytest.fixture(scope="module")
 def fitted():
-    ledger = tc.Ledger.memory(epsilon=3.0, delta=1e-5)
-    privacy = tc.Privacy(1.0, 1e-6, trust="site")
-    bounds = {"age": (0, 110)}
-    ages = np.linspace(20, 90, 500)
-    site = tc.Site("North", {"age": ages}, ledger)
-    return tc.PrivateSummary(bounds, statistics=("mean",), privacy=privacy).fit([site]), ledger
+    model = tc.PrivateSummary({"age": (0, 110)}, statistics=("mean",), privacy=tc.Privacy(1.0))
+    return model.fit({"age": np.linspace(20, 90, 500)})
 
 
-def everything(fitted, **changes):
-    model, ledger = fitted
-    parts = {
-        "factors": (Factor("test", np.eye(3), ("LDL", "HDL", "TSH")),),
-        "posterior": (Parameter.summarised("slope", 1.0, 0.2),
-                      Parameter.sampled("level", np.linspace(0, 1, 200))),
-        "history": (3.0, 2.0, 1.5), "settings": {"rank": 3}, "versions": {"tacit": "0"},
-    } | changes  # fmt: skip
-    accuracy = Accuracy("RMSE", {"private": [(0.5, 1.0), (1.0, 0.8)]}, {"trivial": 1.1}, "Good.")
-    contents = Contents("PrivateSummary", model.certificates_, **parts)
-    return render_report(contents, ledgers={"North": ledger}, accuracy=accuracy)
-
-
-def test_every_part_is_there_and_named(fitted):
-    text = everything(fitted)
-    for words in ("What was released of North", "Who saw what", "Accuracy against ε", "trivial",
-                  "Budget of North", "Heat map of test", "LDL", "slope", "Convergence",
-                  "@inproceedings{dwork2006", "Versions", "rank"):  # fmt: skip
-        assert words in text
-    outline = Outline(text)
+def test_every_part_is_there_and_named(page):
+    for words in ("The mean age is 58.2 years", "right at most 69.8 times in 100", "every row",
+                  "the coordinator, the other sites and the public", "to plan beds",
+                  "data@hospitals.example", "2026-11-18", "Who saw what", "age lies in [0, 110]",
+                  "Accuracy against ε", "own mean (free)", "Budgets over time", "R-hat",
+                  "@inproceedings{dwork2006", "tacit verify", "What the words mean"):  # fmt: skip
+        assert words in page
+    outline = Outline(page)
     pictures = [a for tag, a in outline.tags if tag == "svg"]
-    assert len(pictures) >= 6
-    assert all(p["role"] == "img" and p["aria-labelledby"] in outline.ids for p in pictures)
+    assert len(pictures) >= 11
+    assert all(p["role"] == "img" and p["aria-label"] for p in pictures)
+    assert page.count("<svg") == page.count("<title>") - 1 == page.count("<desc>")
     assert len(set(outline.ids)) == len(outline.ids)
     levels = [int(tag[1]) for tag, _ in outline.tags if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
@@ -71,34 +62,144 @@ def test_every_part_is_there_and_named(fitted):
     assert ("html", {"lang": "en"}) in outline.tags
 
 
-def test_it_needs_no_script_and_no_other_file(fitted):
-    outline = Outline(everything(fitted))
+def test_the_result_comes_first_and_the_sites_that_agree_share_one_certificate(page):
+    order = ["The mean age is 58.2", "Somebody who knows", 'id="what-was-learned"',
+             'id="the-promise"', 'id="who-saw-what"', 'id="to-run-it-again"']  # fmt: skip
+    places = [page.index(words) for words in order]
+    assert places == sorted(places)
+    assert page.count("-differentially private when") == 1
+    assert "What North, South and West promise alike" in page
+    assert "Where the promises differ" not in page
+
+
+def test_promises_that_differ_are_set_side_by_side():
+    ours = {"North": certificate(0.5), "South": certificate(2.0, notes=("a caveat of one",)),
+            "West": certificate(0.5)}  # fmt: skip
+    text = everything(certificates=ours)
+    assert "Where the promises differ" in text
+    assert "North and West" in text
+    assert text.count("-differentially private when") == 2
+    given = text[text.index('id="what-is-taken-as-given"') :]
+    row = re.search(r"<tr>(?:(?!</tr>).)*a caveat of one.*?</tr>", given)[0]
+    assert "South" in row
+    assert "all" not in re.sub("<[^>]*>", " ", row).split()
+
+
+def test_it_needs_no_script_and_no_other_file(page):
+    outline = Outline(page)
     assert not {tag for tag, _ in outline.tags} & {"script", "link", "img", "iframe", "object"}
     assert all(link.startswith("#") for link in outline.links)
     assert {link[1:] for link in outline.links} <= set(outline.ids)
+    policy = [a for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy[0]["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def test_names_from_data_cannot_inject_markup(fitted):
-    evil = "<script>alert(1)</script>"
-    text = everything(
-        fitted, factors=(Factor(evil, np.eye(2), (evil, '"><b')),), settings={evil: evil}
+def hostile():
+    """Return a page on which every name is hostile, and the longest tables there are."""
+    many = {"name": [HOSTILE] * 5000, "value": [np.nan, np.inf] * 2500}
+    tables = tuple(Table(f"t{k}", HOSTILE, many) for k in range(20))
+    nothing = answer(HOSTILE, tables=(*answer().tables, *tables), title=HOSTILE,
+                     warnings=(HOSTILE,) * 50)  # fmt: skip
+    return everything(
+        answer=nothing,
+        certificates={HOSTILE + str(k): certificate(0.5 + k, holder=HOSTILE) for k in range(3)},
+        settings={HOSTILE: HOSTILE, "start": [HOSTILE] * 300},
     )
+
+
+def test_hostile_names_inject_nothing_turn_nothing_and_stay_small():
+    text = hostile()
     assert "<script" not in text
-    assert "&lt;script&gt;" in text
     assert '"><b' not in text
+    assert "&lt;script&gt;" in text
+    assert not set(text) & set("\x00\u202a\u202e\u2066\u200f")
+    assert len(text.encode()) < 500_000
+    labels = [a["aria-label"] for tag, a in Outline(text).tags if a.get("role") == "region"]
+    assert len(set(labels)) == len(labels)
 
 
-def test_a_release_and_its_estimator_give_the_same_certificate(fitted, tmp_path):
-    model, _ = fitted
-    model.release(tmp_path / "release")
-    page = write_report(tc.read_release(tmp_path / "release"), tmp_path / "r.html")
-    assert str(model.certificate_)[:60] in page.read_text(encoding="utf-8")
+def test_without_a_certificate_it_says_so_and_has_no_section_about_one():
+    text = everything(certificates={})
+    assert "No promise." in text
+    assert 'id="the-promise"' not in text
+    assert 'id="who-saw-what"' not in text
 
 
 def test_without_noise_the_picture_says_that_all_see_raw_data():
     model = tc.PrivateSummary({"age": (0, 110)}, statistics=("mean",)).fit({"age": [1.0, 2.0]})
-    text = render_report(Contents("PrivateSummary", model.certificates_))
+    text = render_report(gather(model))
     assert "no noise: no guarantee" in text
+    assert "Nothing is promised" in text
+
+
+def test_a_paper_s_claim_and_seeded_noise_are_said_at_the_top():
+    published = dataclasses.replace(
+        certificate(), calibration="published", claimed_epsilon=0.1, claim="one round of many"
+    )
+    seeded = certificate(notes=("seeded noise: not for release",))
+    box = everything(certificates={"North": published, "South": seeded}).split("<nav")[0]
+    assert "claims ε = 0.1" in box
+    assert "this is not for release" in box
+
+
+def test_a_score_on_private_data_stands_on_the_holders_own_page_only(tmp_path):
+    with pytest.raises(ParameterError, match="a score on private data is data"):
+        render_report(contents(), accuracy=accuracy("own"))
+    text = render_report(contents(), accuracy=accuracy("own"), own=True)
+    assert "Do not send it to anybody" in text.split("<nav")[0]
+    assert "<title>Own page: " in text
+    assert 'id="training"' in text
+    assert 'id="training"' not in render_report(contents(), accuracy=accuracy())
+
+
+def test_a_file_is_never_written_over_silently(fitted, tmp_path):
+    place = tmp_path / "r.html"
+    place.write_text("mine")
+    with pytest.raises(ParameterError, match="exists: choose another name, or pass replace=True"):
+        write_report(fitted, place)
+    assert place.read_text() == "mine"
+    assert write_report(fitted, place, replace=True) == place
+    assert place.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert list(tmp_path.iterdir()) == [place]
+    (tmp_path / "link.html").symlink_to(tmp_path / "nowhere.html")
+    with pytest.raises(ParameterError, match="exists"):
+        write_report(fitted, tmp_path / "link.html")
+    with pytest.raises(ParameterError, match="is a folder"):
+        write_report(fitted, tmp_path, replace=True)
+
+
+def test_a_release_and_its_estimator_give_the_same_page(fitted, tmp_path):
+    fitted.release(tmp_path / "release")
+    read = tc.read_release(tmp_path / "release")
+    said = {"date": "2026-11-18", "purpose": "beds"}
+    pages = [write_report(source, tmp_path / f"{k}.html", **said).read_text(encoding="utf-8")
+             for k, source in enumerate((read, tmp_path / "release"))]  # fmt: skip
+    assert pages[0] == pages[1]
+    assert "beds" in pages[0]
+    one, two = gather(fitted), gather(read)
+    assert str(one.answer) == str(two.answer)
+    assert one.certificates == two.certificates
+
+
+def test_neighbouring_data_with_the_same_releases_give_the_same_page():
+    """What is shown is a function of what was released, whatever data it came from."""
+
+    def fit(ages):
+        model = tc.PrivateSummary({"age": (0, 110)}, statistics=("count", "mean"),
+                                  privacy=tc.Privacy(1.0), random_state=3)  # fmt: skip
+        return model.fit({"age": ages})
+
+    ages = np.linspace(20, 90, 200)
+    ours, theirs = fit(ages), fit(ages[:-1])
+    for name in [n for n in vars(ours) if n.endswith("_") or n in ("_totals",)]:
+        if name not in ("certificates_", "certificate_", "record_", "failures_", "cites_"):
+            setattr(theirs, name, getattr(ours, name))  # the numbers that were released
+    ledgerless = [
+        dataclasses.replace(gather(model), certificates={"North": certificate()})
+        for model in (ours, theirs)
+    ]
+    pages = [render_report(found, facts={"Date": "2026-11-18"}) for found in ledgerless]
+    assert pages[0] == pages[1]
 
 
 def test_what_was_not_fitted_is_refused(tmp_path):
@@ -106,28 +207,39 @@ def test_what_was_not_fitted_is_refused(tmp_path):
         write_report(tc.PrivateSummary(), tmp_path / "r.html")
 
 
-def test_notebooks_show_certificates_ledgers_and_estimators(fitted):
-    model, ledger = fitted
-    assert "<table>" in model.certificate_._repr_html_()
-    assert "summary" in ledger._repr_html_()
-    assert "The certificate of North" in model._repr_html_()
-    assert "Certificate of North" in model._repr_mimebundle_()["text/html"]
+def test_objects_among_settings_are_named_and_never_printed():
+    text = everything(settings={"start": np.array([123.456]), "note": {"a": [object(), 7]}})
+    assert "123.456" not in text
+    assert "(ndarray)" in text
+    assert "object at 0x" not in text
 
 
-def test_estimators_of_every_family_can_be_shown():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(0, 10, 300)
-    request = tc.Privacy(1.0, 1e-6)
-    regression = tc.PrivateLinearRegression(
-        bounds={"age": (0, 10)}, y_bounds=(0, 10), target="stay", method="adaSSP", privacy=request
-    ).fit({"age": x, "stay": x / 2})
-    assert [p.name for p in gather(regression).posterior] == ["age"]
-    samples, _, _ = spherical_mixture(2000, 3, 2, sd=0.3)
-    means = tc.GaussianMixture(2, radius=6.0, random_state=0).fit(samples)
-    assert gather(means).factors[0].values.shape == (3, 2)
+def test_a_release_whose_estimator_is_not_here_still_has_a_page(fitted, tmp_path):
+    fitted.release(tmp_path / "release")
+    read = dataclasses.replace(tc.read_release(tmp_path / "release"), estimator="Elsewhere")
+    found = gather(read)
+    assert found.answer.tables[0].name == "arrays"
+    assert "there is no estimator" in found.answer.warnings[0]
+    assert "Released arrays" in render_report(found)
+
+
+def test_an_estimator_without_privacy_shows_its_settings_and_no_objective():
     plain = tc.CoupledFactorization("row:k column:k", rank=1, iterations=30, random_state=0)
-    plain = plain.fit(np.outer([1.0, 2, 3], [2.0, 1, 4]))
-    found = gather(plain)
-    assert {factor.name for factor in found.factors} == {"row", "column"}
-    assert len(found.history) > 1
-    assert "Convergence" in render_report(found)
+    found = gather(plain.fit(np.outer([1.0, 2, 3], [2.0, 1, 4])))
+    assert found.settings["rank"] == 1
+    assert len(found.training) > 1
+    assert "No promise." in render_report(found)
+    assert "objective" not in render_report(found)
+    assert "objective" in render_report(found, own=True)
+
+
+def test_an_answer_of_nothing_but_a_title_is_enough():
+    text = everything(answer=Answer("Only a name"))
+    assert "What Only a name learned stands below." in text
+
+
+def test_notebooks_show_certificates_ledgers_and_estimators(fitted):
+    ledger = tc.Ledger.memory(epsilon=3.0, delta=1e-5)
+    assert "<table>" in fitted.certificate_._repr_html_()
+    assert "Charges" in ledger._repr_html_()
+    assert "The certificate of" in fitted._repr_html_()

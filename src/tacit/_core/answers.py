@@ -25,6 +25,7 @@ __all__ = ["Answer", "Answering", "Table", "shown_number"]
 ERROR = "standard error"  # the column by which the others of a row are rounded
 LEVEL = 0.9
 _MOST_ROWS = 30  # in a terminal or a notebook; a frame has them all
+_LONGEST = 160  # characters of a name on a page
 
 
 @dataclass(frozen=True)
@@ -118,14 +119,24 @@ class Table:
             lines.append(f" … and {len(self) - _MOST_ROWS} more rows: see to_frame()")
         return "\n".join([*lines, *(f" {note}" for note in self.notes)])
 
-    def html(self, most: int = _MOST_ROWS) -> Html:
-        """Return the table as HTML, with at most so many rows."""
+    def html(self, most: int = _MOST_ROWS, more: str = "see to_frame()") -> Html:
+        """Return the table as HTML.
+
+        Parameters
+        ----------
+        most
+            How many rows it has at most.
+        more
+            Where the others are.
+        """
         numbers = self.numbers
         text = numbers.index(True) if True in numbers else len(numbers)
-        told = html_table(self.caption, list(self.columns), self.cells[:most], len(numbers) - text)
+        rows = [[_cut(cell) for cell in row] for row in self.cells[:most]]
+        heads = [_cut(heading) for heading in self.columns]
+        told = html_table(_cut(self.caption), heads, rows, len(numbers) - text)
         left = len(self) - most
-        more = [f"… and {left} more rows: see to_frame()"] if left > 0 else []
-        return join([told, *(tag("p", note, class_="soft") for note in [*more, *self.notes])])
+        rest = [f"… and {left:,} more rows: {more}"] if left > 0 else []
+        return join([told, *(tag("p", note, class_="soft") for note in [*rest, *self.notes])])
 
 
 @dataclass(frozen=True)
@@ -283,6 +294,11 @@ def _named(what: str, found: Iterable[str], name: str | None) -> str:
         return names[0]
     check(what, name, OneOf(*names))
     return name
+
+
+def _cut(text: str) -> str:
+    """Return a name of a length that a page can hold."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _is_number(value: Any) -> bool:

@@ -88,15 +88,13 @@ def _check_report(config: Config, file: Path, release: Path | None) -> None:
         config.fail(f"{file} is a folder: write report = …/report.html", "output", "report")
     if release is not None and release.resolve() in file.resolve().parents:
         config.fail("the report must not lie in the release", "output", "report")
-    if file.exists() and release is None:
+    if os.path.lexists(file):
         config.fail(
             f"{file} exists, and may hold all that is left of an earlier fit: choose another name",
             "output",
             "report",
         )
     check_writable(file.parent, "the report")
-    if file.exists() and not os.access(file, os.W_OK):
-        config.fail(f"{file} cannot be written: choose another name", "output", "report")
 
 
 def keep(model: Any, places: dict[str, Path]) -> Path | None:

@@ -15,7 +15,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import shown_left
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.report.contents import Accuracy
+from tacit.report.accuracy import Accuracy
 from tacit.report.page import write_report
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ def _accuracy(found: Comparison) -> Accuracy:
         },
         "Predictions of tests that a hospital seldom does, against the simulation's truth; mean "
         "over the hospitals, lower is better. " + " ".join(verdicts),
+        source="simulated",
     )
 
 

@@ -1,4 +1,8 @@
-"""What a report shows, gathered from a fitted estimator or from a release."""
+"""What a report shows, gathered from a fitted estimator or from a release.
+
+What was learned is the estimator's own answer (`summary`), the same that a terminal and a notebook
+show; nothing is guessed from the names of arrays.
+"""
 
 from __future__ import annotations
 
@@ -9,213 +13,186 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.answers import LEVEL, Answer, Answering, Table
+from tacit._core.pictures import Bars, Intervals, Picture
 from tacit._version import __version__
-from tacit.data.members import key
-from tacit.data.written import read_names
-from tacit.errors import ParameterError
+from tacit.errors import ParameterError, TacitError
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.families import estimator_called
 from tacit.estimators.release import Release
 from tacit.privacy.certificate import Certificate
-from tacit.report.posteriors import Parameter
 
-__all__ = ["Accuracy", "Contents", "Factor", "gather"]
+__all__ = ["Contents", "gather"]
 
-# arrays that are no factors
-_ABOUT = {"base": "item", "features": "item"}  # of a recommender
-_OWN = (
-    "summary/", "histogram/", "covariance", "quantiles/", "kinds", "totals/", "resolution/",
-    "posterior/", "diagnostics/", "eigenvalues",
-)  # fmt: skip
+_AGREED = 1.01  # chains with a larger R-hat have not met
+# settings that only loading needs
 _FOR_LOADING = ("labels", "sites", "releases", "privacy", "sampled_by", "names")
 
 
 @dataclass(frozen=True)
-class Factor:
-    """A named factor, with the names of its members where they have any."""
-
-    name: str
-    values: Any
-    members: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """How good results are at several ε, and what knowing nothing gives.
+class Contents:
+    """Everything that a report may show; what is empty is left out.
 
     Attributes
     ----------
-    metric
-        What is measured, such as ``"RMSE of held-out results (lower is better)"``.
-    series
-        Method → (ε, value); the trivial private predictor at the same ε belongs here.
-    levels
-        Predictor without a guarantee → value.
-    note
-        A sentence that says who wins, and on what it was measured.
+    estimator
+        The name of its class.
+    answer
+        What was learned.
+    certificates
+        Holder → certificate; empty where nothing was promised.
+    diagnostics
+        How well chains met, as tables and pictures.
+    training
+        The objective on raw data over iterations: the holder's own.
+    settings, versions, cites
+        How it was made.
+    date, purpose, contact
+        What a release says about itself.
     """
 
-    metric: str
-    series: Mapping[str, Sequence[tuple[float, float]]]
-    levels: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Everything that a report may show; what is empty is left out."""
-
     estimator: str
+    answer: Answer
     certificates: Mapping[str, Certificate]
-    factors: tuple[Factor, ...] = ()
-    posterior: tuple[Parameter, ...] = ()
-    history: tuple[float, ...] = ()
-    convergence: Mapping[str, Any] = field(default_factory=dict)
+    diagnostics: Sequence[Table | Picture] = ()
+    training: Sequence[float] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     cites: tuple[str, ...] = ()
+    date: str = ""
+    purpose: str = ""
+    contact: str = ""
 
 
-def gather(source: Any) -> Contents:
-    """Return what there is to show of a `Release` or a fitted estimator.
+def gather(source: Any, level: float = LEVEL) -> Contents:
+    """Return what there is to show of a release or a fitted estimator.
 
-    Only what was released is taken from an estimator over private data: shared factors, not the
-    members' own ones.
+    Parameters
+    ----------
+    source
+        A `Release`, or whatever was fitted and has a `summary`. Only what was released is taken
+        from an estimator over private data.
+    level
+        The probability that intervals are made for.
     """
     if isinstance(source, Release):
-        return _from_release(source)
+        return _from_release(source, level)
     certificates = getattr(source, "certificates_", None)
     if certificates is None and hasattr(source, "certificate_"):
         certificates = {source.certificate_.holder or "the data": source.certificate_}
-    if certificates is None and not hasattr(source, "factors_"):
+    if certificates is None and not getattr(source, "_has_answer", False):
         raise ParameterError(
             "a report needs a release that was read, or an estimator that was fitted: call fit"
         )
-    rounds = getattr(getattr(source, "record_", None), "rounds", None)
-    convergence = dict(getattr(getattr(source, "posterior_", None), "diagnostics", {}))
-    if isinstance(rounds, int):
-        convergence["rounds of messages"] = rounds
-    for name, words in (("n_iter_", "iterations"), ("converged_", "settled")):
-        if hasattr(source, name):
-            convergence[words] = getattr(source, name)
     return Contents(
         type(source).__name__,
+        _answer_of(source, level),
         certificates or {},
-        _factors_of(source),
-        _posterior_of(source),
-        tuple(getattr(source, "history_", ())),
-        _plain(convergence),
+        _diagnostics_of(source),
+        tuple(float(value) for value in _training_of(source)),
         _settings_of(source),
         {"tacit": __version__, "numpy": np.__version__, "python": platform.python_version()},
-        getattr(source, "cites_", ()),
+        tuple(getattr(source, "cites_", ())),
     )
 
 
-def _from_release(release: Release) -> Contents:
-    settings = release.settings
-    labels = settings.get("labels", {})
-    settings = {name: value for name, value in settings.items() if name not in _FOR_LOADING}
-    arrays = release.arrays
-    posterior: tuple[Parameter, ...] = ()
-    if {"coef", "coef_sd"} <= set(arrays):
-        names = release.coords.get("feature", range(len(arrays["coef"])))
-        posterior = _normals(names, arrays["coef"], arrays["coef_sd"])
-    elif {"mean", "sd"} <= set(arrays):
-        names = release.coords.get("parameter", range(1, len(arrays["mean"]) + 1))
-        posterior = _normals(names, arrays["mean"], arrays["sd"])
-    shown = {} if posterior else dict(arrays)
-    if "topics" in shown and isinstance(settings.get("vocabulary"), list):  # a row for each word
-        shown["topics"], labels = shown["topics"].T, {"topics": settings.pop("vocabulary")}
+def _from_release(release: Release, level: float) -> Contents:
+    """Return what a release shows, through the estimator that it was made by if that is here."""
+    manifest = release.manifest
+    answer = Answer(release.estimator, str(manifest.get("learned", "")))
+    diagnostics: Sequence[Table | Picture] = ()
+    try:
+        model = _read_back(release)
+    except TacitError as error:
+        answer = _without_model(release, answer, error)
+    else:
+        answer, diagnostics = _answer_of(model, level), _diagnostics_of(model)
     return Contents(
         release.estimator,
+        answer,
         release.certificates,
-        _factors(shown, labels),
-        posterior,
-        settings=settings,
-        versions=release.manifest["versions"],
+        diagnostics,
+        settings={n: v for n, v in release.settings.items() if n not in _FOR_LOADING},
+        versions=manifest["versions"],
         cites=release.cites,
+        date=str(manifest.get("date", "")),
+        purpose=str(manifest.get("purpose", "")),
+        contact=str(manifest.get("contact", "")),
     )
 
 
-def _normals(names: Any, means: Any, sds: Any) -> tuple[Parameter, ...]:
-    return tuple(
-        Parameter.summarised(str(name), float(mean), float(sd))
-        for name, mean, sd in zip(names, means, sds, strict=False)
+def _read_back(release: Release) -> PrivateEstimator:
+    kind = estimator_called(release.estimator)
+    model = kind.__new__(kind)
+    model.certificates_ = dict(release.certificates)
+    model.shared_, model.cites_ = dict(release.arrays), release.cites
+    model._adopt(release)
+    return model
+
+
+def _without_model(release: Release, answer: Answer, error: TacitError) -> Answer:
+    """Return what is known of a release whose estimator is not here: which arrays it has."""
+    sizes = {name: np.shape(array) for name, array in release.arrays.items()}
+    arrays = Table(
+        "arrays",
+        "Released arrays",
+        {
+            "array": list(sizes),
+            "size": [" × ".join(map(str, size)) or "one number" for size in sizes.values()],
+        },
     )
+    warning = f"What was learned cannot be shown in words here: {error}"
+    return Answer(answer.title, answer.headline, (arrays,), (warning,))
 
 
-def _factors(arrays: Mapping[str, Any], labels: Mapping[str, Any]) -> tuple[Factor, ...]:
-    """Return vectors and matrices as factors; "item offset" has the names of "item"."""
-    found = []
-    for name, values in arrays.items():
-        array = np.asarray(values)
-        if array.ndim not in (1, 2) or len(array) < 2 or not array.size or name.startswith(_OWN):
-            continue
-        if not np.issubdtype(array.dtype, np.number) or not np.isfinite(array).all():
-            continue
-        members = labels.get(name) or labels.get(_ABOUT.get(name, name.split(" ")[0]))
-        if members is not None and len(members) == len(array):
-            found.append(Factor(name, array, tuple(key(name) for name in read_names(members))))
-        else:
-            found.append(Factor(name, array))
-    return tuple(found)
+def _answer_of(source: Any, level: float) -> Answer:
+    if not isinstance(source, Answering):
+        return Answer(type(source).__name__)
+    try:
+        return source.summary(level)
+    except TypeError:  # an estimator from outside that says nothing
+        return Answer(type(source).__name__)
 
 
-def _factors_of(source: Any) -> tuple[Factor, ...]:
-    if hasattr(source, "coef_sd_"):
-        return ()
-    for name in ("topics_", "means_", "components_"):
-        if hasattr(source, name):
-            array = np.asarray(getattr(source, name))
-            words = getattr(source, "vocabulary_", None)
-            names = None if words is None else tuple(key(word) for word in words)
-            return (Factor(name.rstrip("_"), array.T, names),)
-    for name in ("shared_factors_", "shared_", "factors_"):
-        if hasattr(source, name):
-            problem = getattr(source, "problem_", None)
-            labels = getattr(source, "labels_", None) or getattr(problem, "labels", {})
-            return _factors(getattr(source, name), labels)
-    return ()
-
-
-def _posterior_of(source: Any) -> tuple[Parameter, ...]:
-    if hasattr(source, "coef_sd_"):
-        return _normals(source.columns_, source.coef_, source.coef_sd_)
+def _diagnostics_of(source: Any) -> Sequence[Table | Picture]:
+    """Return how far chains agree; post-processing of what was released."""
     posterior = getattr(source, "posterior_", None)
-    if posterior is None or not hasattr(posterior, "names"):
-        return ()
-    return tuple(
-        Parameter.sampled(name, posterior.draws[..., k]) for k, name in enumerate(posterior.names)
-    )
+    found = dict(getattr(posterior, "diagnostics", {}))
+    hats, effective = (np.ravel(found.get(k, [])).tolist() for k in ("r_hat", "effective_samples"))
+    names = [str(name) for name in getattr(posterior, "names", ())]
+    if len(names) != len(hats):
+        names = [f"coefficient {k}" for k in range(1, len(hats) + 1)]
+    told: list[Table | Picture] = []
+    if len(hats):
+        title, axis = "R-hat of every parameter", "1 where chains agree; dashed: the largest good"
+        told.append(Intervals(title, axis, names, hats, hats, hats, _AGREED))
+    if len(effective) == len(names) and len(names):
+        told.append(Bars("Effective draws", "independent draws they are worth", names, effective))
+    rounds = getattr(getattr(source, "record_", None), "rounds", None)
+    rows = {"rounds of messages": rounds} if isinstance(rounds, int) else {}
+    rows |= {
+        words: getattr(source, name)
+        for name, words in (("n_iter_", "iterations"), ("converged_", "settled"))
+        if hasattr(source, name)
+    }
+    if rows:
+        cells = {"what": list(rows), "value": [str(value) for value in rows.values()]}
+        told.append(Table("run", "How it was computed", cells))
+    return told
+
+
+def _training_of(source: Any) -> Sequence[float]:
+    history = list(getattr(source, "history_", ()))
+    return history if all(isinstance(value, int | float) for value in history) else ()
 
 
 def _settings_of(source: Any) -> dict[str, Any]:
-    """Return the parameters that are not at their defaults; a ledger is no setting."""
-    defaults = type(source)().get_params(deep=False) if _has_defaults(type(source)) else {}
-    found = {}
-    for name, value in source.get_params(deep=False).items():
-        if name not in ("ledger", "checkpoint") and not _same(value, defaults.get(name, value)):
-            found[name] = value
-    if hasattr(source, "method_"):
-        found["method used"] = source.method_
-    return _plain(found)
-
-
-def _has_defaults(kind: Any) -> bool:
-    try:
-        kind()
-    except TypeError:
-        return False
-    return True
-
-
-def _same(value: Any, default: Any) -> bool:
-    return value is default or repr(value) == repr(default)
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as short text where they are not numbers or text."""
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, np.ndarray):
-            value = np.array2string(value, precision=4, threshold=12)
-        out[name] = value if isinstance(value, str | int | float | bool) else repr(value)
-    return out
+    """Return what a release would state; of an estimator without one, its plain parameters."""
+    if isinstance(source, PrivateEstimator):
+        return dict(source._settings())
+    given = source.get_params(deep=False) if hasattr(source, "get_params") else {}
+    return {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, str | int | float | bool) and name not in ("ledger", "checkpoint")
+    }

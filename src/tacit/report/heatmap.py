@@ -1,4 +1,4 @@
-"""Factors as heat maps: one row per named member, one column per component."""
+"""Matrices as heat maps: the deeper the shade, the larger the number, which stands in its cell."""
 
 from __future__ import annotations
 
@@ -7,103 +7,111 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.html import Html, join, table, tag
-from tacit.report.drawing import WIDTH, Drawing, number
+from tacit._core.html import Html
+from tacit._core.pictures import HeatMap
+from tacit.report.drawing import WIDTH, Drawing, number, short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["heat_map"]
+__all__ = ["draw_heat_map", "largest_part"]
 
 _ROWS, _COLUMNS = 40, 24  # a person reads no more of one picture
-_ROW, _LABEL, _TOP, _KEY = 15.0, 130.0, 22.0, 34.0
-_BLUE, _WHITE, _ORANGE = (np.array(c) for c in ((33, 102, 172), (247, 247, 247), (179, 88, 6)))
+_ROW, _LABEL, _KEY = 16.0, 118.0, 34.0
+_DEEPEST = 0.62  # letters can still be read on it
 
 
-def heat_map(title: str, values: Any, names: Sequence[object] | None = None) -> Html:
-    """Return a factor as a heat map with a key, and as a table below it.
+def largest_part(picture: HeatMap) -> tuple[list[str], list[str], NDArray[np.float64]]:
+    """Return what of a matrix is shown: its first columns, the rows with the largest numbers."""
+    array = np.asarray(picture.values, np.float64)
+    array = array.reshape(len(picture.rows), -1)[:, :_COLUMNS]
+    order = _shown(array)
+    rows = [str(picture.rows[k]) for k in order]
+    return rows, [str(name) for name in picture.columns[:_COLUMNS]], array[order]
 
-    Values are (members, components), or one number per member; the members with the largest rows
-    are shown, by number where they have no names.
 
-    Examples
-    --------
-    >>> "LDL" in heat_map("test", [[1.0, -1.0], [0.5, 0.0]], ["LDL", "HDL"])
+def draw_heat_map(picture: HeatMap) -> Html:
+    """Return a matrix with a key; signs by colour and in the numbers.
+
+    >>> "LDL" in draw_heat_map(HeatMap("test", "", ["LDL", "HDL"], ["1"], [[1.0], [-0.5]]))
     True
     """
-    array = np.asarray(values, np.float64)
-    array = array.reshape(len(array), -1)
-    labels = [str(name) for name in (range(len(array)) if names is None else names)]
-    order = _shown(array)
-    part = array[order][:, :_COLUMNS]
-    kept = [labels[k] for k in order]
-    reach = float(np.nanmax(np.abs(part), initial=0.0)) or 1.0
-    drawing = Drawing(_TOP + _ROW * len(part) + _KEY)
-    width = (WIDTH - _LABEL) / part.shape[1]
-    for c in range(part.shape[1] if part.shape[1] > 1 else 0):
-        drawing.text(_LABEL + (c + 0.5) * width, _TOP - 6, c + 1, text_anchor="middle")
-    for r, (label, row) in enumerate(zip(kept, part, strict=True)):
-        y = _TOP + r * _ROW
-        drawing.text(_LABEL - 5, y + _ROW - 4, _short(label), text_anchor="end")
+    rows, columns, part = largest_part(picture)
+    sound = part[np.isfinite(part)]
+    if not sound.size:
+        return Html()
+    reach = float(np.abs(sound).max()) or 1.0
+    longest = max(map(len, columns), default=0)
+    slanted = longest * 6.0 * part.shape[1] > WIDTH - _LABEL
+    lean = min(longest, 14) if slanted else 0  # letters that lean over the next columns
+    width = (WIDTH - _LABEL - 2.2 * lean) / part.shape[1]
+    top = 22.0 + 4.6 * lean
+    drawing = Drawing(top + _ROW * len(part) + _KEY)
+    for c, name in enumerate(columns):
+        _column(drawing, _LABEL + (c + 0.5) * width, top - 6, name, slanted)
+    for r, (label, row) in enumerate(zip(rows, part, strict=True)):
+        y = top + r * _ROW
+        drawing.text(_LABEL - 5, y + _ROW - 4, short(label, 19), text_anchor="end")
         for c, value in enumerate(row):
-            drawing.box(
-                _LABEL + c * width,
-                y,
-                width,
-                _ROW,
-                fill=_colour(value / reach),
-                stroke="#fff",
-                stroke_width=0.5,
-            )
-    _key(drawing, _TOP + _ROW * len(part) + 10, reach)
-    largest = np.unravel_index(np.argmax(np.abs(part)), part.shape)
+            _cell(drawing, (_LABEL + c * width, y, width), float(value), reach)
+    _key(drawing, top + _ROW * len(part) + 10, reach, bool((sound < 0.0).any()))
+    at = np.unravel_index(
+        np.nanargmax(np.where(np.isfinite(part), np.abs(part), -1.0)), part.shape
+    )
     words = (
-        f"{len(part)} members and {part.shape[1]} components, from {number(float(part.min()))} to "
-        f"{number(float(part.max()))}; the largest is {kept[int(largest[0])]} in component "
-        f"{int(largest[1]) + 1}. The numbers are in the table that follows."
+        f"{picture.axis}: {len(rows)} rows and {len(columns)} columns, from "
+        f"{number(float(sound.min()))} to {number(float(sound.max()))}; the largest is "
+        f"{short(rows[int(at[0])], 60)}, {short(columns[int(at[1])], 60)}."
     )
-    rest = len(array) - len(part)
-    note = f" The {len(part)} largest of {len(array)} members." if rest else ""
-    numbers = table(
-        f"{title}, in numbers",
-        ["member", *range(1, part.shape[1] + 1)],
-        (
-            [label, *(number(round(float(v), 4)) for v in row)]
-            for label, row in zip(kept, part, strict=True)
-        ),
-        numbers=part.shape[1],
-    )
-    return tag(
-        "figure",
-        tag("figcaption", f"Factor “{title}”.{note}"),
-        drawing.render(f"Heat map of {title}", words),
-        tag("details", tag("summary", f"The numbers of {title}"), numbers),
-    )
+    return drawing.render(picture.title, words)
 
 
 def _shown(array: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return the rows to show, in their own order."""
     if len(array) <= _ROWS:
         return np.arange(len(array))
-    length = np.linalg.norm(np.nan_to_num(array), axis=1)
+    length = np.abs(np.nan_to_num(array, posinf=0.0, neginf=0.0)).max(axis=1)
     return np.sort(np.argsort(-length, kind="stable")[:_ROWS])
 
 
-def _colour(share: float) -> str:
-    end = _ORANGE if share > 0 else _BLUE
-    mixed = _WHITE + min(abs(share), 1.0) * (end - _WHITE) if np.isfinite(share) else _WHITE
-    return "#" + "".join(f"{round(float(c)):02x}" for c in mixed)
+def _column(drawing: Drawing, x: float, y: float, name: str, slanted: bool) -> None:
+    if slanted:
+        turn = f"rotate(-50 {x:.1f} {y:.1f})"
+        drawing.text(x, y, short(name, 14), 10, transform=turn)
+    else:
+        drawing.text(x, y, name, 10, text_anchor="middle")
 
 
-def _key(drawing: Drawing, y: float, reach: float) -> None:
-    steps = np.linspace(-1.0, 1.0, 21)
-    width = (WIDTH - _LABEL) / len(steps)
+def _cell(drawing: Drawing, place: tuple[float, float, float], value: float, reach: float) -> None:
+    x, y, width = place
+    drawing.box(x + 0.3, y + 0.3, width - 0.6, _ROW - 0.6, **_shade(value / reach))
+    if width >= 27:
+        middle = x + width / 2
+        drawing.text(middle, y + _ROW - 4.5, _brief(value), 9, text_anchor="middle")
+
+
+def _brief(value: float) -> str:
+    """Return a number in five letters."""
+    if not np.isfinite(value):
+        return number(value)
+    text = f"{value:.2f}" if 0.01 <= abs(value) < 10 else f"{value:.2g}"
+    return ("0" if not value else text).replace("-", "−").replace("e+0", "e").replace("e−0", "e−")
+
+
+def _shade(share: float) -> dict[str, Any]:
+    if not np.isfinite(share):
+        return {"class_": "nothing"}
+    depth = f"{min(abs(share), 1.0) * _DEEPEST:.2f}"
+    return {"class_": "above" if share >= 0 else "below", "fill_opacity": depth}
+
+
+def _key(drawing: Drawing, y: float, reach: float, signed: bool) -> None:
+    start = -1.0 if signed else 0.0
+    steps: Sequence[float] = np.linspace(start, 1.0, 21).tolist()
+    width = (WIDTH - _LABEL - 4) / len(steps)
     for k, share in enumerate(steps):
-        drawing.box(_LABEL + k * width, y, width + 0.3, 7, fill=_colour(float(share)))
-    for place, value, side in ((0.0, -reach, "start"), (0.5, 0.0, "middle"), (1.0, reach, "end")):
-        x = _LABEL + place * (WIDTH - _LABEL)
-        drawing.text(x, y + 20, number(float(f"{value:.3g}")), text_anchor=side)
-
-
-def _short(label: str) -> Html:
-    return join([label if len(label) <= 20 else label[:19] + "…"])
+        drawing.box(_LABEL + k * width, y, width, 7, **_shade(share))
+    middle = (start + 1.0) / 2
+    for place, share, side in ((0.0, start, "start"), (0.5, middle, "middle"), (1.0, 1.0, "end")):
+        x = _LABEL + place * (WIDTH - _LABEL - 4)
+        drawing.text(x, y + 20, number(float(f"{share * reach:.3g}")), text_anchor=side)

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tacit._core.html import Html, join, table, tag
+from tacit._core.html import Html, table, tag
+from tacit._core.pictures import Lines
 from tacit.errors import ParameterError
 from tacit.privacy.guarantee import shown
-from tacit.report.charts import Chart, line_chart
+from tacit.report.drawing import short
+from tacit.report.figures import figure
 
 __all__ = ["headline", "read_record", "run_section", "site_rows"]
 
@@ -54,14 +56,14 @@ def run_section(record: dict[str, Any] | None) -> Html:
     """Return the run as a section of the report."""
     if record is None:
         return Html()
-    sites = table(headline(record), ["site", "ε", "what happened"], site_rows(record))
-    rounds = [float(seconds) for seconds in record["seconds_per_round"]]
-    parts = [sites]
+    rows = [[short(cell, 300) for cell in row] for row in site_rows(record)]
+    parts = [table(headline(record), ["site", "ε", "what happened"], rows)]
     if record.get("resumed_at"):
         parts.append(tag("p", f"The run was resumed after round {record['resumed_at']}."))
+    rounds = [float(seconds) for seconds in record["seconds_per_round"]]
     if len(rounds) > 1:
         points = [(float(k + 1), seconds) for k, seconds in enumerate(rounds)]
-        chart = Chart("Seconds a round", "round", "seconds", {"seconds": points}, zero=True)
-        caption = f"{sum(rounds) / len(rounds):.3f} s a round on average."
-        parts.append(tag("figure", line_chart(chart), tag("figcaption", caption)))
-    return join(parts)
+        picture = Lines("Seconds a round", "round", "seconds", {"seconds": points})
+        mean = f"{sum(rounds) / len(rounds):.3f} s a round on average."
+        parts.append(figure(picture, mean, zero=True))
+    return tag("div", *parts, class_="grid")

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tacit._core.html import Html, table, tag
+from tacit._core.html import Html, join, table, tag
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import round_up
-from tacit.report.drawing import INK, WIDTH, Drawing, number
+from tacit.report.drawing import WIDTH, Drawing, number, short
 
-__all__ = ["Party", "parties", "trust_picture"]
+__all__ = ["Party", "parties", "trust_section"]
 
-_RAW, _NOISY = ("#fde3cf", "#b34700"), ("#dcecf9", "#005a9c")  # fill and border
 _BOX, _GAP = 46.0, 50.0
-_SHOWN = 3
+_SHOWN, _LISTED = 3, 50
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,23 @@ def parties(certificates: Mapping[str, Certificate]) -> list[Party]:
     return [*holders, *others]
 
 
+def trust_section(certificates: Mapping[str, Certificate]) -> Html:
+    """Return who saw what, once for every kind of trust.
+
+    Parameters
+    ----------
+    certificates
+        Holder → certificate.
+    """
+    trusts = dict.fromkeys(certificate.trust for certificate in certificates.values())
+    return join(
+        trust_picture({name: one for name, one in certificates.items() if one.trust == trust})
+        for trust in trusts
+    )
+
+
 def trust_picture(certificates: Mapping[str, Certificate]) -> Html:
-    """Return the picture, and the same as a table.
+    """Return the picture, and the same as a table; all certificates have the same trust.
 
     >>> from tacit.privacy.guarantee import Privacy
     >>> from tacit.privacy.events import LaplaceDpEvent
@@ -102,39 +116,37 @@ def trust_picture(certificates: Mapping[str, Certificate]) -> Html:
             _barrier(drawing, y + _GAP / 2, certificates)
         _draw(drawing, party, 50, y + _GAP, WIDTH - 100)
         middles, y = [WIDTH / 2], y + _GAP + _BOX
-    for x, (fill, border), words in (
-        (4.0, _RAW, "sees raw data"),
-        (WIDTH / 2 + 4, _NOISY, "sees noisy results only"),
+    for x, kind, words in (
+        (4.0, "raw", "sees raw data"),
+        (WIDTH / 2 + 4, "noisy", "sees noisy results only"),
     ):
-        drawing.box(x, y + 14, 14, 12, fill=fill, stroke=border)
+        drawing.box(x, y + 14, 14, 12, class_=kind)
         drawing.text(x + 20, y + 24, words)
     more = len(holders) - len(shown)
-    words = "; ".join(f"{p.name} sees {p.sees}" for p in everyone)
+    words = "; ".join(f"{short(p.name, 40)} sees {p.sees}" for p in everyone[:12])
     caption = f"The guarantee holds against {certificate.against}."
     if more > 0:
-        caption += f" {more} more sites are not drawn."
+        caption += f" {more:,} more sites are not drawn."
+    told = [*holders[:_LISTED], *others]
     rows = table(
         "Who saw what",
         ["party", "sees", "raw data"],
-        ([p.name, p.sees, "yes" if p.raw else "no"] for p in everyone),
+        ([short(p.name, 80), p.sees, "yes" if p.raw else "no"] for p in told),
     )
     picture = drawing.render("Who saw what", words + ".")
-    return tag("div", tag("figure", picture, tag("figcaption", caption)), rows)
+    return tag("div", tag("figure", picture, tag("figcaption", caption)), rows, class_="grid")
 
 
 def _draw(drawing: Drawing, party: Party, x: float, y: float, width: float) -> None:
-    fill, border = _RAW if party.raw else _NOISY
-    drawing.box(x, y, width, _BOX, fill=fill, stroke=border, rx=6)
-    room = int(width / 6.2)
-    name = party.name if len(party.name) <= room else party.name[: room - 1] + "…"
-    middle = x + width / 2
+    drawing.box(x, y, width, _BOX, class_="raw" if party.raw else "noisy", rx=6)
+    name, middle = short(party.name, int(width / 7.2)), x + width / 2
     drawing.text(middle, y + 19, name, 12, text_anchor="middle", font_weight="bold")
     drawing.text(middle, y + 35, party.sees, 10 if width > 110 else 9, text_anchor="middle")
 
 
 def _arrow(drawing: Drawing, x: float, y: float, x2: float, y2: float) -> None:
-    drawing.line(x, y, x2, y2 - 1, stroke_width=1.5)
-    drawing.area([(x2 - 4, y2 - 8), (x2 + 4, y2 - 8), (x2, y2)], INK)
+    drawing.line(x, y, x2, y2 - 1)
+    drawing.area([(x2 - 4, y2 - 8), (x2 + 4, y2 - 8), (x2, y2)], "ink")
 
 
 def _barrier(drawing: Drawing, y: float, certificates: Mapping[str, Certificate]) -> None:
@@ -143,5 +155,5 @@ def _barrier(drawing: Drawing, y: float, certificates: Mapping[str, Certificate]
     words = _BARRIER[certificate.trust] + f": ε = {number(round_up(certificate.epsilon, 4))}"
     if not certificate.is_private:
         words = "no noise: no guarantee"
-    drawing.box(30, y - 9, WIDTH - 60, 18, fill="#fff", stroke=INK, rx=4, stroke_dasharray="4 3")
+    drawing.box(30, y - 9, WIDTH - 60, 18, class_="barrier", rx=4, stroke_dasharray="4 3")
     drawing.text(WIDTH / 2, y + 4, words, text_anchor="middle")

@@ -1,0 +1,64 @@
+"""What was learned: tables and pictures of an answer side by side, as far as there is room."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from tacit._core.answers import Answer, Table
+from tacit._core.html import Html, join, tag
+from tacit._core.pictures import Picture
+from tacit.report.drawing import short
+from tacit.report.figures import figure
+
+__all__ = ["parts_section", "results_section"]
+
+_ROOM = 260_000  # characters, so that the whole page stays below 500 kB
+_MOST_ROWS = 100
+_WIDE = 6  # columns of a table that has a line for itself
+
+
+def results_section(answer: Answer) -> Html:
+    """Return tables and pictures in turn, then what the answer folds.
+
+    Parameters
+    ----------
+    answer
+        What an estimator learned.
+    """
+    pairs = itertools.zip_longest(answer.tables, answer.pictures.values())
+    parts = [part for pair in pairs for part in pair if part is not None]
+    folded = [
+        tag("details", tag("summary", short(heading, 120)), parts_section(inner, _ROOM // 8))
+        for heading, inner in answer.details.items()
+        if not isinstance(inner, str)  # certificates have a section of their own
+    ]
+    return join([parts_section(parts), *folded])
+
+
+def parts_section(parts: Sequence[Table | Picture], room: int = _ROOM) -> Html:
+    """Return tables and pictures as cards, until ``room`` characters are full."""
+    cards: list[Html] = []
+    left = list(parts)
+    for card in _cards(parts):
+        if sum(map(len, cards)) + len(card) > room and cards:
+            break
+        cards.append(card)
+        left.pop(0)
+    if not cards:
+        return Html()
+    names = [part.caption if isinstance(part, Table) else part.title for part in left]
+    more = f"Not shown for want of room: {', '.join(short(n, 60) for n in names[:20])}"
+    more += f" and {len(names) - 20:,} more." if len(names) > 20 else "."
+    rest = [tag("p", more + " The release has all numbers.", class_="soft")] if left else []
+    return join([tag("div", *cards, class_="grid"), *rest])
+
+
+def _cards(parts: Sequence[Table | Picture]) -> Iterator[Html]:
+    for part in parts:
+        if isinstance(part, Table):
+            wide = len(part.columns) > _WIDE
+            told = part.html(_MOST_ROWS, "the release has them all")
+            yield tag("div", told, class_="card wide" if wide else "card")
+        else:
+            yield tag("div", figure(part), class_="card")
