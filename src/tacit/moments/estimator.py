@@ -22,6 +22,7 @@ from tacit._core.check import AnyOf, Constraint, Integer, OneOf, Real
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
+from tacit.moments.answers import EIGENVALUES, NOISE
 from tacit.moments.numerics.power import power_method
 from tacit.moments.numerics.whitening import Whitening, whiten
 from tacit.moments.sides import Spectrum
@@ -113,6 +114,9 @@ class MomentEstimator(
         check_signal(white, found.public.noise_sd(sites), self.privacy)
         self.eigenvalues_ = white.values
         self._learn(found, white)
+        third = found.public.mechanisms[1].scale * math.sqrt(sites / found.public.shares)
+        self.shared_[EIGENVALUES] = white.values
+        self.shared_[NOISE] = np.array([found.public.noise_sd(sites), third])
 
     def _decompose(
         self, third: Array, white: Whitening, rng: np.random.Generator
