@@ -219,7 +219,7 @@ def test_a_release_is_read_back_and_inferred_from(
     assert read.population == population
     assert read.prior == model.prior
     assert str(read.certificate_) == str(model.certificate_)
-    with pytest.raises(ParameterError, match="no posterior yet"):
+    with pytest.raises(ParameterError, match="there are no draws here"):
         read.interval()
     read.set_params(chains=2, draws=200, warmup=200, particles=10).infer()
     assert abs(read.mean_[0] - model.mean_[0]) < model.sd_[0]

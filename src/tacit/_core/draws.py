@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.answers import SPREAD, Table
+from tacit._core.answers import SPREAD, Answer, Table, shown_number
 from tacit._core.arrays import Array
 from tacit._core.chains import effective_samples, r_hat
 from tacit._core.estimates import HIGH, LOW, texts
-from tacit._core.pictures import Intervals, Lines, Picture
+from tacit._core.pictures import Bars, Intervals, Lines, Picture
 
-__all__ = ["density", "draws_pictures", "draws_table", "mixing_warnings"]
+__all__ = [
+    "density",
+    "draws_answer",
+    "draws_pictures",
+    "draws_table",
+    "headline_of",
+    "mixing_warnings",
+]
 
 _AGREED = 1.05  # R-hat up to which chains agree
 _FEW = 100.0  # effective draws below which the ends of an interval are rough
@@ -109,7 +116,10 @@ def draws_pictures(names: Sequence[Any], draws: Any, table: Table) -> dict[str, 
     columns = table.columns
     pictures: dict[str, Picture] = {
         str(name): Lines(
-            f"Posterior of {name}", str(name), "density", {str(name): density(flat[:, k])}
+            f"Posterior of {name}",
+            str(name),
+            "density",
+            {str(name): density(flat[:, k])},
         )
         for k, name in enumerate(names)
     }
@@ -117,3 +127,32 @@ def draws_pictures(names: Sequence[Any], draws: Any, table: Table) -> dict[str, 
         table.caption, "value", texts(names), columns["mean"], columns[LOW], columns[HIGH]
     )
     return pictures | {"parameters": whole}
+
+
+def draws_answer(title: str, names: Any, draws: Any, level: float) -> Answer:
+    """Return the answer of draws of parameters, (chains, draws, parameters); one is a point."""
+    values = np.asarray(draws, np.float64)
+    if values.shape[:2] == (1, 1):
+        points = values[0, 0].tolist()
+        alone = Table("parameters", "Point estimate", {"parameter": texts(names), "mean": points})
+        first = f"{next(iter(names))} is {shown_number(points[0])}, without an interval."
+        bars = {"parameters": Bars(alone.caption, "value", texts(names), points)}
+        return Answer(title, first, (alone,), pictures=bars)
+    table = draws_table(names, draws, level)
+    return Answer(
+        title,
+        headline_of(table, level),
+        (table,),
+        mixing_warnings(table),
+        pictures=draws_pictures(names, draws, table),
+    )
+
+
+def headline_of(table: Table, level: float) -> str:
+    """Return the first parameters with their intervals in a sentence."""
+    columns, said = table.columns, []
+    for k, name in enumerate(next(iter(columns.values()))):
+        sd = columns[SPREAD][k]
+        mean, low, high = (shown_number(columns[c][k], sd) for c in ("mean", "low", "high"))
+        said.append(f"{name} is {mean}, with probability {level:g} between {low} and {high}")
+    return "; ".join(said[:2]) + ("; …" if len(said) > 2 else ".")

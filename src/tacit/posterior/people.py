@@ -17,6 +17,7 @@ from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.features import NotFitted
 from tacit.estimators.site import Site
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
 from tacit.posterior.mechanism import MECHANISMS
@@ -217,6 +218,15 @@ class PeopleEstimator(PrivateEstimator):
         """Keep what was inferred."""
         self.posterior_ = posterior
         self.mean_, self.sd_ = posterior.mean, posterior.sd
+
+    def _needs_posterior(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFitted("there are no draws here: call fit, or infer after reading them back")
+
+    def to_arviz(self) -> Any:
+        """Return the draws as ArviZ ``InferenceData`` (extra ``diagnostics``)."""
+        self._needs_posterior()
+        return self.posterior_.to_arviz()
 
     def _settings(self) -> dict[str, Any]:
         columns = self._stated_columns
