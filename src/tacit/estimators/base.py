@@ -240,7 +240,9 @@ class PrivateEstimator(Estimator):
 
     def _answer(self, level: float) -> Answer:
         check_fitted(self, "certificates_")
-        found, certificates = self._found(level), self.certificates_
+        certificates = self.certificates_
+        nothing = Answer(type(self).__name__, "Nothing could be made of what was released.")
+        found = self._found(level) if hasattr(self, "shared_") else nothing
         told = {f"The certificate of {who}": str(one) for who, one in certificates.items()}
         promised = promise(certificates)
         return replace(found, promise=promised, details={**found.details, **told})

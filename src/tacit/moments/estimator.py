@@ -25,6 +25,7 @@ from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
 from tacit.estimators.predicting import beside, shown_level
 from tacit.estimators.release import Release
+from tacit.moments.answers import EIGENVALUES, NOISE
 from tacit.moments.numerics.power import power_method
 from tacit.moments.numerics.whitening import Whitening, whiten
 from tacit.moments.sides import Spectrum
@@ -118,6 +119,9 @@ class MomentEstimator(
         check_signal(white, found.public.noise_sd(sites), self.privacy)
         self.eigenvalues_ = white.values
         self._learn(found, white)
+        third = found.public.mechanisms[1].scale * math.sqrt(sites / found.public.shares)
+        self.shared_[EIGENVALUES] = white.values
+        self.shared_[NOISE] = np.array([found.public.noise_sd(sites), third])
 
     def _decompose(
         self, third: Array, white: Whitening, rng: np.random.Generator

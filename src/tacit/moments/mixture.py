@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.features import Features, common_names, labels_of, numbers, settled
@@ -20,6 +21,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS
+from tacit.moments.answers import mixture_answer
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.whitening import Whitening, as_weights
 from tacit.moments.samples.agreement import MixtureAgreement
@@ -352,6 +354,10 @@ class GaussianMixture(MomentEstimator):
         self.sd_ = self._half * np.sqrt(max(self.variance_, 0.0))
         self.rows_ = float(release.arrays["rows"])
         self._take_spectrum(release)
+
+    def _found(self, level: float) -> Answer:
+        check_fitted(self, "means_")
+        return mixture_answer(self, level)
 
     # -- using the result ------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit.data.documents import Documents
@@ -29,6 +30,7 @@ from tacit.estimators.features import check_fitted
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS, TopicAgreement
+from tacit.moments.answers import topics_answer
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.sums import DocumentMoments
 from tacit.moments.numerics.whitening import Whitening, as_weights, onto_simplex
@@ -402,6 +404,11 @@ class SingleTopicModel(MomentEstimator):
             "word": {"type": "string", "description": "a word of the public vocabulary"},
             "count": {"type": "integer", "description": said},
         }
+
+    def _found(self, level: float) -> Answer:
+        check_fitted(self, "topics_")
+        learned = self.topics_, self.weights_, self.documents_
+        return topics_answer(*learned, self.vocabulary_, self.shared_, level)
 
     # -- using the result ------------------------------------------------------------------
 

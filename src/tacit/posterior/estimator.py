@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
@@ -21,6 +22,7 @@ from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import PosteriorAgreement
+from tacit.posterior.answers import people_answer
 from tacit.posterior.numerics.infer import check_inference, infer
 from tacit.posterior.numerics.metropolis.kernel import SAMPLERS
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
@@ -171,6 +173,9 @@ class PrivatePosterior(PeopleEstimator):
         self.shared_ = outcome.agreement.shared(self.released_)
         self.infer()
 
+    def _found(self, level: float) -> Answer:
+        return people_answer(self, [self.released_], level)
+
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), **{name: getattr(self, name) for name in _SAMPLING}}
 
@@ -259,19 +264,10 @@ class PrivatePosterior(PeopleEstimator):
         self._learn(found)
         return self
 
-    def _needs_posterior(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFitted("there is no posterior yet: call fit or infer first")
-
     def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each parameter, (parameters, 2)."""
         self._needs_posterior()
         return self.posterior_.interval(level)
-
-    def to_arviz(self) -> Any:
-        """Return the draws as ArviZ ``InferenceData``."""
-        self._needs_posterior()
-        return self.posterior_.to_arviz()
 
     def score(self, data: Any, y: None = None) -> float:
         """Return the mean log density of given numbers, such as public ones: not private."""

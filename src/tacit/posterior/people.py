@@ -17,6 +17,7 @@ from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.features import NotFitted
 from tacit.estimators.predicting import beside, columns_schema
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
@@ -241,6 +242,15 @@ class PeopleEstimator(PrivateEstimator):
     def _parts(self) -> list[str]:
         """Return how the numbers of what was inferred from are called in a release."""
         return ["values", *(f"values/{k}" for k in range(2, len(self._sources) + 1))]
+
+    def _needs_posterior(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFitted("there are no draws here: call fit, or infer after reading them back")
+
+    def to_arviz(self) -> Any:
+        """Return the draws as ArviZ ``InferenceData`` (extra ``diagnostics``)."""
+        self._needs_posterior()
+        return self.posterior_.to_arviz()
 
     def _settings(self) -> dict[str, Any]:
         columns, asked = self._stated_columns, self.privacy

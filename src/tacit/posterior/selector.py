@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
@@ -21,6 +22,7 @@ from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import Selected, SelectorAgreement
+from tacit.posterior.answers import selector_answer
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
@@ -208,6 +210,9 @@ class StatisticSelector(PeopleEstimator):
         rng = generator(self.random_state, "posterior")
         self._learn(self._model().infer(self.releases_, rng))
         return self
+
+    def _found(self, level: float) -> Answer:
+        return selector_answer(self, level)
 
     def _adopt(self, release: Release) -> None:
         settings = release.settings

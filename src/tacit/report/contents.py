@@ -17,9 +17,9 @@ from tacit._core.answers import LEVEL, Answer, Answering, Table
 from tacit._core.pictures import Bars, Intervals, Picture
 from tacit._version import __version__
 from tacit.errors import ParameterError, TacitError
-from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_called
 from tacit.estimators.release import Release
+from tacit.estimators.release.models import adopted
 from tacit.privacy.certificate import Certificate
 
 __all__ = ["Contents", "gather"]
@@ -102,7 +102,7 @@ def _from_release(release: Release, level: float) -> Contents:
     answer = Answer(release.estimator, str(manifest.get("learned", "")))
     diagnostics: Sequence[Table | Picture] = ()
     try:
-        model = _read_back(release)
+        model = adopted(estimator_called(release.estimator), release, "this")
     except TacitError as error:
         answer = _without_model(release, answer, error)
     else:
@@ -119,15 +119,6 @@ def _from_release(release: Release, level: float) -> Contents:
         purpose=str(manifest.get("purpose", "")),
         contact=str(manifest.get("contact", "")),
     )
-
-
-def _read_back(release: Release) -> PrivateEstimator:
-    kind = estimator_called(release.estimator)
-    model = kind.__new__(kind)
-    model.certificates_ = dict(release.certificates)
-    model.shared_, model.cites_ = dict(release.arrays), release.cites
-    model._adopt(release)
-    return model
 
 
 def _without_model(release: Release, answer: Answer, error: TacitError) -> Answer:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Integer, OneOf, Real, check
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.shown import noisy_answer
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
 
 __all__ = ["NOISES", "NoiseLaw", "NoisyStatistic", "log_noise", "normal_laplace"]
@@ -100,7 +102,7 @@ class NoiseLaw:
 
 
 @dataclass(frozen=True)
-class NoisyStatistic:
+class NoisyStatistic(Answering):
     """A released statistic of n people, or each person's own noisy answer.
 
     Parameters
@@ -161,6 +163,9 @@ class NoisyStatistic:
         """Return a release that has not happened yet; its values are 0."""
         width = size if local else statistic.dimension(bounds)
         return cls(statistic, bounds, size, noise, np.zeros(width), local)
+
+    def _answer(self, level: float) -> Answer:
+        return noisy_answer(self, level)
 
     @property
     def additive(self) -> bool:
