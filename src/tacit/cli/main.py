@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, check, federation, fit, ledger, noise, plan, predict, report, verify
+from tacit.cli import (
+    audit,
+    check,
+    federation,
+    fit,
+    ledger,
+    new,
+    noise,
+    plan,
+    predict,
+    report,
+    verify,
+)
 from tacit.cli.output import Json
 from tacit.errors import BudgetExceeded, TacitError
 
@@ -23,6 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(ledger.app, name="ledger")
 for command in (
+    new.new,
     fit.fit,
     fit.price,
     predict.predict,

@@ -25,20 +25,24 @@ def draft(data: Any) -> dict[str, Any]:
 
 
 def written(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return drafted columns as TOML, with a place for everything that people have to state."""
+    """Return drafted columns as TOML, with a blank for everything that people have to state.
+
+    >>> print(written({"age": {"kind": "number"}}).splitlines()[-1])
+    "age" = {kind = "number", low = "…", high = "…"}
+    """
     needs = {
-        "number": "low = …, high = …",
+        "number": 'low = "…", high = "…"',
         "date": 'low = "…", high = "…"',
         "time": 'low = "…", high = "…"',
-        "category": "levels = […]",
+        "category": 'levels = ["…"]',
     }
-    lines = ["[columns]", '# person = "…"            # the column that names the person, and',
-             "# rows_per_person = …       # how many rows one person has at most",
-             '# missing = "error"         # or "drop", "impute"']  # fmt: skip
+    lines = ["[columns]", '#person = "…"             # the column that names the person, and',
+             '#rows_per_person = "…"    # how many rows of one person count at most',
+             '#missing = "error"        # or "drop", "impute"']  # fmt: skip
     for name, stated in columns.items():
         more = needs.get(str(stated["kind"]))
         inner = f'kind = "{stated["kind"]}"' + (f", {more}" if more else "")
-        lines.append(f"{json.dumps(name)} = {{{inner}}}")
+        lines.append(f"{json.dumps(name, ensure_ascii=False)} = {{{inner}}}")
     return "\n".join(lines)
 
 
