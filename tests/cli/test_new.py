@@ -23,7 +23,7 @@ EVERY = {"epsilon": "4.0", "delta": "1e-5", "name": '"North"', "data": '"north.c
 ANSWERS = {
     "summary": {},
     "regression": {"target": '"dose"'},
-    "mixture": {},
+    "mixture": {"epsilon": "40.0", "ledger_epsilon": "50.0"},
     "posterior": {"population": '"Exponential"', "target": '"dose"', '"…"': DOSE},
     "selector": {"population": '"Exponential"', "target": '"dose"', '"…"': DOSE,
                  "candidates": '["mean", "|x|^2"]'},
