@@ -16,11 +16,11 @@ __all__ = ["draft", "field_kind", "written"]
 
 _HEAD = """\
 [columns]
-# person = "…"              # the column that names the person, and
-# rows_per_person = …       # how many rows one person has at most
-# key = "…"                 # the column, or columns, that name a record, and
-# duplicates = "error"      # or "first", "mean", "sum": what counts of several rows of one
-# missing = "error"         # or "drop", "impute"
+#person = "…"               # the column that names the person, and
+#rows_per_person = "…"      # how many rows of one person count at most
+#key = "…"                  # the column, or columns, that name a record, and
+#duplicates = "error"       # or "first", "mean", "sum": what counts of several rows of one
+#missing = "error"          # or "drop", "impute"
 # columns of text: a public list of values, ["…", "…"]; {kind = "keys"} to count in a summary
 # those that many people have; {kind = "text", vocabulary = ["…"]} for documents
 """
@@ -37,18 +37,22 @@ def draft(data: Any) -> dict[str, Any]:
 
 
 def written(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return drafted columns as TOML, with a place for everything that people have to state."""
+    """Return drafted columns as TOML, with a blank for everything that people have to state.
+
+    >>> print(written({"age": {"kind": "number"}}).splitlines()[-1])
+    "age" = {kind = "number", low = "…", high = "…"}
+    """
     needs = {
-        "number": "low = …, high = …",
+        "number": 'low = "…", high = "…"',
         "date": 'low = "…", high = "…"',
         "time": 'low = "…", high = "…"',
-        "category": "levels = […]",
+        "category": 'levels = ["…"]',
     }
     lines = _HEAD.splitlines()
     for name, stated in columns.items():
         more = needs.get(str(stated["kind"]))
         inner = f'kind = "{stated["kind"]}"' + (f", {more}" if more else "")
-        lines.append(f"{json.dumps(name)} = {{{inner}}}")
+        lines.append(f"{json.dumps(name, ensure_ascii=False)} = {{{inner}}}")
     return "\n".join(lines)
 
 

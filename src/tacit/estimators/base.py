@@ -19,6 +19,7 @@ from tacit.data.reading import Table
 from tacit.data.schema import Columns
 from tacit.errors import HoldsData, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.blanks import Blank
 from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
@@ -71,6 +72,8 @@ class PrivateEstimator(Estimator):
     _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
     _told: ClassVar[tuple[str, ...]] = ()  # the settings that a release carries, by name
+    # what a file of `tacit new` leaves blank besides columns: "section.key" → what to write there
+    _to_state: ClassVar[Mapping[str, Blank]] = {}
     # fitted attributes that hold people's own data: what that is, and what is read instead
     _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {}
 

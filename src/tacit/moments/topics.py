@@ -25,6 +25,7 @@ from tacit.data.words import named_words, spelled_out
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.blanks import Blank
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
 from tacit.estimators.release import Release
@@ -123,7 +124,15 @@ class SingleTopicModel(MomentEstimator):
 
     _unit = "document"
     _purpose = "a single-topic model"
-    _told: ClassVar[tuple[str, ...]] = ("topics", "vocabulary", "smoothing", "unknown", "privacy")
+    _told: ClassVar[tuple[str, ...]] = (
+        "topics", "vocabulary", "columns", "smoothing", "unknown", "privacy",
+    )  # fmt: skip
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        ".value": Blank("the column that counts how often a word occurs in a document"),
+        "parameters.vocabulary": Blank("the public list of words", '["…"]'),
+        "columns.document": Blank("the column that names the document"),
+        "columns.word": Blank("the column of words"),
+    }
     _inference_only: ClassVar[tuple[str, ...]] = ("restarts", "iterations", "smoothing")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "topics": Integer(1, MOST_COMPONENTS),

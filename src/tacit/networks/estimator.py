@@ -18,6 +18,7 @@ from tacit.data.matrices import check_lengths, warn_of_column
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted, remember
 from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.release import Release
@@ -57,6 +58,13 @@ class PrivateNetwork(TableNetwork):
         "privacy", "columns", "order", "target", "names", "hidden", "activation", "bounds",
         "normalize", "rows", "dropout", "shape", "given", "steps", "training",
     )  # fmt: skip
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        "parameters.target": Blank("the column to explain, one of [columns] below"),
+        "parameters.rows": Blank("about how many rows all sites have together; it is public"),
+        "parameters.training": Blank(
+            "how it is trained, as in tacit.networks.Training", '{steps = "…"}', needed=False
+        ),
+    }
     _stated_facts = ("inputs",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "hidden": AnyOf(InstanceOf(tuple, list), None),

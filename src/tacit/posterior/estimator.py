@@ -77,7 +77,7 @@ class PrivatePosterior(PeopleEstimator):
     ledger
         Who pays.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     random_state
         A seed for noise and sampling, for tests only: the certificate then says so.
 

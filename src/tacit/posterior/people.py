@@ -17,6 +17,7 @@ from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted
 from tacit.estimators.predicting import beside, columns_schema
 from tacit.estimators.release import Release
@@ -86,6 +87,13 @@ class PeopleEstimator(PrivateEstimator):
     """Base: a population, bounds of a person's number, and a public number of people."""
 
     _default_neighbours = REPLACE
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        "parameters.population": Blank(
+            'the law of the numbers: "Bernoulli", "Exponential", "NormalVariance", "Poisson", '
+            '"UniformWidth", or {name = "NormalMean", sd = 2.0}'
+        ),
+        "columns.target": Blank("the column with one number for each person"),
+    }
     _people: ClassVar[int] = 20  # of an imagined holder
 
     population: Population | None

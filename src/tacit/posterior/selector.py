@@ -18,6 +18,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
@@ -69,7 +70,7 @@ class StatisticSelector(PeopleEstimator):
     ledger
         Who pays for `fit`.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     random_state
         A seed for noise, sampling and Monte Carlo, for tests only.
 
@@ -97,6 +98,12 @@ class StatisticSelector(PeopleEstimator):
 
     _purpose = "adaptive statistic"
     _told = TOLD
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        **PeopleEstimator._to_state,
+        "parameters.candidates": Blank(
+            "the statistics to choose from, such as mean, |x|, |x|^2, median |x|", '["…"]'
+        ),
+    }
     _people = 400  # fewer tell too little
     _inference_only = ("population", "prior", "parameters", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {

@@ -17,6 +17,7 @@ from tacit.data.written import written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
@@ -59,8 +60,9 @@ class PrivateRecommender(PrivateEstimator):
         What a rating is that a table lists several times: an ``"error"``, or one rating with the
         ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
-        One of the names in `tacit.recommender.agreement.METHODS`, or one of their classes with
-        settings of its own.
+        ``"heterogeneous"``, ``"offsets"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or
+        ``"item-responses"``; or a class with settings of its own, such as
+        `tacit.recommender.HeterogeneousOffsets`.
     privacy
         The guarantee asked for; None learns without noise. Which unit and trust a method gives
         is listed in the guide.
@@ -102,6 +104,18 @@ class PrivateRecommender(PrivateEstimator):
 
     _purpose = "private recommender"
     _told = ("labels", "bounds", "rank", "options")
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        ".value": Blank("the column of ratings"),
+        "parameters.bounds": Blank("the lowest and the highest rating there can be", '["…", "…"]'),
+        "parameters.items": Blank("the public list of items, or how many there are", '["…"]'),
+        "parameters.item_weights": Blank(
+            "how sensitive ratings of each item are, in (0, 1], in the order of items",
+            '["…"]',
+            needed=False,
+        ),
+        "columns.user": Blank("the column that names the person"),
+        "columns.item": Blank("the column that names the item"),
+    }
     _default_neighbours = REPLACE
     _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
         "_devices": ("the ratings of its users", "from_release(folder)")

@@ -24,6 +24,7 @@ from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted, check_fitted, remember
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.parameters import stores_parameters
@@ -80,7 +81,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     target
         The column of the response, where data are tables; that of ``columns`` unless given.
     intercept
-        Whether the model has one.
+        Whether the model has an intercept.
     clip
         The norm to which a row is scaled after the bounds mapped it to [−1, 1]; by default that
         of a row uniform in its bounds (see `tacit.regression.design`).
@@ -96,7 +97,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     on_failure
         ``"stop"`` at the first site that fails, or ``"exclude"`` it and go on.
     progress
@@ -140,6 +141,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     """
 
     _purpose = "linear regression"
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        "parameters.target": Blank("the column to explain, one of [columns] below")
+    }
     _agreements: ClassVar[type[RegressionAgreement]] = RegressionAgreement
     _summaries: ClassVar[type[SiteSummary]] = SiteSummary
     _stored: ClassVar[tuple[str, ...]] = (

@@ -17,6 +17,7 @@ from tacit._core.answers import LEVEL, Answer, Answering, Table
 from tacit._core.pictures import Bars, Intervals, Picture
 from tacit._version import __version__
 from tacit.errors import ParameterError, TacitError
+from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_called
 from tacit.estimators.release import Release
 from tacit.estimators.release.models import adopted

@@ -69,7 +69,7 @@ class PrivateSummary(PrivateEstimator):
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     random_state
         A seed for the noise, for tests only: the certificate then says "not for release".
 

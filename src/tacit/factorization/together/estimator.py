@@ -18,6 +18,7 @@ from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
@@ -78,8 +79,8 @@ class PrivateFactorization(PrivateEstimator):
         The public range (low, high) of the values, for all relations or one each. What lies
         outside is clipped, silently.
     method
-        ``"auto"``, a name from `tacit.factorization.together.methods.METHODS`, or one of its
-        classes with settings of its own.
+        ``"auto"``, ``"offsets"``, ``"als"``, ``"sgld"`` or ``"local"``; or a class with settings
+        of its own, such as `tacit.factorization.AlternatingLeastSquares`.
     protected
         The entity whose members are protected; the first one of the first form unless given.
     shared
@@ -128,6 +129,22 @@ class PrivateFactorization(PrivateEstimator):
     }
     _purpose = "coupled factorization"
     _told = TOLD
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        ".value": Blank("the column of values"),
+        "parameters.model": Blank(
+            "who or what a cell is about; :k is the pattern that they share", '"person:k item:k"'
+        ),
+        "parameters.bounds": Blank("the lowest and the highest value there can be", '["…", "…"]'),
+        "parameters.options": Blank(
+            "settings of the method, such as rounds", '{rounds = "…"}', needed=False
+        ),
+        "columns.person": Blank("the column that names the person, who is protected"),
+        "columns.item": Blank("the column that names the item"),
+        "labels.item": Blank(
+            "the public list of items, the same at every site; or a text file, a line for each",
+            '["…"]',
+        ),
+    }
     _stated_facts = ("members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
