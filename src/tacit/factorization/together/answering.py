@@ -56,7 +56,8 @@ def answer(model: Any, table: Table, data: Any = None) -> dict[str, list[Any]]:
 
 def _without_sites(model: Any) -> Any:
     """Return a model that knows what was released, and none of the sites; it releases nothing."""
-    here = type(model).__new__(type(model))
+    kind: Any = type(model)
+    here = kind.__new__(kind)
     vars(here).update({n: v for n, v in vars(model).items() if n not in ("parts_", "_held")})
     here.privacy = None
     return here
