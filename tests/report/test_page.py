@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit._core.answers import Answer, Table
+from tacit._core.answers import Answer, Answering, Table
 from tacit.errors import ParameterError
 from tacit.report import write_report
 from tacit.report.contents import gather
@@ -222,3 +222,18 @@ def test_notebooks_show_certificates_ledgers_and_estimators(fitted):
     assert "<table>" in fitted.certificate_._repr_html_()
     assert "Charges" in ledger._repr_html_()
     assert "The certificate of" in fitted._repr_html_()
+
+
+def test_convergence_is_drawn_from_the_answers_own_columns():
+    columns = {"parameter": ["slope"], "mean": [1.0], "R-hat": [1.2], "effective draws": [40]}
+    shown = Table("parameters", "Posterior", columns)
+
+    class Model(Answering):
+        certificates_ = {"North": certificate()}  # noqa: RUF012
+
+        def _answer(self, level):
+            return Answer("Model", tables=(shown,))
+
+    text = render_report(gather(Model()))
+    assert "R-hat of every parameter" in text
+    assert "Numbers of “Effective draws”" in text
