@@ -1,7 +1,15 @@
 """Settings of the test suite."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Workers are as many as cores. Were each to start as many threads for its linear algebra, these
+# would wait for each other with full power: a factorization of 500 x 500 then takes seconds. Set
+# here, before NumPy is loaded, and inherited by workers and by the processes that tests start.
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 # The machine is shared and slow at times: no test may depend on the clock.
 settings.register_profile(

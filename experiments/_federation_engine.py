@@ -224,7 +224,7 @@ class EngineTrial:
 
 
 def _coordinate(file: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tacit.cli", "coordinate", str(file), "--json"]
+    command = [sys.executable, "-m", "tacit", "coordinate", str(file), "--json"]
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

@@ -17,11 +17,23 @@ HEAVY = ("sklearn", "dp_accounting", "opendp", "numba", "matplotlib", "scipy.sta
 
 def test_exported_names():
     assert tacit.__all__ == sorted(tacit.__all__)
-    assert set(tacit.__all__) == set(dir(tacit)) == {"__version__", *tacit._EXPORTS}
+    assert set(tacit.__all__) == {"__version__", *tacit._EXPORTS}
+    assert set(dir(tacit)) == {*tacit.__all__, *tacit._PACKAGES}
     for name in tacit.__all__:
         assert getattr(tacit, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
         tacit.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("package", tacit._PACKAGES)
+def test_every_package_is_there_on_first_use_with_all_of_its_names(package):
+    found = getattr(tacit, package)
+    assert found.__name__ == f"tacit.{package}"
+    assert all(getattr(found, name) is not None for name in dir(found))
+
+
+def test_a_star_needs_no_extra():
+    assert not set(tacit.__all__) & set(tacit._PACKAGES)
 
 
 def test_importing_tacit_imports_nothing_heavy():
@@ -83,20 +95,6 @@ def test_the_last_line_is_one_json_object(package, name, capsys):
         assert result["ok"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread_for_networks(request):
-    """Two workers with two threads of torch each would wait for each other."""
-    if "dropout" not in request.node.name:
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def _held(name, status, capsys):
     """A bar that is missed is on the one list of known misses, with its reason."""
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -150,7 +148,7 @@ def test_without_the_extra_tacit_works_and_federation_says_what_to_install():
         "find = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'nvflare' else find(name, *more)\n"
         "import tacit, tacit.cli\n"
-        "try:\n    import tacit.federation.secure\n"
+        "try:\n    tacit.federation\n"
         "except ImportError as error:\n    print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -172,7 +172,7 @@ def _plugins(function: Callable[..., Any], world: World) -> dict[str, Any]:
 def _tacit(world: World, *arguments: str) -> None:
     """Run a command of tacit; its last line of complaint is the reason."""
     run = subprocess.run(
-        [sys.executable, "-m", "tacit.cli", *arguments], capture_output=True, text=True,
+        [sys.executable, "-m", "tacit", *arguments], capture_output=True, text=True,
         check=False, timeout=120,
     )  # fmt: skip
     if run.returncode:

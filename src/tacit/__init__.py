@@ -37,6 +37,7 @@ _EXPORTS = {
     "category": "tacit.data.stating",
     "date": "tacit.data.stating",
     "errors": "tacit.errors",
+    "keys": "tacit.data.stating",
     "make_pipeline": "tacit.estimators.pipeline",
     "number": "tacit.data.stating",
     "privatize": "tacit.mechanisms.base",
@@ -45,6 +46,26 @@ _EXPORTS = {
     "text": "tacit.data.stating",
     "time": "tacit.data.stating",
 }
+
+# Packages, likewise: `tc.networks.Training`. They are no part of `from tacit import *`, which must
+# not need an extra.
+_PACKAGES = (
+    "audit",
+    "data",
+    "factorization",
+    "federation",
+    "mechanisms",
+    "moments",
+    "networks",
+    "planning",
+    "posterior",
+    "privacy",
+    "published",
+    "recommender",
+    "regression",
+    "report",
+    "summary",
+)
 
 __all__ = [
     "Certificate",
@@ -76,6 +97,7 @@ __all__ = [
     "category",
     "date",
     "errors",
+    "keys",
     "make_pipeline",
     "number",
     "privatize",
@@ -86,13 +108,28 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from tacit import audit as audit
+    from tacit import data as data
     from tacit import errors
+    from tacit import factorization as factorization
+    from tacit import federation as federation
+    from tacit import mechanisms as mechanisms
+    from tacit import moments as moments
+    from tacit import networks as networks
+    from tacit import planning as planning
+    from tacit import posterior as posterior
+    from tacit import privacy as privacy
+    from tacit import published as published
+    from tacit import recommender as recommender
+    from tacit import regression as regression
+    from tacit import report as report
+    from tacit import summary as summary
     from tacit.data.documents import Documents
     from tacit.data.files import source
     from tacit.data.relations import Relation
     from tacit.data.scaling import PublicScaler
     from tacit.data.schema import Columns
-    from tacit.data.stating import boolean, category, date, number, text, time
+    from tacit.data.stating import boolean, category, date, keys, number, text, time
     from tacit.estimators.pipeline import Pipeline, make_pipeline
     from tacit.estimators.release import read_release
     from tacit.estimators.site import Site
@@ -118,7 +155,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    home = _EXPORTS.get(name)
+    home = f"tacit.{name}" if name in _PACKAGES else _EXPORTS.get(name)
     if home is None:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     module = importlib.import_module(home)
@@ -128,4 +165,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_PACKAGES])

@@ -98,8 +98,13 @@ BAD = {
     ],
     ("demo",): [
         (["--folder", "text.txt"], "text.txt"),
-        (["--folder", "release"], "release"),
-        (["--folder", "north.db"], "north.db"),
+        (["magic"], "there is no story 'magic'"),
+        (["table", "--folder", "north.db"], "north.db"),
+    ],
+    ("new",): [
+        (["magic"], "there is no estimator 'magic'"),
+        (["summary", "--out", "text.txt"], "text.txt exists"),
+        (["summary", "--out", "nowhere/a.toml"], "nowhere/a.toml cannot be written"),
     ],
     ("fit",): [
         (["nowhere.toml"], "cannot be read"),
@@ -194,15 +199,20 @@ def test_plan_answers_in_words_and_in_json(capsys):
     assert found["choosing_on_private_data"]["total"] > 1.0
 
 
-def test_a_shell_completes_commands_and_values():
-    def completed(words):
-        run = subprocess.run(
-            [sys.executable, "-c", "from tacit.cli import app; app(prog_name='tacit')"],
-            capture_output=True, text=True, check=False,
-            env={**os.environ, "_TACIT_COMPLETE": "complete_bash", "COMP_WORDS": words,
-                 "COMP_CWORD": str(len(words.split(" ")) - 1)},
-        )  # fmt: skip
-        return run.stdout.split()
-
-    assert {"audit", "certify", "fit", "plan"} <= set(completed("tacit "))
-    assert completed("tacit certify lap") == ["laplace"]
+def test_a_shell_completes_commands_and_values(tmp_path):
+    """As a person has it: installed into a shell's own files, then asked by that shell."""
+    program = f"{sys.executable} -c 'from tacit.cli import app; app(prog_name=\"tacit\")'"
+    home = {**os.environ, "HOME": str(tmp_path)}
+    (tmp_path / "tacit").write_text(f'#!/bin/sh\nexec {program[:-1]}\' "$@"\n')
+    (tmp_path / "tacit").chmod(0o755)
+    ask = (
+        f"{tmp_path}/tacit --install-completion bash >/dev/null && source {tmp_path}/.bashrc; "
+        f'for words in "tacit " "tacit certify lap" "tacit new reg" "tacit demo to"; do '
+        'COMP_WORDS=($words); [[ $words == *" " ]] && COMP_WORDS+=(""); '
+        "COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); "
+        f'_tacit_completion {tmp_path}/tacit; echo "${{COMPREPLY[*]}}"; done'
+    )
+    run = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True, env=home)
+    commands, *values = run.stdout.splitlines()
+    assert {"audit", "certify", "demo", "fit", "new", "plan"} <= set(commands.split())
+    assert values == ["laplace", "regression", "topics"]

@@ -128,7 +128,7 @@ def test_version_and_help(capsys):
 
 def test_it_works_as_a_program_from_anywhere(tmp_path):
     run = subprocess.run(
-        [sys.executable, "-m", "tacit.cli", "certify", "laplace", "--scale", "1", "--json"],
+        [sys.executable, "-m", "tacit", "certify", "laplace", "--scale", "1", "--json"],
         capture_output=True, text=True, cwd=tmp_path, env={**os.environ}, check=True,
     )  # fmt: skip
     assert json.loads(run.stdout)["epsilon"] == 1.0

@@ -74,7 +74,7 @@ def test_a_check_finds_everything_at_once_and_a_fit_follows(story):
 
 def test_a_draft_leaves_ranges_to_people(story):
     text = run("schema", story / "south.csv").stdout
-    assert '"age" = {kind = "number", low = …, high = …}' in text
+    assert '"age" = {kind = "number", low = "…", high = "…"}' in text
     assert "rows_per_person" in text
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.data.files import source
+from tacit.data.files import plain_numbers, source
 from tacit.data.problems import BadTable
+from tacit.data.reading import Table
 from tacit.data.rows import bounded, numbered
 from tacit.data.schema import Columns
 from tacit.data.stating import boolean, category, date, number
@@ -106,3 +107,28 @@ def test_many_rows_are_read_as_few_are(monkeypatch):
     many = columns.read(table)
     assert np.array_equal(few.values["age"], many.values["age"])
     assert np.array_equal(few.people, many.people)
+
+
+ODD = ["1,5", "1.5", "1.234,5", "1 234,5", "1.23,5", "12", "-7", "+3,", ",5", "-,5", ".5", "1,2,3",
+       "1e3", "1,5e-3", "1,e2", "e3", "inf", "-Infinity", "nan", "NaN", "1e999", "0x1F", "1_000",
+       " 2,5 ", "\t4", "", "NA", "-99", "-99,0", "k.A.", "true", "FALSE", "-0", "-0,0", "1'234,5",
+       "1.234.567", "1234.567", "12.34", "1.234.56", "٣", "2,5%", "− 3", "1,234,567.5", "0012",
+       "1,7976931348623157e308", "5e-324", "9007199254740993", None]  # fmt: skip
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("thousands", [None, ".", ",", " ", "'"])
+def test_cells_that_are_plainly_numbers_are_read_as_the_slow_way_reads_them(decimal, thousands):
+    """However the rest of the column looks: any mix of odd cells, and none at all."""
+    if decimal == thousands:
+        return
+    where = source("f.csv", decimal=decimal, thousands=thousands, na=["-99", "k.A."])
+    kind, rng = number(-1e6, 1e6), np.random.default_rng(0)
+    words = (*where.na, *plain_numbers(pl.Series(where.na), where))
+    for _ in range(20):
+        some = rng.choice(np.array(ODD, object), int(rng.integers(1, len(ODD)))).tolist()
+        column = pl.Series("x", some, dtype=pl.String)
+        fast = Table(pl.DataFrame([column]), where.na, written=where).parse("x", kind)
+        slow = kind.parse(plain_numbers(column, where), words)
+        for own, other in zip(fast, slow, strict=True):
+            assert np.array_equal(own, other, equal_nan=own.dtype.kind == "f"), some

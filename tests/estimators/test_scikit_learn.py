@@ -46,20 +46,6 @@ TRANSFORMERS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Hundreds of tiny networks: threads that wait for each other take most of the time."""
-    try:
-        import torch
-    except ImportError:
-        yield
-        return
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def subject(name):
     if name in ("classifier", "regressor"):
         networks = pytest.importorskip("tacit.networks")

@@ -44,7 +44,7 @@ def owned(place: Path, user: int) -> None:
 
 
 def started(words: list[str], user: int) -> subprocess.Popen:
-    command = [python_of_nobody(), "-m", "tacit.cli", *words]
+    command = [python_of_nobody(), "-m", "tacit", *words]
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         **as_user(user, DOOR),

@@ -219,23 +219,62 @@ def test_a_release_is_read_back_and_inferred_from(
     assert read.population == population
     assert read.prior == model.prior
     assert str(read.certificate_) == str(model.certificate_)
-    with pytest.raises(ParameterError, match="no posterior yet"):
-        read.interval()
+    np.testing.assert_array_equal(read.interval(), model.interval())
+    assert read.posterior_.diagnostics.keys() == model.posterior_.diagnostics.keys()
     read.set_params(chains=2, draws=200, warmup=200, particles=10).infer()
     assert abs(read.mean_[0] - model.mean_[0]) < model.sd_[0]
-    assert set(read.shared_) == {"values", "mean", "sd"}
+    kinds = {name.split("/")[0] for name in read.shared_}
+    assert kinds == {"values", "mean", "sd", "posterior", "diagnostics"}
 
 
-def test_what_others_released_does_not_enter_a_release(tmp_path):
-    """Every number of a release is covered by a certificate in it."""
-    options = {"bounds": (0, 10), "privacy": CENTRAL}
+def two_holders():
+    """Return two fits of different people at different ε."""
     x = generator(7).normal(4, 1, 200)
-    one, two = (small(NormalMean(), "mean", **options).fit(part) for part in (x[:100], x[100:]))
+    privacy = [tc.Privacy(epsilon, 1e-6, neighbours="replace-one") for epsilon in (0.5, 8.0)]
+    return [
+        small(NormalMean(), "mean", bounds=(0, 10), privacy=asked).fit(tc.Site(name, part))
+        for name, part, asked in zip(("A", "B"), (x[:100], x[100:]), privacy, strict=True)
+    ]
+
+
+def test_a_posterior_from_two_releases_carries_both_certificates(tmp_path):
+    """Every number of a release is covered by a certificate in it."""
+    one, two = two_holders()
     alone = one.mean_
     one.infer([one.released_, two.released_])
     assert one.mean_ != alone
-    one.release(tmp_path / "release")
-    np.testing.assert_array_equal(tc.read_release(tmp_path / "release").arrays["mean"], alone)
+    assert one.certificates_ == {**two.certificates_, "A": one.certificates_["A"]}
+    assert one.certificate_.epsilon > 7.0
+    read = tc.PrivatePosterior.from_release(one.release(tmp_path / "release"))
+    np.testing.assert_array_equal(read.mean_, one.mean_)
+    assert read.certificates_ == one.certificates_
+    promises = tc.read_release(tmp_path / "release").manifest["promises"]
+    assert [found["certificates"] for found in promises] == [["A"], ["B"]]
+    read.infer(read._sources[1])
+    assert set(read.certificates_) == {"B"}
+    read.infer()
+    assert set(read.certificates_) == {"A"}
+
+
+def test_two_releases_of_one_holder_are_promised_together(tmp_path):
+    x = generator(7).normal(4, 1, 100)
+    ledger = tc.Ledger.open(tmp_path / "l.db", epsilon=20.0, delta=1e-4, neighbours="replace-one")
+    models = [
+        small(NormalMean(), "mean", bounds=(0, 10), privacy=CENTRAL, ledger=ledger).fit(x)
+        for _ in range(2)
+    ]
+    models[0].infer([model.released_ for model in models]).release(tmp_path / "release")
+    (promise,) = tc.read_release(tmp_path / "release").manifest["promises"]
+    assert promise["certificates"] == ["the data", "the data (2)"]
+    assert models[0].certificate_.epsilon < promise["epsilon"] <= 2.0
+
+
+def test_what_nothing_certifies_cannot_be_released_with_the_rest(tmp_path):
+    one, two = two_holders()
+    one.infer([one.released_, two.released_.replace([4.0])])
+    assert not one.certificate_.is_private
+    with pytest.raises(NotCertified, match="without a certificate"):
+        one.release(tmp_path / "release")
 
 
 def test_a_fit_that_nothing_is_inferred_from_leaves_its_release_and_nothing_older(tmp_path):
@@ -251,6 +290,8 @@ def test_a_fit_that_nothing_is_inferred_from_leaves_its_release_and_nothing_olde
     model.release(tmp_path / "release")
     read = tc.PrivatePosterior.from_release(tmp_path / "release")
     assert set(read.shared_) == {"values"}
+    with pytest.raises(ParameterError, match="no posterior yet"):
+        read.interval()
     assert read.released_.values != raw
     read.set_params(prior=None, chains=1, draws=50, warmup=50).infer()
     assert abs(read.mean_[0] - 4.0) < 1.0
@@ -263,8 +304,12 @@ def test_a_release_of_a_function_is_read_back_without_it(tmp_path):
     read = tc.PrivatePosterior.from_release(tmp_path / "release")
     with pytest.raises(ParameterError, match="not part of a release"):
         read.infer()
-    read.infer(dataclasses.replace(read.released_, statistic=pair))
-    assert abs(read.mean_[0] - 4.0) < 1.0
+    np.testing.assert_array_equal(read.interval(), model.interval())
+    again = tc.PrivatePosterior.from_release(tmp_path / "release", statistic=pair)
+    assert abs(again.infer().mean_[0] - 4.0) < 1.0
+    for other in (dataclasses.replace(pair, label="other"), Custom(pair.function, (0, 1), "pair")):
+        with pytest.raises(ParameterError, match="statistic must be 'pair' with the ranges"):
+            tc.PrivatePosterior.from_release(tmp_path / "release", statistic=other)
 
 
 def test_a_price_changes_nothing_and_needs_the_number_of_people():

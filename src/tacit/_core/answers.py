@@ -20,9 +20,11 @@ from tacit._core.pictures import Picture
 from tacit._core.plotting import draw
 from tacit.errors import MissingExtra, ParameterError
 
-__all__ = ["Answer", "Answering", "Table", "shown_number"]
+__all__ = ["ERROR", "SPREAD", "Answer", "Answering", "Table", "shown_number"]
 
-ERROR = "standard error"  # the column by which the others of a row are rounded
+# the columns by which the others of a row are rounded
+ERROR, SPREAD = "standard error", "posterior sd"
+_UNITLESS = ("R-hat",)  # what an error of the estimate says nothing about
 LEVEL = 0.9
 _MOST_ROWS = 30  # in a terminal or a notebook; a frame has them all
 _LONGEST = 160  # characters of a name on a page
@@ -69,9 +71,12 @@ class Table:
     @property
     def cells(self) -> list[list[str]]:
         """The rows as text; numbers to the precision that their standard error leaves them."""
-        errors = self.columns.get(ERROR, [None] * len(self))
+        errors = self.columns.get(ERROR, self.columns.get(SPREAD, [None] * len(self)))
         return [
-            [shown_number(values[k], errors[k]) for values in self.columns.values()]
+            [
+                shown_number(values[k], None if heading in _UNITLESS else errors[k])
+                for heading, values in self.columns.items()
+            ]
             for k in range(len(self))
         ]
 

@@ -21,6 +21,7 @@ __all__ = [
     "effective_samples",
     "inference_data",
     "r_hat",
+    "thinned",
 ]
 
 
@@ -129,3 +130,26 @@ def inference_data(posterior: dict[str, Any], **more: Any) -> Any:
     except ImportError:
         raise MissingExtra("to_arviz", "diagnostics") from None
     return arviz.from_dict(posterior=posterior, **more)
+
+
+def thinned(
+    draws: NDArray[np.float64], *more: NDArray[np.float64], most: int = 2_000_000
+) -> tuple[NDArray[np.float64], ...]:
+    """Return draws (chains, draws, …) to be kept: all, or every k-th where they are too many.
+
+    Parameters
+    ----------
+    draws
+        What was drawn.
+    *more
+        What was drawn with them, thinned alike.
+    most
+        How many numbers are kept of the first.
+
+    Examples
+    --------
+    >>> [found.shape for found in thinned(np.zeros((2, 100, 3)), np.zeros((2, 100)), most=300)]
+    [(2, 50, 3), (2, 50)]
+    """
+    step = max(1, -(-draws.size // most))
+    return tuple(np.asarray(part)[:, ::step] for part in (draws, *more))

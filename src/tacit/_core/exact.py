@@ -17,6 +17,7 @@ b = h²/2; for the exponential law a = h and b = 0.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -196,26 +197,27 @@ class HalfLaw:
         k = self._bin(stream.bits(192) << (_BITS - 192))
         while True:
             position = stream.bits(bits)
-            x = Fraction(position, 1 << bits)
-            exponent = x * (
-                Fraction(self._tilt[0]) + k * Fraction(self._tilt[1])
-            ) + x * x * Fraction(self._curvature)
+            x = position / (1 << bits)
             coin = stream.word()
-            approximate = math.exp(-float(exponent)) * 2.0**64
+            # the exponent is small and off by a few units of 2⁻⁵³, so this is by at most 2¹⁴
+            approximate = math.exp(-x * (self._tilt[0] + k * self._tilt[1] + x * self._curvature))
+            approximate *= 2.0**64
             if abs(coin - approximate) > 2.0**20:
                 accepted = coin < approximate
             else:
-                accepted = (coin << 64 | stream.word()) < _exp_minus(exponent) >> (_BITS - 128)
+                threshold = _exp_minus(self._exponent(k, Fraction(position, 1 << bits)))
+                accepted = (coin << 64 | stream.word()) < threshold >> (_BITS - 128)
             if accepted:
                 return ((k << bits) + position) >> self.log2_width
 
+    def _exponent(self, k: int, x: Fraction) -> Fraction:
+        """Return a·x + b·x² of a place in bin k, without rounding."""
+        a = Fraction(self._tilt[0]) + k * Fraction(self._tilt[1])
+        return x * (a + x * Fraction(self._curvature))
+
     def _bin(self, uniform: int) -> int:
         """Return the bin that holds a 256-bit uniform number."""
-        low, high = 0, self.bins - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._cdf[middle] <= uniform else (low, middle - 1)
-        return low
+        return bisect_right(self._cdf, uniform, hi=self.bins) - 1
 
 
 def _increment(

@@ -14,12 +14,15 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    ``places`` maps a public name to the module, below the package, that has it.
+    ``places`` maps a public name to the module, below the package, that has it; an empty place
+    says that the name is a module itself.
     """
 
     def getter(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not places[name]:
+            return importlib.import_module(f"{package}.{name}")
         return getattr(importlib.import_module(f"{package}.{places[name]}"), name)
 
     return getter, lambda: sorted(places)

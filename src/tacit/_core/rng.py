@@ -89,7 +89,7 @@ class WordStream:
         self._cipher = Cipher(ChaCha20(self._key(), bytes(16)), mode=None).encryptor()
         self._used_keys += 1
         self._left = self._LIMIT
-        self._spare: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self._spare: list[int] = []  # the next one last
 
     def _start_anew(self) -> None:
         """Start a stream of its own in a forked child."""
@@ -116,11 +116,9 @@ class WordStream:
         if os.getpid() != self._pid:  # a child gets a stream and a lock of its own
             self._start_anew()
         with self._lock:
-            if not self._spare.size:
-                self._spare = self.words(self._BLOCK)
-            value = int(self._spare[0])
-            self._spare = self._spare[1:]
-        return value
+            if not self._spare:
+                self._spare = self.words(self._BLOCK)[::-1].tolist()
+            return self._spare.pop()
 
     def __deepcopy__(self, memo: object) -> WordStream:
         return self  # a copy with the same key and counter would repeat the noise

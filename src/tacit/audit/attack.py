@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.audit.bounds import LowerBound, epsilon_at_least
-from tacit.audit.evidence import draw_many, plain_value, score
+from tacit.audit.evidence import differ, draw_many, plain_value, score
 from tacit.audit.sampled_runs import sampled_scores
 from tacit.audit.transcript import Step, fresh, record, replay, source_of
 from tacit.errors import NotCertified, ParameterError
@@ -159,7 +159,11 @@ def audit(
     else:
         pairs = list(zip(steps_of(data, 0), steps_of(neighbour, 0), strict=True))
         ours, theirs = transcript_scores(pairs, runs, seed)
-        moved = [getattr(a.mechanism, "mechanism", a.mechanism) for a, b in pairs if _differ(a, b)]
+        moved = [
+            getattr(a.mechanism, "mechanism", a.mechanism)
+            for a, b in pairs
+            if differ(a.mechanism, a.value, b.value)
+        ]
         kind = kind or ("gaussian" if all(isinstance(m, Gaussian) for m in moved) else "any")
     bound = epsilon_at_least(
         ours, theirs, delta=certificate.delta, confidence=confidence, kind=kind
@@ -235,11 +239,6 @@ def _is_sampled(mechanism: Any) -> bool:
     return isinstance(mechanism, PoissonSampled) and mechanism.rate < 1.0
 
 
-def _differ(first: Step, second: Step) -> bool:
-    a, b = (plain_value(step.mechanism, step.value) for step in (first, second))
-    return a.shape != b.shape or bool((a != b).any())
-
-
 def transcript_scores(
     pairs: Sequence[tuple[Step, Step]], runs: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -249,7 +248,7 @@ def transcript_scores(
     """
     found = np.zeros((2, runs))
     for number, (a, b) in enumerate(pairs):
-        if not _differ(a, b):
+        if not differ(a.mechanism, a.value, b.value):
             continue
         if getattr(a.mechanism, "shares", 1) > 1:
             raise ParameterError(

@@ -12,6 +12,7 @@ Laplace, geometric       Σ(|o − v′| − |o − v|)/b
 K-norm                   (‖o − v′‖ − ‖o − v‖)/b
 randomized response      the sum of log p(o | v)/p(o | v′) over persons; one bit likewise
 smooth sensitivity       log densities of Laplace laws with two centres and two scales
+stable histogram         log p(o | v)/p(o | v′), key by key; one that only D has settles it
 shuffled                 the sum of the numbers; the order is lost
 others                   the projection on the difference of the values
 =======================  ================================================================
@@ -43,11 +44,13 @@ from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.mechanisms.stable_histogram import StableHistogram
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
 
-__all__ = ["draw_many", "plain_value", "score"]
+__all__ = ["differ", "draw_many", "plain_value", "score"]
 
 Floats = Any
+_SURE = 1e6  # a log likelihood ratio that settles it
 
 
 def plain_value(mechanism: Mechanism, value: Any) -> NDArray[np.float64]:
@@ -59,7 +62,17 @@ def plain_value(mechanism: Mechanism, value: Any) -> NDArray[np.float64]:
         return np.asarray(drawn(quiet, value, Noise("grid", seed=0)))
     if isinstance(value, GridSum):
         return value.value()
+    if isinstance(mechanism, StableHistogram):
+        return np.array([*mechanism.counts(value).values()], np.float64)
     return np.asarray(value, np.float64)
+
+
+def differ(mechanism: Mechanism, ours: Any, theirs: Any) -> bool:
+    """Whether a step is given different values on D and on D′."""
+    if isinstance(mechanism, StableHistogram):  # the same counts may be those of other keys
+        return mechanism.counts(ours) != mechanism.counts(theirs)
+    a, b = plain_value(mechanism, ours), plain_value(mechanism, theirs)
+    return a.shape != b.shape or bool((a != b).any())
 
 
 # -- drawing ------------------------------------------------------------------------------------
@@ -106,6 +119,11 @@ def _(mechanism: ItemResponses, value: Any, runs: int, noise: Noise) -> NDArray[
     rows = np.asarray(value)
     found = drawn(mechanism, np.tile(rows, (runs, 1)), noise)
     return np.asarray(found).reshape(runs, *rows.shape)
+
+
+@draw_many.register
+def _(mechanism: StableHistogram, value: Any, runs: int, noise: Noise) -> Any:
+    return [drawn(mechanism, value, noise) for _ in range(runs)]
 
 
 @draw_many.register
@@ -233,9 +251,11 @@ def _(mechanism: SmoothQuantile, released: Any, ours: Any, theirs: Any) -> NDArr
     return np.asarray(log_density(ours) - log_density(theirs)).reshape(len(released))
 
 
-@score.register
-def _(mechanism: Quantiles, released: Any, ours: Any, theirs: Any) -> NDArray[np.float64]:
-    return mechanism.log_density(ours, released) - mechanism.log_density(theirs, released)
+@score.register(Quantiles)
+@score.register(StableHistogram)
+def _(mechanism: Any, released: Any, ours: Any, theirs: Any) -> NDArray[np.float64]:
+    found = mechanism.log_density(ours, released) - mechanism.log_density(theirs, released)
+    return np.asarray(np.clip(found, -_SURE, _SURE))  # a key that only one of them has
 
 
 @score.register

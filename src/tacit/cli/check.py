@@ -23,8 +23,9 @@ def check(
     """Read the data that files name, at home, and say all that is wrong; nothing is paid.
 
     For the file of a site (everything that its policy allows is tried) and for those of
-    `tacit fit`. In a run a coordinator hears one sentence whatever is wrong with the data. Here
-    the holder hears all of it.
+    `tacit fit`. Of a file of `tacit new` it lists what is still to be filled in. In a run a
+    coordinator hears one sentence whatever is wrong with the data. Here the holder hears all
+    of it.
 
     Example: tacit check site.toml
     """
@@ -34,7 +35,8 @@ def check(
         problems = {about: "\n".join(map(str, listed)) for about, listed in found.items()}
         details = {about: [one.described() for one in listed] for about, listed in found.items()}
         told[config.name] = {"site": name, "problems": problems, "details": details}
-        about = f"{config.name}{', ' if found else ': '}" if len(configs) > 1 else ""
+        several = len(configs) > 1 and config.name not in found
+        about = f"{config.name}{', ' if found else ': '}" if several else ""
         lines += [f"{about}{line}" for line in (str(found) if found else well).split("\n")]
         wrong = wrong or bool(found)
     show(told[config.name] if len(configs) == 1 else {"files": told}, "\n".join(lines), as_json)
@@ -47,6 +49,7 @@ def _found(config: Path) -> tuple[str, Findings, str]:
     import tomllib
 
     from tacit.errors import ParameterError
+    from tacit.estimators.blanks import has_blank
 
     try:
         stated = tomllib.loads(config.read_text(encoding="utf-8"))
@@ -54,7 +57,26 @@ def _found(config: Path) -> tuple[str, Findings, str]:
         raise ParameterError(f"{config} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ParameterError(f"{config} is no TOML: {error}") from None
+    if has_blank(stated):
+        return config.name, _still_open(config), ""
     return _of_fit(config) if "estimator" in stated else _of_site(config)
+
+
+def _still_open(config: Path) -> Findings:
+    """Return the lines of a file that are still to be filled in."""
+    from tacit.cli.config import blank_lines
+    from tacit.data.problems import Problem
+    from tacit.estimators.checking import Findings
+
+    return Findings(
+        {
+            config.name: tuple(
+                Problem(f"line {line.number}: {line.code} is to be filled in", "", (), 1, words)
+                for line in blank_lines(config.read_text(encoding="utf-8"))
+                for words in [line.words or "write it in place of the dots"]
+            )
+        }
+    )
 
 
 def _of_site(config: Path) -> tuple[str, Findings, str]:

@@ -42,9 +42,10 @@ from typing import Any, NoReturn
 
 from tacit.data.problems import BadTable
 from tacit.errors import ParameterError, TacitError
+from tacit.estimators.blanks import BLANK, has_blank
 from tacit.estimators.families import estimator_called
 
-__all__ = ["Config", "read_config"]
+__all__ = ["BlankLine", "Config", "blank_lines", "read_config"]
 
 _TOP = (
     "estimator",
@@ -67,8 +68,9 @@ _SITE = (
     "ledger_neighbours",
     "ledger_instead_of",
 )
-_OUTPUT = ("release", "report")
+_OUTPUT = ("release", "report", "purpose", "contact")
 _PRIVACY = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
+_UNQUOTED_HASH = re.compile(r"""^((?:[^#"']|"(?:[^"\\]|\\.)*"|'[^']*')*)#""")
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,35 @@ class Config:
         raise type(error)(f"{self.path}: {error}")
 
 
+@dataclass(frozen=True)
+class BlankLine:
+    """A line of a configuration with something that is still to be filled in."""
+
+    number: int
+    code: str
+    words: str
+
+    def __str__(self) -> str:
+        about = f": {self.words}" if self.words else ""
+        return f"line {self.number}: {self.code} is to be filled in{about}"
+
+
+def blank_lines(text: str) -> list[BlankLine]:
+    """Return the lines of a configuration that hold a blank, with their comments.
+
+    >>> print(blank_lines('epsilon = "…"  # a number, such as 1.0')[0])
+    line 1: epsilon = "…" is to be filled in: a number, such as 1.0
+    """
+    if not has_blank(tomllib.loads(text)):
+        return []
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        code, _, words = _UNQUOTED_HASH.sub(r"\1\n", line, count=1).partition("\n")
+        if re.search(f"[\"']{BLANK}[\"']", code):
+            found.append(BlankLine(number, code.strip(), words.strip()))
+    return found
+
+
 def read_config(path: str | Path) -> Config:
     """Read and check a configuration file; no data is read.
 
@@ -154,6 +185,7 @@ def read_config(path: str | Path) -> Config:
         raise ParameterError(
             f"{file}, {where}: {reason}; write settings as key = value, and text in quotes"
         ) from None
+    _check_blanks(config)
     _check_tables(config)
     _check_keys(config, "", config.data, _TOP)
     _check_estimator(config)
@@ -168,6 +200,14 @@ def read_config(path: str | Path) -> Config:
             if not isinstance(site.get(key), kinds):
                 config.fail(f'a site needs {key} = "…"', "site", key, number)
     return config
+
+
+def _check_blanks(config: Config) -> None:
+    open_lines = blank_lines(config.text)
+    if open_lines:
+        more = len(open_lines) - 1
+        about = f" ({more} more: tacit check {config.path} lists them)" if more else ""
+        raise ParameterError(f"{config.path}, {open_lines[0]}{about}")
 
 
 def _check_tables(config: Config) -> None:

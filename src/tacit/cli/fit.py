@@ -32,7 +32,7 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
     Example: tacit fit hospitals.toml
     """
     from tacit.cli.build import name_ledgers
-    from tacit.cli.outputs import keep, outputs_of
+    from tacit.cli.outputs import ABOUT, keep, outputs_of
     from tacit.errors import TacitError
     from tacit.report.page import write_report
 
@@ -50,7 +50,10 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
         raise
     written: dict[str, str] = {}
     if "release" in output:
-        model.release(output["release"])
+        paid = {c.ledger.ledger for c in model.certificates_.values() if c.ledger is not None}
+        signing = [s.ledger for s in sites if s.ledger is not None and s.ledger.id in paid]
+        told = {name: str(settings.section("output").get(name, "")) for name in ABOUT}
+        model.release(output["release"], ledgers=signing, **told)
         written["release"] = str(output["release"])
     if "report" in output:
         ledgers = {site.name: site.ledger for site in sites if site.ledger is not None}

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit._version import __version__
-from tacit.cli import audit, check, federation, fit, ledger, noise, plan, predict, report, verify
-from tacit.cli.output import Json
+from tacit.cli import (
+    audit,
+    check,
+    demo,
+    federation,
+    fit,
+    ledger,
+    new,
+    noise,
+    plan,
+    predict,
+    report,
+    serve,
+    verify,
+)
 from tacit.errors import BudgetExceeded, TacitError
 
 __all__ = ["app", "main"]
@@ -23,9 +34,12 @@ app = typer.Typer(
 )
 app.add_typer(ledger.app, name="ledger")
 for command in (
+    demo.demo,
+    new.new,
     fit.fit,
     fit.price,
     predict.predict,
+    serve.serve,
     report.report,
     audit.audit,
     plan.plan,
@@ -41,31 +55,6 @@ for command in (
     app.command()(command)
 federation.app.command()(check.rehearse)
 app.add_typer(federation.app, name="federation")
-
-
-@app.command()
-def demo(
-    folder: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("demo-result"),
-    federated: Annotated[
-        bool, typer.Option("--federated", help="Over real processes on this machine.")
-    ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier result.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Let three hospitals learn together what each knows too little about alone.
-
-    Example: tacit demo --fresh
-    """
-    if federated:
-        from tacit.demo.federated import run_federated_demo
-
-        found = run_federated_demo(folder, fresh=fresh, quiet=as_json)
-    else:
-        from tacit.demo.run import run_demo
-
-        found = run_demo(folder, fresh=fresh, quiet=as_json)
-    if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
 
 
 @app.callback(invoke_without_command=True)

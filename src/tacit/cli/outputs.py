@@ -11,8 +11,11 @@ from tacit._core.folders import check_writable
 from tacit.cli.config import Config
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.release.plain import check_text
 
-__all__ = ["keep", "outputs_of"]
+__all__ = ["ABOUT", "keep", "outputs_of"]
+
+ABOUT = ("purpose", "contact")  # words that a release carries
 
 
 def outputs_of(config: Config, model: PrivateEstimator) -> dict[str, Path]:
@@ -31,8 +34,16 @@ def outputs_of(config: Config, model: PrivateEstimator) -> dict[str, Path]:
         )
     for key, value in stated.items():
         if not isinstance(value, str) or not value:
-            config.fail(f'{key} must be a path in quotes: write {key} = "…"', "output", key)
-    places = {key: (config.folder / value) for key, value in stated.items()}
+            what = "text" if key in ABOUT else "a path"
+            config.fail(f'{key} must be {what} in quotes: write {key} = "…"', "output", key)
+        if key in ABOUT:
+            try:
+                check_text(key, value)
+            except NotCertified as error:
+                config.fail(str(error), "output", key)
+    places = {key: config.folder / path for key, path in stated.items() if key not in ABOUT}
+    if not places:
+        config.fail('add release = "…" or report = "….html"', "output")
     try:
         if "release" in places:
             _check_release(config, model, places["release"])

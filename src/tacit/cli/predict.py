@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,37 +26,62 @@ def predict(
     plugins: Annotated[
         list[str] | None, typer.Option("--plugin", help="A package with a family of its own.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Also print bounds that hold a new value with this probability."),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(help="For a recommender: the best items of every user.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a CSV or JSON file instead of printing.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict from a release, which is verified first; nothing is charged.
 
-    Where predictions are made at a site, from the site's own data and what was released, they are
-    the site's own and no release: pass --config and --site.
+    Where predictions are made from somebody's own values (a recommender, a factorization), rows
+    with a value are those, and rows without one are predicted: the predictions are that person's
+    or site's own, and no release. A site's own data may also come from --config and --site.
 
     Example: tacit predict release/ cells.csv --config hospitals.toml --site North
     """
-    import numpy as np
-
     from tacit.data.tables import read_table
-    from tacit.data.values import texts
-    from tacit.estimators.families import estimator_called
-    from tacit.estimators.release import read_release
+    from tacit.estimators.released_models import opened
 
-    kind = estimator_called(read_release(release).estimator, plugins or ())
-    model = kind.from_release(release)
+    _, model = opened(release, plugins or ())
     table = read_table(rows)
     data = None if config is None else _site_data(config, site)
-    values = np.asarray(model._predict_table(table, data)).tolist()
+    if top is None:
+        found = model._predict_table(table, data, interval)
+    else:
+        found = _best(model, table, top)
+    text = _as_csv(found)
+    if out is not None:
+        shown = json.dumps(found, ensure_ascii=False) if out.suffix == ".json" else text
+        out.write_text(shown, encoding="utf-8")
+    values = found["prediction"]
+    words = f"{len(values)} predictions are in {out}." if out else text.rstrip("\n")
+    file = None if out is None else str(out)
+    show({"predictions": values, "columns": found, "file": file}, words, as_json)
+
+
+def _as_csv(found: Mapping[str, Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*table, "prediction"])
-    own = [texts(table.column(name)).to_list() for name in table]  # as they were written: 0012
-    writer.writerows(zip(*own, values, strict=True))
-    if out is not None:
-        out.write_text(text.getvalue(), encoding="utf-8")
-    words = f"{len(values)} predictions are in {out}." if out else text.getvalue().rstrip("\n")
-    show({"predictions": values, "file": None if out is None else str(out)}, words, as_json)
+    writer.writerow(found)
+    writer.writerows(zip(*found.values(), strict=True))
+    return text.getvalue()
+
+
+def _best(model: Any, table: Any, top: int) -> dict[str, list[Any]]:
+    from tacit.errors import ParameterError
+
+    if not hasattr(model, "recommend"):
+        raise ParameterError(f"--top is for a recommender, and this is a {type(model).__name__}")
+    from tacit.recommender.answering import best
+
+    return best(model, table, top)
 
 
 def _site_data(path: Path, site: str | None) -> Any:

@@ -14,6 +14,18 @@ from tacit.errors import UnboundedData
 __all__ = ["draft", "field_kind", "written"]
 
 
+_HEAD = """\
+[columns]
+#person = "…"               # the column that names the person, and
+#rows_per_person = "…"      # how many rows of one person count at most
+#key = "…"                  # the column, or columns, that name a record, and
+#duplicates = "error"       # or "first", "mean", "sum": what counts of several rows of one
+#missing = "error"          # or "drop", "impute"
+# columns of text: a public list of values, ["…", "…"]; {kind = "keys"} to count in a summary
+# those that many people have; {kind = "text", vocabulary = ["…"]} for documents
+"""
+
+
 def draft(data: Any) -> dict[str, Any]:
     """Return a first version of ``[columns]`` from *names and types* alone; ranges are left open.
 
@@ -25,20 +37,22 @@ def draft(data: Any) -> dict[str, Any]:
 
 
 def written(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return drafted columns as TOML, with a place for everything that people have to state."""
+    """Return drafted columns as TOML, with a blank for everything that people have to state.
+
+    >>> print(written({"age": {"kind": "number"}}).splitlines()[-1])
+    "age" = {kind = "number", low = "…", high = "…"}
+    """
     needs = {
-        "number": "low = …, high = …",
+        "number": 'low = "…", high = "…"',
         "date": 'low = "…", high = "…"',
         "time": 'low = "…", high = "…"',
-        "category": "levels = […]",
+        "category": 'levels = ["…"]',
     }
-    lines = ["[columns]", '# person = "…"            # the column that names the person, and',
-             "# rows_per_person = …       # how many rows one person has at most",
-             '# missing = "error"         # or "drop", "impute"']  # fmt: skip
+    lines = _HEAD.splitlines()
     for name, stated in columns.items():
         more = needs.get(str(stated["kind"]))
         inner = f'kind = "{stated["kind"]}"' + (f", {more}" if more else "")
-        lines.append(f"{json.dumps(name)} = {{{inner}}}")
+        lines.append(f"{json.dumps(name, ensure_ascii=False)} = {{{inner}}}")
     return "\n".join(lines)
 
 
@@ -64,9 +78,13 @@ def field_kind(entry: Mapping[str, Any]) -> Kind:
         return kind_of(name, {"kind": "boolean"})
     word = {"number": "number", "integer": "number", "year": "number", "date": "date",
             "datetime": "time"}.get(sort)  # fmt: skip
+    if entry.get("kind") == "keys":
+        length = {"length": rules["maxLength"]} if "maxLength" in rules else {}
+        return kind_of(name, {"kind": "keys", **length})
     if word is None:
         raise UnboundedData(
-            f"field {name!r} is a {sort} without an enum: list its values, or leave it out"
+            f"field {name!r} is a {sort} without an enum: list its values, or leave it out; "
+            '"kind": "keys" counts in a summary those that many people have'
         )
     ends = {"low": "minimum", "high": "maximum"}
     stated = {key: rules[own] for key, own in ends.items() if own in rules}

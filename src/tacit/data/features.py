@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.files import Source
-from tacit.data.kinds import Kind, Number, Text
+from tacit.data.kinds import Kind, Number
 from tacit.data.matrices import as_array, check_lengths, check_shape
 from tacit.data.problems import Problem, raise_for, trouble
 from tacit.data.reading import Table, is_table, read_rows
@@ -84,8 +84,8 @@ class Features:
                 "explain'"
             )
         for own, kind in columns.items():
-            if isinstance(kind, Text):
-                raise ParameterError(f"column {own!r} is text, which {what} does not read")
+            if not kind.modelled:
+                raise ParameterError(f"column {own!r} is {kind.word}, which {what} does not read")
         found = cls(columns, name)
         if not found.names:
             raise ParameterError("columns must name a feature besides the target")

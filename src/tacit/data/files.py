@@ -23,7 +23,7 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FILES", "Source", "plain_numbers", "read_file", "source"]
+__all__ = ["FILES", "Source", "clear_numbers", "plain_numbers", "read_file", "source"]
 
 _SEPARATORS = (",", ";", "\t", "|")
 _TEXT_FILES = (".csv", ".tsv", ".txt", ".tab")
@@ -205,6 +205,35 @@ def _what_is_wrong(file: Path, encoding: str, separator: str, width: int, error:
     except csv.Error:
         pass
     return f"{file.name} cannot be read: {str(error).splitlines()[0]}"
+
+
+def clear_numbers(column: pl.Series, where: Source) -> pl.Series | None:
+    """Return those cells of a column that are plainly numbers as such, the others as null.
+
+    Plainly: there is no mark in it that could mean something else, and with a point for its
+    decimal comma it reads as a finite number. `plain_numbers` says what the others are, cell by
+    cell, and would say the same of these. None where numbers are written the plain way anyway.
+    """
+    import polars as pl
+
+    if column.dtype != pl.String or (where.decimal == "." and not where.thousands):
+        return None
+    read = column
+    if where.decimal != ".":
+        read = column.str.replace(where.decimal, ".", literal=True)
+    found = read.cast(pl.Float64, strict=False)
+    clear = found.is_finite() & ~_holds(column, where.thousands)
+    if where.decimal != "." and where.thousands != ".":
+        clear &= ~_holds(column, ".")
+    return found.set(~clear.fill_null(False), None)
+
+
+def _holds(column: pl.Series, mark: str | None) -> pl.Series:
+    import polars as pl
+
+    if mark is None:
+        return pl.repeat(False, len(column), eager=True)
+    return column.str.contains(mark, literal=True)
 
 
 def plain_numbers(column: pl.Series, where: Source) -> pl.Series:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-__all__ = ["Boolean", "Category", "Date", "Kind", "Number", "Parsed", "Text"]
+__all__ = ["Boolean", "Category", "Date", "Kind", "Number", "Parsed"]
 
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 
@@ -50,13 +50,14 @@ class Parsed(NamedTuple):
     Attributes
     ----------
     values
-        Numbers; NaN where there is none. Positions in a category's list, days since 1970.
+        Numbers; NaN where there is none. Positions in a category's list, days since 1970; of text
+        and of keys, the texts.
     missing, bad, outside
         Where nothing stands, where something stands that is no such value, and where a value is
         not in the public range or list.
     """
 
-    values: NDArray[np.float64]
+    values: NDArray[Any]
     missing: NDArray[np.bool_]
     bad: NDArray[np.bool_]
     outside: NDArray[np.bool_]
@@ -64,9 +65,22 @@ class Parsed(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind(ABC):
-    """What a column may hold; one of the kinds below."""
+    """What a column may hold; one of the kinds below.
+
+    Attributes
+    ----------
+    word
+        What it is called in files and errors.
+    modelled
+        Whether a value is a few numbers, which models read.
+    listed
+        Whether `Columns`' rule for what is unknown speaks of its values, or that for what is
+        outside of a range.
+    """
 
     word: ClassVar[str] = ""
+    modelled: ClassVar[bool] = True
+    listed: ClassVar[bool] = False
 
     @property
     def numeric(self) -> bool:
@@ -180,6 +194,7 @@ class Category(Kind):
     levels: tuple[Any, ...]
 
     word: ClassVar[str] = "category"
+    listed: ClassVar[bool] = True
 
     @property
     def numeric(self) -> bool:
@@ -188,6 +203,12 @@ class Category(Kind):
 
     def __post_init__(self) -> None:
         names = [plain_text(level) for level in self.levels]
+        if not names:
+            raise UnboundedData(
+                "a category's values must be listed, as in tc.category('f', 'm'): the list is "
+                "never read from the data. Where it is not public, tc.keys() counts in a summary "
+                "those values that many people have"
+            )
         if len(names) < 2 or len(set(names)) < len(names):
             raise ParameterError(
                 f"a category needs two or more different values, got {list(self.levels)}"
@@ -377,51 +398,3 @@ class Date(Kind):
             "high": shown[1],
             **forms,
         }
-
-
-@dataclass(frozen=True)
-class Text(Kind):
-    """Free text, read as a document over a public vocabulary."""
-
-    vocabulary: tuple[str, ...]
-
-    word: ClassVar[str] = "text"
-
-    def __post_init__(self) -> None:
-        if not self.vocabulary or len(set(self.vocabulary)) < len(self.vocabulary):
-            raise UnboundedData(
-                "a vocabulary must be stated, different words: it is never read from private text"
-            )
-
-    def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
-        """Return how many words of the vocabulary each text holds; all else is not there."""
-        counts = self.counts(column).sum(axis=1)
-        missing = texts(column).is_null().to_numpy()
-        nothing = np.zeros(len(counts), bool)
-        return Parsed(np.where(missing, np.nan, counts), missing, nothing, nothing)
-
-    def counts(self, column: pl.Series) -> NDArray[np.float64]:
-        """Return how often each word of the vocabulary stands in each text."""
-        import re
-
-        place = {word.lower(): k for k, word in enumerate(self.vocabulary)}
-        table = np.zeros((len(column), len(place)))
-        for row, document in enumerate(texts(column).fill_null("").to_list()):
-            for word in re.findall(r"\w+", document.lower()):
-                if word in place:
-                    table[row, place[word]] += 1.0
-        return table
-
-    @property
-    def remedy(self) -> str:
-        """Any text will do."""
-        return "text is needed"
-
-    @property
-    def range(self) -> tuple[float, float]:
-        """There is no largest number of words."""
-        return 0.0, math.inf
-
-    def described(self) -> dict[str, Any]:
-        """Return everything as plain data."""
-        return {"kind": self.word, "vocabulary": list(self.vocabulary)}

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tacit._core.threads import threads
-from tacit.data.files import FILES, Source, plain_numbers, read_file, source
+from tacit.data.files import FILES, Source, clear_numbers, plain_numbers, read_file, source
+from tacit.data.kinds import Kind, Number, Parsed
 from tacit.data.values import NA_WORDS, floats, lowered, plain_text, texts
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
-
-    from tacit.data.kinds import Kind, Parsed
 
 _T = TypeVar("_T")
 _MANY = 20_000  # rows, from which on threads pay
@@ -93,7 +92,7 @@ class Table(Mapping[str, "NDArray[Any]"]):
         """Return columns as their kinds read them, and what was done meanwhile."""
         if self.rows < _MANY or threads() < 2:
             return {name: self.parse(name, kind) for name, kind in kinds.items()}, meanwhile()
-        with ThreadPoolExecutor(threads() - 1) as pool:  # readers wait for no lock of Python's
+        with ThreadPoolExecutor(threads()) as pool:  # readers wait for no lock of Python's
             found = pool.map(self.parse, kinds, kinds.values())
             other = meanwhile()
             return dict(zip(kinds, found, strict=True)), other
@@ -103,9 +102,19 @@ class Table(Mapping[str, "NDArray[Any]"]):
         import polars as pl
 
         column, words = self.column(name), self.na
-        if self.written is not None and kind.numeric:
-            column, words = self._plain(column), (*words, *self._plain(pl.Series(words)))
-        return kind.parse(column, words)
+        if self.written is None or not kind.numeric:
+            return kind.parse(column, words)
+        words = (*words, *plain_numbers(pl.Series(words), self.written))
+        clear = clear_numbers(column, self.written) if isinstance(kind, Number) else None
+        if clear is None:
+            return kind.parse(plain_numbers(column, self.written), words)
+        found = kind.parse(clear, words)
+        left = np.flatnonzero(clear.is_null().to_numpy())
+        if left.size:
+            others = kind.parse(plain_numbers(column[left], self.written), words)
+            for own, part in zip(found, others, strict=True):
+                own[left] = part
+        return found
 
     def names(self, name: str) -> tuple[pl.Series, NDArray[np.bool_]]:
         """Return a column of ids as text, and where there is none."""
@@ -114,9 +123,6 @@ class Table(Mapping[str, "NDArray[Any]"]):
         absent = np.zeros(len(found), bool)
         absent[short] = found[short].str.to_lowercase().is_in(lowered(self.na)).to_numpy()
         return found, absent
-
-    def _plain(self, column: pl.Series) -> pl.Series:
-        return column if self.written is None else plain_numbers(column, self.written)
 
     def has(self, name: str) -> bool:
         """Whether there is such a column."""

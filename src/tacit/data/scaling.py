@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from tacit._core.check import Bounds, InstanceOf, check
 from tacit.data.features import by_position, labels_of, numbers
-from tacit.data.kinds import Boolean, Category, Number, Text
+from tacit.data.kinds import Boolean, Category, Number
 from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
@@ -98,14 +98,14 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "a scaler would lose whose row is whose: pass columns with a person to the "
                 "estimator itself"
             )
-        if columns.drops:
+        if columns.drops or columns.key is not None:
             raise ParameterError(
                 "a scaler leaves no row out: pass missing='impute', unknown=… and outside='clip', "
                 "or columns to the estimator itself"
             )
-        texts = [name for name in columns if isinstance(columns[name], Text)]
-        if texts:
-            raise ParameterError(f"column {texts[0]!r} is text, which is no feature to scale")
+        for name, kind in columns.items():
+            if not kind.modelled:
+                raise ParameterError(f"column {name!r} is {kind.word}, no feature to scale")
         return columns
 
     def _names(self) -> list[str]:

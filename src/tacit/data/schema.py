@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import Integer, OneOf, check
+from tacit._core.check import InstanceOf, Integer, OneOf, check
 from tacit._core.rng import WordStream
 from tacit.data.dictionary import field_kind
-from tacit.data.kinds import Boolean, Category, Date, Kind, Parsed, Text
+from tacit.data.duplicates import RULES
+from tacit.data.free_text import Keys, Text
+from tacit.data.kinds import Boolean, Category, Date, Kind
 from tacit.data.problems import BadTable, Problem, raise_for, trouble
 from tacit.data.reading import Table, read_rows
+from tacit.data.records import counted_once, record_codes, records_note
 from tacit.data.rows import Rows, bounded, numbered
+from tacit.data.rules import Rules
 from tacit.data.stating import kind_of
 from tacit.errors import ParameterError, UnboundedData
 
@@ -37,6 +41,8 @@ _SETTINGS = (
     "rows_per_person",
     "per_person",
     "target",
+    "key",
+    "duplicates",
     "missing",
     "unknown",
     "outside",
@@ -44,7 +50,6 @@ _SETTINGS = (
 )
 # how certificates say that people are the unit
 PER_PERSON = re.compile(r"^at most \d+ rows of one person count$|^each person counts as one row")
-_MISSING = ("error", "drop", "impute")
 
 
 class Columns(Mapping[str, Kind]):
@@ -53,8 +58,8 @@ class Columns(Mapping[str, Kind]):
     Parameters
     ----------
     columns
-        Column → kind: `number`, `category`, `date`, `time`, `boolean`, `text`; a pair of numbers
-        is a range, a list of values a category. May be given as keywords too.
+        Column → kind: `number`, `category`, `date`, `time`, `boolean`, `text`, `keys`; a pair of
+        numbers is a range, a list of values a category. May be given as keywords too.
     person
         The column that names the person of a row, read as text: ``0012`` is not ``12``.
     rows_per_person
@@ -64,12 +69,19 @@ class Columns(Mapping[str, Kind]):
         Whether each of a person's ``"rows"`` counts, or their ``"average"`` as one row.
     target
         The column that a model explains, where it is always the same.
+    key
+        The column, or columns, that name a record: rows that agree in them (and in the person) are
+        one record and count once. Where nobody is named, a record is what one unit of privacy is.
+    duplicates
+        What counts of a record that stands in several rows: an ``"error"`` to the holder; the
+        ``"first"`` of them; the ``"mean"`` of its numbers and dates; or the ``"sum"`` of its
+        numbers. What has no mean or sum must agree.
     missing
         What a missing value is: an ``"error"`` to the holder; a reason to ``"drop"`` the row; or
         ``"impute"``, filled in with the column's constant.
     unknown
-        What a value outside a category's list is: an ``"error"``, a reason to ``"drop"`` the row,
-        or the value that stands for all others.
+        What a value outside a category's list, or a key that is too long, is: an ``"error"``, a
+        reason to ``"drop"`` the row, or the value that stands for all others.
     outside
         What a number or date outside its range is: an ``"error"``, ``"clip"`` to the range, or
         a reason to ``"drop"`` the row.
@@ -95,6 +107,8 @@ class Columns(Mapping[str, Kind]):
         rows_per_person: int | None = None,
         per_person: str = "rows",
         target: str | None = None,
+        key: str | Sequence[str] | None = None,
+        duplicates: str = "error",
         missing: str = "error",
         unknown: Any = "error",
         outside: str = "error",
@@ -108,8 +122,6 @@ class Columns(Mapping[str, Kind]):
                 "is read from private data"
             )
         self.kinds = {str(name): kind_of(str(name), kind) for name, kind in stated.items()}
-        check("missing", missing, OneOf(*_MISSING))
-        check("outside", outside, OneOf("error", "clip", "drop"))
         if rows_per_person is not None:
             check("rows_per_person", rows_per_person, Integer(1, 10**6))
         check("per_person", per_person, OneOf("rows", "average"))
@@ -127,27 +139,31 @@ class Columns(Mapping[str, Kind]):
             raise ParameterError(f"the target {target!r} is none of {list(self.kinds)}")
         self.person, self.rows_per_person, self.target = person, rows_per_person, target
         self.per_person = per_person
+        self.key, self.duplicates = self._record_key(key, duplicates), duplicates
         self.missing, self.unknown, self.outside = missing, unknown, outside
         self.constants = dict(constants or {})
-        for name in self.constants:
-            if name not in self.kinds:
-                raise ParameterError(f"constants name {name!r}, which is none of the columns")
-        self._check_unknown()
+        self._rules.check(self.kinds)
 
-    def _check_unknown(self) -> None:
-        if self.unknown in ("error", "drop"):
-            return
-        for name, kind in self.kinds.items():
-            if isinstance(kind, Category) and self._standing(kind) is None:
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self.missing, self.unknown, self.outside, self.constants)
+
+    def _record_key(self, key: Any, duplicates: str) -> list[str] | None:
+        """Return the columns that name a record within a person."""
+        check("duplicates", duplicates, OneOf(*RULES))
+        if key is None:
+            if duplicates != "error":
                 raise ParameterError(
-                    f"unknown={self.unknown!r} is none of the values of {name!r}: pass 'error', "
-                    "'drop' or a value that every category lists"
+                    f"duplicates={duplicates!r} needs key, which says which rows are one record: "
+                    "pass key='record_id', the column or columns that name it"
                 )
-
-    def _standing(self, kind: Category) -> float | None:
-        """Return the position of the value that stands for unknown ones."""
-        found = kind.parse(_series([self.unknown])).values[0]
-        return None if np.isnan(found) else float(found)
+            return None
+        names = [key] if isinstance(key, str) else key
+        check("key", names, InstanceOf(list, tuple, text="a column or a list of columns"))
+        own = [str(name) for name in dict.fromkeys(names) if name != self.person]
+        if not own:
+            raise ParameterError("key must name a column besides the person")
+        return own
 
     # -- a mapping ---------------------------------------------------------------------------
 
@@ -257,7 +273,7 @@ class Columns(Mapping[str, Kind]):
         plain: dict[str, Any] = {name: kind.described() for name, kind in self.kinds.items()}
         for key in _SETTINGS:
             value = getattr(self, key)
-            if value not in (None, {}):
+            if value not in (None, {}) and not (key == "duplicates" and self.key is None):
                 plain[key] = value
         return plain
 
@@ -292,16 +308,11 @@ class Columns(Mapping[str, Kind]):
                 lines.append(f"{name} lies between {kind.show(low)} and {kind.show(high)}")
             elif isinstance(kind, Boolean | Text):
                 lines.append(f"{name} is {kind.word}")
-        words = {"drop": "rows with a missing value are left out",
-                 "impute": "a missing value counts as a public constant"}  # fmt: skip
-        if self.missing in words:
-            lines.append(words[self.missing])
-        if self.unknown != "error" and any(isinstance(k, Category) for k in self.kinds.values()):
-            what = "are left out" if self.unknown == "drop" else f"count as {self.unknown!r}"
-            lines.append(f"values outside a category's list {what}")
-        if self.outside != "error":
-            what = "is clipped" if self.outside == "clip" else "leaves its row out"
-            lines.append(f"what lies outside its range {what}")
+            elif isinstance(kind, Keys):
+                lines.append(f"{name} has values of at most {kind.length} bytes, not listed")
+        lines += self._rules.words(self.kinds)
+        if self.key is not None:
+            lines.append(records_note(self.key, self.duplicates, self.person))
         if self.rows_per_person is not None:
             lines.append(f"at most {self.rows_per_person} rows of one person count")
         if self.averaged:
@@ -311,7 +322,7 @@ class Columns(Mapping[str, Kind]):
     @property
     def drops(self) -> bool:
         """Whether a row may be left out for what it holds."""
-        return "drop" in (self.missing, self.unknown, self.outside)
+        return self._rules.drops
 
     # -- a holder's table --------------------------------------------------------------------
 
@@ -342,10 +353,14 @@ class Columns(Mapping[str, Kind]):
         raise_for(self._absent(table, wanted))
         kinds = {name: self.kinds[name] for name in wanted}
         parsed, (people, problems) = table.parsed(kinds, lambda: self._people(table))
-        problems += [p for name in wanted for p in self._troubles(table, name, parsed[name])]
+        keep, rules = np.ones(table.rows, bool), self._rules
+        values = {}
+        for name, kind in kinds.items():
+            problems += rules.troubles(table, name, kind, parsed[name])
+            values[name] = rules.mended(name, kind, parsed[name], keep)
+        if self.key is not None:
+            problems += self._counted_once(table, kinds, values, keep, people)
         raise_for(problems)
-        keep = np.ones(table.rows, bool)
-        values = {name: self._mended(name, parsed[name], keep) for name in wanted}
         if people is not None and self.rows_per_person is not None:
             keep &= bounded(people, keep, self.rows_per_person, words)
         if not keep.all():
@@ -364,7 +379,7 @@ class Columns(Mapping[str, Kind]):
         for name in names:
             kind, column = self.kinds[name], table.column(name)
             parsed = table.parse(name, kind)
-            unknown = parsed.outside & (isinstance(kind, Category) | np.isinf(parsed.values))
+            unknown = parsed.outside & (kind.listed | np.isinf(parsed.values))
             wrong = parsed.bad | parsed.missing | unknown
             problems += trouble(table, "unreadable", name, wrong, column, kind.remedy)
             parts.append(kind.encode(parsed.values))
@@ -385,7 +400,8 @@ class Columns(Mapping[str, Kind]):
         self, table: Table, wanted: Sequence[str], *, person: bool = True
     ) -> list[Problem]:
         found = []
-        for name in [*wanted, *([self.person] if self.person and person else [])]:
+        own = [*([self.person] if self.person else []), *(self.key or [])]
+        for name in dict.fromkeys([*wanted, *(own if person else [])]):
             if not table.has(name):
                 remedy = f"the table has {table.frame.columns[:20]}"
                 found.append(Problem("no such column", name, (), 1, remedy))
@@ -399,50 +415,17 @@ class Columns(Mapping[str, Kind]):
         remedy = "a row must say whose it is: fill it in, or take the row out"
         return codes, trouble(table, "missing", self.person, absent, names, remedy)
 
-    def _troubles(self, table: Table, name: str, parsed: Parsed) -> list[Problem]:
-        kind, column = self.kinds[name], table.column(name)
-        found = trouble(table, "unreadable", name, parsed.bad, column, kind.remedy)
-        if self.missing == "error":
-            remedy = "fill it in, or pass missing='drop' or missing='impute'"
-            found += trouble(table, "missing", name, parsed.missing, column, remedy)
-        rule = self.unknown if isinstance(kind, Category) else self.outside
-        if rule == "error":
-            what = "unknown" if isinstance(kind, Category) else "outside its range"
-            found += trouble(table, what, name, parsed.outside, column, kind.remedy_outside)
-        return found
-
-    def _mended(self, name: str, parsed: Parsed, keep: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return a column with its rules applied, value by value; rows to leave out are marked."""
-        kind, values = self.kinds[name], parsed.values
-        if self.missing == "drop":
-            keep &= ~parsed.missing
-        elif parsed.missing.any():
-            values = np.where(parsed.missing, self._constant(name), values)
-        if isinstance(kind, Category):
-            standing = None if self.unknown in ("error", "drop") else self._standing(kind)
-            if standing is None:
-                keep &= ~parsed.outside
-            else:
-                values = np.where(parsed.outside, standing, values)
-        elif self.outside == "drop":
-            keep &= ~parsed.outside
-        elif parsed.outside.any():
-            values = np.clip(values, *kind.range)
-        return np.asarray(values, np.float64)
-
-    def _constant(self, name: str) -> float:
-        """Return the public value that stands for a missing one."""
-        kind = self.kinds[name]
-        if name in self.constants:
-            parsed = kind.parse(_series([self.constants[name]]))
-            if parsed.bad[0] or parsed.missing[0] or parsed.outside[0]:
-                raise ParameterError(f"constants[{name!r}] is no value of that column")
-            return float(parsed.values[0])
-        if isinstance(kind, Category | Boolean | Text):
-            return 0.0
-        low, high = kind.range
-        return low / 2.0 + high / 2.0
-
-
-def _series(values: list[Any]) -> Any:
-    return read_rows({"value": values}).frame["value"]
+    def _counted_once(
+        self,
+        table: Table,
+        kinds: Mapping[str, Kind],
+        values: dict[str, NDArray[Any]],
+        keep: NDArray[np.bool_],
+        people: NDArray[np.int64] | None,
+    ) -> list[Problem]:
+        """Let every record count once, by the rule for those that stand in several rows."""
+        assert self.key is not None
+        codes, problems = record_codes(table, self.key, self.kinds, people)
+        rules = self.duplicates, self.outside
+        named = [*([self.person] if self.person else []), *self.key]
+        return problems or counted_once(table, kinds, values, keep, codes, rules, named)

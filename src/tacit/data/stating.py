@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.data.kinds import Boolean, Category, Date, Kind, Number, Text
+from tacit.data.free_text import Keys, Text
+from tacit.data.kinds import Boolean, Category, Date, Kind, Number
 from tacit.data.values import is_real, moment
 from tacit.errors import ParameterError, UnboundedData
 
-__all__ = ["boolean", "category", "date", "kind_of", "number", "text", "time"]
+__all__ = ["boolean", "category", "date", "keys", "kind_of", "number", "text", "time"]
 
 
 def number(low: float, high: float, unit: str = "") -> Number:
@@ -64,6 +65,29 @@ def text(vocabulary: Sequence[str]) -> Text:
     return Text(tuple(vocabulary))
 
 
+def keys(at_most: int = 1000, length: int = 64) -> Keys:
+    """Return the kind of a column whose list of values is not public; for summaries.
+
+    The values that many people have are named, with noisy counts: which ones depends on the data
+    through a mechanism only, and costs a part of ε and of δ. Where the list is public, `category`
+    is better.
+
+    Parameters
+    ----------
+    at_most
+        How many are named at most; of more, those with the largest noisy counts.
+    length
+        Bytes of the longest value (in UTF-8); a longer one is an error to the holder, unless
+        ``Columns(unknown=…)`` says what becomes of it.
+
+    Examples
+    --------
+    >>> keys(at_most=500).described()
+    {'kind': 'keys', 'at_most': 500, 'length': 64}
+    """
+    return Keys(at_most, length)
+
+
 def kind_of(name: str, stated: Any) -> Kind:
     """Return the kind that somebody stated: one of the above, a pair, a list, or plain data.
 
@@ -103,6 +127,7 @@ _MAKERS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "date": (date, ("low", "high"), ("formats",)),
     "time": (time, ("low", "high"), ("formats",)),
     "text": (text, ("vocabulary",), ()),
+    "keys": (keys, (), ("at_most", "length")),
 }
 
 

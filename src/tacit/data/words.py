@@ -10,17 +10,18 @@ import numpy as np
 from tacit.data.features import labels_of, numbers
 from tacit.data.members import Members, distinct_ids, key, shown
 from tacit.data.problems import BadTable, Problem
-from tacit.data.reading import is_table
+from tacit.data.reading import Table, is_table
 from tacit.data.relations import Relation
-from tacit.data.values import lowered
+from tacit.data.values import lowered, texts
 from tacit.errors import ParameterError, UnboundedData
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["named_words", "table_words", "word_counts", "word_numbers"]
+__all__ = ["named_words", "spelled_out", "table_words", "word_counts", "word_numbers"]
 
 _KEPT = 20
+_LONGEST = 10_000_000  # words of documents that are spelled out
 
 
 def named_words(documents: Any) -> list[Any] | None:
@@ -142,3 +143,29 @@ def word_counts(frame: Any, words: Members | None, unknown: str) -> NDArray[np.f
             f"the counts have no column for {shown(lacking)}: a word that does not occur has zeros"
         )
     return numbers(frame, stated)
+
+
+def spelled_out(table: Table, numbered: bool) -> tuple[list[str], list[list[Any]]]:
+    """Return documents and their words, from rows (document, word, count).
+
+    Parameters
+    ----------
+    table
+        Columns ``document``, ``word`` and perhaps ``count``, 1 where it is left out.
+    numbered
+        Whether words are numbers.
+    """
+    owners, words = (texts(table.column(name)).to_list() for name in ("document", "word"))
+    counts = [1.0] * len(words)
+    if table.has("count"):
+        counts = numbers({"count": table["count"]})[:, 0].tolist()
+    if any(count < 0 or count % 1 for count in counts) or sum(counts) > _LONGEST:
+        raise ParameterError(f"count must be whole numbers, {_LONGEST} words in all at most")
+    bags: dict[str, list[Any]] = {}
+    for owner, word, count in zip(owners, words, counts, strict=True):
+        if owner is None or word is None:
+            raise ParameterError("every row needs a document and a word")
+        if numbered and not word.isdecimal():
+            raise ParameterError(f"words are numbers here, got {word!r}")
+        bags.setdefault(owner, []).extend([int(word) if numbered else word] * int(count))
+    return list(bags), list(bags.values())

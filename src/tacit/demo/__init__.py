@@ -1,1 +1,1 @@
-"""Demonstrations on simulated hospitals."""
+"""Demonstrations on simulated data: hospitals, a table, a recommender, topics."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.synthetic import LABORATORY_TESTS, hospital_results
+from tacit.demo.folder import make_room
 from tacit.demo.hospitals import EPSILONS, Comparison, compare, estimator
-from tacit.errors import ParameterError
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import shown_left
 from tacit.privacy.ledger.ledger import Ledger
@@ -44,7 +43,7 @@ def run_demo(
     from rich.console import Console
 
     console = Console(quiet=quiet)
-    _make_room(folder, fresh)
+    make_room(folder, "North.db", fresh)
     results = hospital_results(sizes or _SIZES, seed=_SEED)
     ledgers = {
         name: Ledger.open(
@@ -99,18 +98,6 @@ def run_demo(
             "private averages": {f"{e:g}": v for e, v in found.offsets.items()},
         },
     }
-
-
-def _make_room(folder: Path, fresh: bool) -> None:
-    """Make the folder; what is no demonstration of ours stays as it is."""
-    other = folder.exists() and not (folder / "North.db").exists()
-    if other and (not folder.is_dir() or any(folder.iterdir())):
-        raise ParameterError(
-            f"{folder} holds something else than a demonstration: choose another folder"
-        )
-    if fresh and (folder / "North.db").exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _introduce(console: Console, results: Any) -> None:

@@ -10,20 +10,26 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer
+from tacit.data.reading import Table
 from tacit.data.schema import Columns
 from tacit.errors import HoldsData, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.blanks import Blank
 from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
-from tacit.estimators.features import NothingFitted, check_fitted
+from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome, Place, fit
 from tacit.estimators.plain import Estimator
+from tacit.estimators.predicting import predicted, schema_of
 from tacit.estimators.price import Price, price_of
-from tacit.estimators.release import Release, read_release, write_release
+from tacit.estimators.release import Release, read_release
+from tacit.estimators.release.models import adopted, write_model
+from tacit.estimators.release.promise import gathered
 from tacit.estimators.site import Site, check_sites
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import REPLACE
@@ -61,9 +67,13 @@ class PrivateEstimator(Estimator):
     )
     _secret: int | None = None  # the seed of an audit's noise
     _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
+    _upstream: Mapping[str, Certificate] = MappingProxyType({})  # of private steps before this one
     _inference_only: ClassVar[tuple[str, ...]] = ()  # parameters that no release depends on
     _default_neighbours: str | None = None  # where only one relation makes sense
     _stated_facts: ClassVar[tuple[str, ...]] = ()  # what files state besides parameters
+    _told: ClassVar[tuple[str, ...]] = ()  # the settings that a release carries, by name
+    # what a file of `tacit new` leaves blank besides columns: "section.key" → what to write there
+    _to_state: ClassVar[Mapping[str, Blank]] = {}
     # fitted attributes that hold people's own data: what that is, and what is read instead
     _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
@@ -121,8 +131,16 @@ class PrivateEstimator(Estimator):
         return Answer(type(self).__name__)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the public settings that a release carries, as plain data."""
-        return {}
+        """Return the public settings that `_told` lists: the parameters of these names."""
+        return {name: getattr(self, name) for name in self._told}
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        """Return the names of every released array's dimensions, and the names along them."""
+        return {}, {}
+
+    def _learned(self) -> str:
+        """Say in one sentence what was learned, from what was released alone."""
+        return ""
 
     def _adopt(self, release: Release) -> None:
         """Take up what was released."""
@@ -167,21 +185,25 @@ class PrivateEstimator(Estimator):
         """
         raise ParameterError(f"{cls.__name__} has no simulation to plan with")
 
-    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Any:
-        """Return one prediction for every row of a table.
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        """Return the table of answers: the rows, and a column ``prediction`` beside them.
 
         Parameters
         ----------
         table
-            Column → values, under the names of the fit.
+            Rows, under the names of the fit.
         data
             A site's own data, where predictions are made at a site.
+        interval
+            Also return ``low`` and ``high``, which hold a new value with this probability.
         """
-        if not hasattr(self, "predict"):
-            raise ParameterError(
-                f"{type(self).__name__} predicts nothing: look at it with tacit report"
-            )
-        return self.predict(dict(table))
+        return predicted(self, table)
+
+    def _row_schema(self) -> dict[str, dict[str, Any]]:
+        """Return what a row to predict for holds: column → its JSON Schema; empty: nothing is."""
+        return schema_of(self)
 
     # -- what is true of every family ------------------------------------------------------
 
@@ -221,7 +243,9 @@ class PrivateEstimator(Estimator):
 
     def _answer(self, level: float) -> Answer:
         check_fitted(self, "certificates_")
-        found, certificates = self._found(level), self.certificates_
+        certificates = self.certificates_
+        nothing = Answer(type(self).__name__, "Nothing could be made of what was released.")
+        found = self._found(level) if hasattr(self, "shared_") else nothing
         told = {f"The certificate of {who}": str(one) for who, one in certificates.items()}
         promised = promise(certificates)
         return replace(found, promise=promised, details={**found.details, **told})
@@ -393,33 +417,35 @@ class PrivateEstimator(Estimator):
         """
         for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
             delattr(self, name)
+        self._upstream = {}
         self.record_, self.failures_ = outcome.record, outcome.record.failures
         self.certificates_ = dict(outcome.certificates)
         self.cites_ = outcome.agreement.cites
         try:
             self._conclude(outcome)
         finally:
-            found = self.certificates_.values()
-            self.certificate_ = max(found, key=lambda certificate: certificate.epsilon)
+            self._rest_on(self.certificates_)
 
-    def release(self, folder: str | os.PathLike[str]) -> Path:
-        """Write what was learned with its certificates: arrays and JSON, never pickle.
+    def release(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        purpose: str = "",
+        contact: str = "",
+        ledgers: Sequence[Ledger] | None = None,
+    ) -> Path:
+        """Write what was learned with its certificates: JSON, arrays and tables, never pickle.
 
         Parameters
         ----------
         folder
-            Where to; created if need be, and must not hold another release.
+            Where to; it must not exist, or be empty.
+        purpose, contact
+            What the release is for, and whom to ask, in a few words.
+        ledgers
+            Those whose keys sign the release, where they have one; the own ledger unless given.
         """
-        if not hasattr(self, "certificates_"):
-            raise NothingFitted("there is nothing to release: call fit first")
-        return write_release(
-            folder,
-            type(self).__name__,
-            self.shared_,
-            self.certificates_,
-            self._settings(),
-            self.cites_,
-        )
+        return write_model(self, folder, purpose, contact, ledgers)
 
     @classmethod
     def from_release(cls, folder: str | os.PathLike[str]) -> Self:
@@ -430,12 +456,10 @@ class PrivateEstimator(Estimator):
         folder
             Where `release` wrote it.
         """
-        found = read_release(folder)
-        if found.estimator != cls.__name__:
-            raise ParameterError(f"{folder} is a release of {found.estimator}, not {cls.__name__}")
-        model = cls.__new__(cls)
-        model.certificates_ = dict(found.certificates)
-        model.certificate_ = max(model.certificates_.values(), key=lambda one: one.epsilon)
-        model.shared_, model.cites_ = dict(found.arrays), found.cites
-        model._adopt(found)
+        model: Self = adopted(cls, read_release(folder), folder)
         return model
+
+    def _rest_on(self, certificates: Mapping[str, Certificate]) -> None:
+        """Keep every certificate that what was learned rests on, those before this one too."""
+        self.certificates_ = gathered([*certificates.items(), *self._upstream.items()])
+        self.certificate_ = max(self.certificates_.values(), key=lambda one: one.epsilon)

@@ -21,6 +21,7 @@ from sklearn.pipeline import _name_estimators
 from tacit.data.scaling import PublicScaler
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
+from tacit.privacy.certificate import Certificate
 
 __all__ = ["Pipeline", "make_pipeline", "seen_before"]
 
@@ -159,9 +160,25 @@ class Pipeline(PlainPipeline):  # type: ignore[misc]
             for model, known, lines in before:
                 model._before = (*known, *(line for line in lines if line not in known))
             yield
+            self._pass_on()
         finally:
             for model, known, _ in before:
                 model._before = known
+
+    def _pass_on(self) -> None:
+        """Let what later steps learned rest on the certificates of private steps before, too.
+
+        Their rows went through what those steps released.
+        """
+        before: dict[str, Certificate] = {}
+        for name, step in self.steps:
+            own: dict[str, Certificate] = {}
+            for model in _fitted_in(step):
+                own |= {f"{name}: {site}": found for site, found in model.certificates_.items()}
+                if before:
+                    model._upstream = {**model._upstream, **before}
+                    model._rest_on(model.certificates_)
+            before |= own
 
     def _lines(self) -> list[tuple[PrivateEstimator, list[str]]]:
         """Return every private estimator of the steps, with what is said of those before it."""
@@ -203,3 +220,14 @@ def _private_in(step: Any) -> list[PrivateEstimator]:
         return []
     held = step.get_params(deep=True).values()
     return list({id(one): one for one in held if isinstance(one, PrivateEstimator)}.values())
+
+
+def _fitted_in(step: Any) -> list[PrivateEstimator]:
+    """Return the private estimators with a guarantee that a fitted step is or holds."""
+    if isinstance(step, PrivateEstimator):
+        found = getattr(step, "certificates_", {})
+        return [step] if any(one.is_private for one in found.values()) else []
+    held = [getattr(step, "estimator", None)]
+    for name in ("steps", "transformers_", "transformer_list"):
+        held += [part[1] for part in getattr(step, name, ())]
+    return [model for part in held if part is not None for model in _fitted_in(part)]

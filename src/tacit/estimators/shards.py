@@ -77,6 +77,8 @@ def merged(how: str, parts: Sequence[Any]) -> Any:
     """Return the contributions of shards as one value, the same whatever the shards are."""
     if how == "sum":
         return reduce(add, parts)
+    if isinstance(parts[0], list):  # one entry per unit
+        return [entry for part in parts for entry in part]
     whole = parts[0] if len(parts) == 1 else np.concatenate(list(parts))
     return np.sort(whole) if how == "values" else whole
 

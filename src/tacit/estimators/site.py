@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit._core.check import AnyOf, InstanceOf, check
-from tacit.errors import ParameterError
+from tacit.errors import NotCertified, ParameterError
+from tacit.estimators.release.plain import check_text
 from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["Site", "check_sites"]
@@ -45,6 +46,11 @@ def check_sites(sites: list[Site]) -> None:
     names = [site.name for site in sites]
     if len(set(names)) != len(names):
         raise ParameterError(f"sites must have distinct names, got {names}")
+    for name in names:
+        try:  # a release carries it, and is refused too late
+            check_text("a site's name", name)
+        except NotCertified as error:
+            raise ParameterError(str(error)) from None
     ledgers = [site.ledger.id for site in sites if site.ledger is not None]
     if len(set(ledgers)) != len(ledgers):
         raise ParameterError("every site needs a ledger of its own: one ledger, one data holder")

@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +37,22 @@ from tacit._core.check import Integer, OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.noise import RESOLUTION, Noise
-from tacit.privacy.events import ADD_REMOVE, REPLACE, ApproximateDpEvent, DpEvent
+from tacit.privacy.events import (
+    ADD_REMOVE,
+    REPLACE,
+    ApproximateDpEvent,
+    DpEvent,
+    NonPrivateDpEvent,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Key", "StableHistogram"]
+__all__ = ["LEAST", "MOST", "Key", "StableHistogram"]
 
 Key = str | int
 
+LEAST, MOST = 1e-6, 100.0  # ε of a release
 _ROOM = 1.0 + 2.0**-40  # covers the rounding of the scale
 _KEPT = 1.0 - 2.0**-30  # of δ: the rest pays for the source of noise and for rounding
 _REACH = 60.0  # scales within which laws are summed
@@ -64,6 +71,7 @@ class StableHistogram(Mechanism):
     ----------
     epsilon, delta
         Of the whole release; δ must be positive, since it pays for keys that become known.
+        Infinity, with any δ, names every key with its count.
     most
         For how many keys one unit counts at most.
     neighbours
@@ -88,8 +96,11 @@ class StableHistogram(Mechanism):
     source: str = "grid"
 
     def __post_init__(self) -> None:
-        check("epsilon", self.epsilon, Real(1e-6, 100.0))
-        check("delta", self.delta, Real(1e-280, 0.5))
+        if math.isinf(self.epsilon):
+            check("delta", self.delta, Real(0.0, 0.5))
+        else:
+            check("epsilon", self.epsilon, Real(LEAST, MOST))
+            check("delta", self.delta, Real(1e-280, 0.5))
         check("most", self.most, Integer(1, 10**6))
         check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
         check("source", self.source, OneOf(*RESOLUTION))
@@ -106,15 +117,27 @@ class StableHistogram(Mechanism):
 
     @property
     def threshold(self) -> int:
-        """The least noisy count that leaves; at least 2."""
+        """The least noisy count that leaves; at least 2, and 1 without noise."""
+        if math.isinf(self.epsilon):
+            return 1
         tail = math.log(self.most) - math.log(self.delta * _KEPT)
         tail -= math.log1p(math.exp(-1.0 / self.scale))
         # a share of 1e-12 covers the rounding of logarithms and product
         return 1 + max(1, math.ceil(self.scale * tail * (1.0 + 1e-12)))
 
     @property
+    def noise_variance(self) -> float:
+        """Of the noise on each count."""
+        if math.isinf(self.epsilon):
+            return 0.0
+        ratio = math.exp(-1.0 / self.scale)
+        return 2.0 * ratio / math.expm1(-1.0 / self.scale) ** 2
+
+    @property
     def event(self) -> DpEvent:
         """What one release costs."""
+        if math.isinf(self.epsilon):
+            return NonPrivateDpEvent()
         return ApproximateDpEvent(self.epsilon, self.delta)
 
     @property
@@ -132,9 +155,10 @@ class StableHistogram(Mechanism):
 
     def counts(self, value: Any) -> dict[Key, int]:
         """Return the number of units that count for each key, in the order of release; private."""
-        found: Counter[Key] = Counter()
+        found: Counter[Key] = Counter(unit for unit in value if type(unit) is str)
         for unit in value:
-            found.update(_keys_of(unit, self.most))
+            if type(unit) is not str:
+                found.update(_keys_of(unit, self.most))
         return {key: found[key] for key in sorted(found, key=_order)}
 
     def distance(self, value: Any, other: Any) -> float:
@@ -146,6 +170,8 @@ class StableHistogram(Mechanism):
     def draw(self, value: Any, noise: Noise) -> dict[Key, int]:
         """Return the keys whose noisy count reaches the threshold."""
         counts = self.counts(value)
+        if math.isinf(self.epsilon):
+            return counts
         noisy = np.fromiter(counts.values(), np.int64, len(counts))
         noisy = noisy + noise.geometric(len(counts), self.scale)
         return {
@@ -154,8 +180,32 @@ class StableHistogram(Mechanism):
             if count >= self.threshold
         }
 
+    def log_density(
+        self, value: Any, released: Iterable[Mapping[Key, int]]
+    ) -> NDArray[np.float64]:
+        """Return the log probability of releases; −∞ where a key left that nobody has."""
+        return np.array([self._log_chance(self.counts(value), one) for one in released])
+
+    def _log_chance(self, counts: Mapping[Key, int], released: Mapping[Key, int]) -> float:
+        if not set(released) <= set(counts):
+            return -math.inf
+        step = 1.0 / self.scale
+        total = 0.0
+        for key, count in counts.items():
+            if key in released:
+                total += math.log(math.tanh(step / 2.0)) - step * abs(released[key] - count)
+                continue
+            below = self.threshold - count  # the noise that would have let it out
+            out = math.exp(-step * abs(below)) / (1.0 + math.exp(-step))
+            kept = 1.0 - out if below > 0 else out * math.exp(-step)
+            total += math.log(kept)
+        return total
+
     def _moments(self, value: Any) -> NDArray[np.float64]:
         """Return mean and second moment of what leaves of each key, 0 where it does not."""
+        if math.isinf(self.epsilon):
+            exact = np.array([*self.counts(value).values()], float)
+            return np.column_stack([exact, np.square(exact)])
         ratio = math.exp(-1.0 / self.scale)
         reach = math.ceil(_REACH * self.scale)
         moves = np.arange(-reach, reach + 1)

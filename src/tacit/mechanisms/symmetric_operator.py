@@ -182,6 +182,9 @@ class NoisyOperator:
         size = self.shape[0]
         shift = self._source.exponent - self._mechanism.grid.exponent
         edges = [(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+        if len(edges) == 1:  # nothing to do beside it: threads would take longer than the block
+            yield 0, size, self._noise(0, size) + _shifted(self._source.rows(0, size), shift)
+            return
         with ThreadPoolExecutor(2) as pool:
             # two blocks of noise are on their way while a third is multiplied
             waiting: deque[Future[Any]] = deque(pool.submit(self._noise, *e) for e in edges[:2])

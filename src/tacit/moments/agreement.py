@@ -16,7 +16,8 @@ nothing is left outside of the subspace that the noise covers. A sample has ‖(
 ‖z‖ ≤ 1: **Δ₂ = 5/4, Δ₃ = 1** for one more or less. Another instead: ‖aaᵀ − bbᵀ‖² = ‖a‖⁴ + ‖b‖⁴ −
 2(aᵀb)², **Δ₂ = √2·5/4**, and ‖z⊗³ − z'⊗³‖² = ‖z‖⁶ + ‖z'‖⁶ − 2(zᵀz')³ ≤ 4 (opposite samples reach
 it, and then ‖aaᵀ − bbᵀ‖ = √2, 0.8 of its bound), **Δ₃ = 2**. What rounding adds is counted where
-it is made.
+it is made. A person with at most k documents moves either k times as far, and k documents of one
+word do; where no entry is negative, √2·k where another person comes instead.
 
 **Whatever is asked.** U is the coordinator's, who may be hostile. It is refused unless
 ‖UᵀU − I‖ ≤ η = 2⁻³⁰ in Frobenius norm. Then ‖U‖² ≤ 1 + η, and ‖(A − B)(U, U, U)‖ ≤
@@ -292,12 +293,13 @@ class TopicAgreement(MomentAgreement):
     """
 
     unit = "document"
-    rules: tuple[str, ...] = ()  # what is done about words and cells, for certificates
+    rules: tuple[str, ...] = ()  # what is done about words, cells and rows, for certificates
+    per_unit: int = 1  # how many documents one person has at most
 
     @property
     def second_sensitivity(self) -> float:
-        """Δ₂ = Δ₃ = 1, or √2 where one document takes the place of another."""
-        return 1.0 if self.neighbours == ADD_REMOVE else math.sqrt(2.0)
+        """Δ₂ = Δ₃ = 1 for each document of a unit, √2 where one takes the place of another."""
+        return self.per_unit * (1.0 if self.neighbours == ADD_REMOVE else math.sqrt(2.0))
 
     third_sensitivity = second_sensitivity
 
@@ -329,9 +331,9 @@ class TopicAgreement(MomentAgreement):
         instead = []
         if self.neighbours == REPLACE:
             others += [[last] * 4] * self._outweighing
-            instead = [[last] * 4]
+            instead = [[last] * 4] * self.per_unit
         return Neighbours(
-            Documents.from_words([*others, [0] * 4], words),
+            Documents.from_words([*others, *([[0] * 4] * self.per_unit)], words),
             Documents.from_words([*others, *instead], words),
         )
 
@@ -345,3 +347,6 @@ class TopicAgreement(MomentAgreement):
         for trust in ("site", "aggregator"):
             privacy = Privacy(20.0, 1e-3, unit="document", trust=trust)
             yield cls(DENSE + 1, 2, privacy)
+        for neighbours in (ADD_REMOVE, REPLACE):
+            people = Privacy(2.0, 1e-5, "user", neighbours)
+            yield cls(3, 2, people, share=0.3, per_unit=3)

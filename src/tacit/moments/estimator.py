@@ -19,9 +19,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf, Real
+from tacit.data.reading import Table
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.fit import Outcome
+from tacit.estimators.predicting import beside, shown_level
+from tacit.estimators.release import Release
+from tacit.moments.answers import EIGENVALUES, NOISE
 from tacit.moments.numerics.power import power_method
 from tacit.moments.numerics.whitening import Whitening, whiten
 from tacit.moments.sides import Spectrum
@@ -52,6 +56,8 @@ class MomentEstimator(
     iterations: int
     privacy: Privacy | None
     weights_: Array
+    eigenvalues_: Array
+    noise_edge_: float
     _unit: ClassVar[str]
 
     # -- what a child says -----------------------------------------------------------------
@@ -113,6 +119,9 @@ class MomentEstimator(
         check_signal(white, found.public.noise_sd(sites), self.privacy)
         self.eigenvalues_ = white.values
         self._learn(found, white)
+        third = found.public.mechanisms[1].scale * math.sqrt(sites / found.public.shares)
+        self.shared_[EIGENVALUES] = white.values
+        self.shared_[NOISE] = np.array([found.public.noise_sd(sites), third])
 
     def _decompose(
         self, third: Array, white: Whitening, rng: np.random.Generator
@@ -126,6 +135,27 @@ class MomentEstimator(
             iterations=self.iterations,
         )
         return white.heaviest_first(found.values, found.vectors)
+
+    def _spectrum(self) -> dict[str, Any]:
+        """Return what is known of the noisy second moment, as a release keeps it."""
+        known = {"eigenvalues": "eigenvalues_", "noise_edge": "noise_edge_"}
+        return {
+            name: np.asarray(getattr(self, own))
+            for name, own in known.items()
+            if hasattr(self, own)
+        }
+
+    def _take_spectrum(self, release: Release) -> None:
+        """Take up the same, and what was asked for."""
+        if "eigenvalues" in release.arrays:
+            self.eigenvalues_ = release.arrays["eigenvalues"]
+        if "noise_edge" in release.arrays:
+            self.noise_edge_ = float(release.arrays["noise_edge"])
+        asked = release.settings.get("privacy")
+        self.privacy = None if asked is None else Privacy(**asked)
+
+    def _asked(self) -> dict[str, Any] | None:
+        return None if self.privacy is None else self.privacy.stated()
 
     # -- using the result ------------------------------------------------------------------
 
@@ -141,6 +171,17 @@ class MomentEstimator(
         A function of each row and of what was released, so that a private estimator may follow.
         """
         return self.predict_proba(data)
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        return beside(table, self._shares(dict(table)))
+
+    def _shares(self, data: Any) -> dict[str, Any]:
+        """Return the most probable component of every row, and the probability of each."""
+        shares = self.predict_proba(data)
+        found = {shown_level(k): share for k, share in enumerate(shares.T)}
+        return {"prediction": shares.argmax(axis=1), **found}
 
     @property
     def _n_features_out(self) -> int:

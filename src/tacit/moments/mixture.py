@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.features import Features, common_names, labels_of, numbers, settled
@@ -20,6 +21,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS
+from tacit.moments.answers import mixture_answer
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.whitening import Whitening, as_weights
 from tacit.moments.samples.agreement import MixtureAgreement
@@ -93,6 +95,7 @@ class GaussianMixture(MomentEstimator):
 
     _unit = "row"
     _purpose = "a mixture of Gaussians"
+    _told = ("components", "radius", "centre", "columns", "names", "privacy")
     _inference_only = ("restarts", "iterations")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "components": Integer(1, MOST_COMPONENTS),
@@ -305,25 +308,41 @@ class GaussianMixture(MomentEstimator):
             "weights": self.weights_,
             "variance": np.array(self.variance_),
             "rows": np.array(self.rows_),
+            **self._spectrum(),
         }
 
     def _settings(self) -> dict[str, Any]:
         public = self._stated_columns
-        if public is not None:
-            moved = dict(self.centre) if isinstance(self.centre, Mapping) else 0.0
-            kept: dict[str, Any] = {"columns": public.described(), "centre": moved}
-            kept["names"] = list(self.columns_)
-            return {"components": self.components, "radius": self.radius, **kept}
-        centre = np.ravel(np.asarray(self.centre)).tolist()
-        kept = {"names": list(self.columns_), "centre": centre}
-        return {"components": self.components, "radius": self.radius, **kept}
+        if public is None:
+            centre: Any = np.ravel(np.asarray(self.centre)).tolist()
+        else:
+            centre = dict(self.centre) if isinstance(self.centre, Mapping) else 0.0
+        return {
+            "components": self.components,
+            "radius": self.radius,
+            "centre": centre,
+            "columns": None if public is None else public.described(),
+            "names": list(self.columns_),
+            "privacy": self._asked(),
+        }
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        dims = {"means": ("component", "feature"), "weights": ("component",)}
+        groups = [f"component {k}" for k in range(len(self.weights_))]
+        names = self.columns_ or [f"feature {k}" for k in range(self.means_.shape[1])]
+        return dims, {"component": groups, "feature": list(names)}
+
+    def _learned(self) -> str:
+        shares = ", ".join(f"{weight:.0%}" for weight in self.weights_)
+        return f"A mixture of {len(self.weights_)} Gaussians with the shares {shares}."
 
     def _adopt(self, release: Release) -> None:
-        settings = dict(release.manifest["settings"])
+        settings = release.settings
+        settings.pop("privacy", None)
         names, centre = tuple(settings.pop("names", ())), settings["centre"]
         if isinstance(centre, list):
             settings["centre"] = centre if len(centre) > 1 else centre[0]
-        if "columns" in settings:
+        if settings.get("columns"):
             settings["columns"] = Columns.of(settings["columns"]).in_order(names)
         GaussianMixture.__init__(self, **settings)
         self.means_, self.weights_ = release.arrays["means"], release.arrays["weights"]
@@ -334,6 +353,11 @@ class GaussianMixture(MomentEstimator):
         self.variance_ = float(release.arrays["variance"])
         self.sd_ = self._half * np.sqrt(max(self.variance_, 0.0))
         self.rows_ = float(release.arrays["rows"])
+        self._take_spectrum(release)
+
+    def _found(self, level: float) -> Answer:
+        check_fitted(self, "means_")
+        return mixture_answer(self, level)
 
     # -- using the result ------------------------------------------------------------------
 

@@ -11,27 +11,33 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit.data.documents import Documents
 from tacit.data.duplicates import RULES, duplicates_note
 from tacit.data.members import distinct_ids, members_stated
+from tacit.data.reading import Table
 from tacit.data.relations import Relation
+from tacit.data.schema import Columns
 from tacit.data.synthetic import topic_documents
-from tacit.data.words import named_words
+from tacit.data.words import named_words, spelled_out
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.blanks import Blank
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS, TopicAgreement
+from tacit.moments.answers import topics_answer
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.sums import DocumentMoments
 from tacit.moments.numerics.whitening import Whitening, as_weights, onto_simplex
 from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
+from tacit.moments.texts import TextColumn
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -53,9 +59,14 @@ class SingleTopicModel(MomentEstimator):
         The public vocabulary: the words, or how many there are. By default the columns of an array
         of counts, which are public then. With a guarantee it is needed wherever words come by
         name: it is never read from the documents.
+    columns
+        What is public about a table whose rows are documents: `tacit.Columns` with one column of
+        `text`, which has the vocabulary. Each text is read by itself, and words outside the
+        vocabulary are left out. With a person the unit is the user, and at most
+        ``rows_per_person`` documents of each count.
     unknown
         What a word outside the vocabulary is: an ``"error"`` to the holder, or a reason to
-        ``"drop"`` that word.
+        ``"drop"`` that word. Of a column of text such words are always left out.
     duplicates
         What a count is that a table lists several times for one document and word: an
         ``"error"``, or one count with the ``"first"`` value, their ``"mean"`` or their ``"sum"``.
@@ -67,7 +78,8 @@ class SingleTopicModel(MomentEstimator):
     restarts, iterations
         Of the power method: starts for each topic (10 + 2·topics unless given), and steps.
     privacy
-        The guarantee asked for, with unit ``"document"``; None adds no noise. With
+        The guarantee asked for, with unit ``"document"``, or ``"user"`` where ``columns`` name
+        the person; None adds no noise. With
         ``trust="site"`` each site adds noise of its own; with ``trust="aggregator"`` a secure sum
         hides the sites from the coordinator and they share the noise of one curator.
     on_failure
@@ -112,6 +124,15 @@ class SingleTopicModel(MomentEstimator):
 
     _unit = "document"
     _purpose = "a single-topic model"
+    _told: ClassVar[tuple[str, ...]] = (
+        "topics", "vocabulary", "columns", "smoothing", "unknown", "privacy",
+    )  # fmt: skip
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        ".value": Blank("the column that counts how often a word occurs in a document"),
+        "parameters.vocabulary": Blank("the public list of words", '["…"]'),
+        "columns.document": Blank("the column that names the document"),
+        "columns.word": Blank("the column of words"),
+    }
     _inference_only: ClassVar[tuple[str, ...]] = ("restarts", "iterations", "smoothing")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "topics": Integer(1, MOST_COMPONENTS),
@@ -127,6 +148,7 @@ class SingleTopicModel(MomentEstimator):
         topics: int = 10,
         *,
         vocabulary: int | Sequence[Any] | None = None,
+        columns: Columns | Mapping[str, Any] | str | None = None,
         unknown: str = "error",
         duplicates: str = "error",
         smoothing: float = 0.05,
@@ -140,6 +162,7 @@ class SingleTopicModel(MomentEstimator):
     ) -> None:
         self.topics = topics
         self.vocabulary = vocabulary
+        self.columns = columns
         self.unknown = unknown
         self.duplicates = duplicates
         self.smoothing = smoothing
@@ -157,9 +180,29 @@ class SingleTopicModel(MomentEstimator):
         super()._check_parameters()
         if self.vocabulary is not None:
             members_stated("word", self.vocabulary)
+        if self._text is not None:
+            if self.vocabulary is not None:
+                raise ParameterError("columns hold the vocabulary: leave vocabulary out")
+            if self._given("duplicates", "error") != "error":
+                raise ParameterError(
+                    "columns say what is done about records: pass Columns(key=…, duplicates=…)"
+                )
+
+    @property
+    def _text(self) -> TextColumn | None:
+        """The column of text, where columns are stated."""
+        columns = self._stated_columns
+        return None if columns is None else TextColumn(columns)
+
+    @property
+    def _default_unit(self) -> str:
+        columns = self._stated_columns
+        return self._unit if columns is None or columns.person is None else columns.unit
 
     def _words(self) -> Any:
         """Return the words or their number, as stated or as read from what is no secret."""
+        if (text := self._text) is not None:
+            return text.vocabulary
         found = vars(self).get("_read_words") if self.vocabulary is None else self.vocabulary
         return None if self._noisy and self.vocabulary is None else found
 
@@ -190,10 +233,15 @@ class SingleTopicModel(MomentEstimator):
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         size = self._size(facts)
         privacy = self._request(len(facts))
-        rules = duplicates_note([self._given("duplicates", "error")])
-        if self._unknown == "drop":
+        rules, per_unit = duplicates_note([self._given("duplicates", "error")]), 1
+        if (columns := self._stated_columns) is not None:
+            rules += columns.assumptions()
+            per_unit = columns.rows_per_unit
+        if self._unknown == "drop" or columns is not None:
             rules += ("words outside the vocabulary are left out",)
-        return TopicAgreement(size, self.topics, privacy, len(facts), self.share, shares, rules)
+        return TopicAgreement(
+            size, self.topics, privacy, len(facts), self.share, shares, rules, per_unit
+        )
 
     def fit(self, data: Any, y: None = None) -> Self:
         """Learn from the documents of one holder or of several sites.
@@ -203,13 +251,14 @@ class SingleTopicModel(MomentEstimator):
         data
             A table of counts, documents × words (an array, or a frame whose columns are words);
             a sequence of documents, each a sequence of words, or of word numbers where no words
-            are stated; a `Relation` of documents and words; or a list of `Site` with such.
+            are stated; a `Relation` of documents and words; with ``columns`` a table of texts,
+            wherever it is kept; or a list of `Site` with such.
         y
             Ignored.
         """
         self._read_words: Any = None
         self._check_parameters()
-        if not self._noisy and self.vocabulary is None:
+        if not self._noisy and self.vocabulary is None and self._text is None:
             found = [named_words(site.data) for site in self._as_sites(data)]
             if None not in found:
                 words = [word for own in found for word in own or ()]
@@ -217,7 +266,11 @@ class SingleTopicModel(MomentEstimator):
         return super().fit(data)
 
     def _read(self, data: Any, agreement: Agreement) -> Documents:
-        documents = Documents.read(data, self._words(), self._unknown)
+        text = self._text
+        if text is None:
+            documents = Documents.read(data, self._words(), self._unknown)
+        else:
+            documents = text.read(data)
         short = int((documents.lengths < 3).sum())
         if self.privacy is None and short:  # what is private is never said
             if short == len(documents):
@@ -238,6 +291,8 @@ class SingleTopicModel(MomentEstimator):
         from scipy.sparse import coo_array
 
         table = super()._tables(tables, facts)
+        if self._text is not None:
+            return table
         (found,) = tables.values()
         names = {entity: found["columns"].get(entity, entity) for entity in ("document", "word")}
         words = self.vocabulary
@@ -253,7 +308,7 @@ class SingleTopicModel(MomentEstimator):
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         documents = max(float(found.sums.sum()), 0.0)
-        check_delta(self.privacy, documents, self._unit)
+        check_delta(self.privacy, documents, self._default_unit)
         topics, mass = self._decompose(found.third, white, found.rng)
         self._publish(onto_simplex(topics), mass, documents)
 
@@ -266,6 +321,7 @@ class SingleTopicModel(MomentEstimator):
             "topics": self.topics_,
             "weights": self.weights_,
             "documents": np.array(documents),
+            **self._spectrum(),
         }
 
     def _names(self, size: int) -> tuple[Any, ...]:
@@ -277,7 +333,37 @@ class SingleTopicModel(MomentEstimator):
         words = self.vocabulary
         if words is not None and not isinstance(words, int | np.integer):
             words = written_names(members_stated("word", words).names or ())
-        return {"topics": self.topics, "vocabulary": words, "smoothing": self.smoothing}
+        columns = self._stated_columns
+        return {
+            "topics": self.topics,
+            "vocabulary": words,
+            "smoothing": self.smoothing,
+            "unknown": self._unknown,
+            "privacy": self._asked(),
+            **({} if columns is None else {"columns": columns.described()}),
+        }
+
+    @classmethod
+    def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return the parameters; columns that only name document and word are the table's."""
+        found = dict(settings)
+        columns = found.get("columns")
+        if isinstance(columns, Mapping) and set(columns) <= {"document", "word"}:
+            del found["columns"]
+        return found, None
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        dims = {"topics": ("topic", "word"), "weights": ("topic",)}
+        topics = [f"topic {k}" for k in range(len(self.topics_))]
+        return dims, {"topic": topics, "word": list(self.vocabulary_)}
+
+    def _learned(self) -> str:
+        said = [
+            f"{weight:.0%} of documents ({', '.join(map(str, words)) or 'hidden by the noise'})"
+            for weight, words in zip(self.weights_, self.top_words(3)[:5], strict=False)
+        ]
+        more = " …" if len(self.weights_) > len(said) else ""
+        return f"{len(self.weights_)} topics: {'; '.join(said)}{more}."
 
     @classmethod
     def _simulate(cls, facts: Facts, seed: int) -> float:
@@ -299,19 +385,48 @@ class SingleTopicModel(MomentEstimator):
         return float(far[linear_sum_assignment(far)].mean())
 
     def _adopt(self, release: Release) -> None:
-        settings = dict(release.manifest["settings"])
+        settings = release.settings
+        stated = {name: settings[name] for name in settings if name in self._get_param_names()}
+        settings = {name: value for name, value in stated.items() if name != "privacy"}
         if isinstance(settings["vocabulary"], list):
             settings["vocabulary"] = list(read_names(settings["vocabulary"]))
         type(self).__init__(self, **settings)
         self.topics_, self.weights_ = release.arrays["topics"], release.arrays["weights"]
         self.documents_ = float(release.arrays["documents"])
         self.vocabulary_ = self._names(self.topics_.shape[1])
+        self._take_spectrum(release)
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        """Return the topic of every document: of rows (document, word, count), or of counts."""
+        if not (table.has("document") and table.has("word")):
+            return super()._predict_table(table)
+        words = self._words()
+        owners, bags = spelled_out(table, words is None or isinstance(words, int | np.integer))
+        return {"document": owners, **{n: v.tolist() for n, v in self._shares(bags).items()}}
+
+    def _row_schema(self) -> dict[str, dict[str, Any]]:
+        said = "how often the word occurs; 1 unless given"
+        return {
+            "document": {"type": "string", "description": "which document the word stands in"},
+            "word": {"type": "string", "description": "a word of the public vocabulary"},
+            "count": {"type": "integer", "description": said},
+        }
+
+    def _found(self, level: float) -> Answer:
+        check_fitted(self, "topics_")
+        learned = self.topics_, self.weights_, self.documents_
+        return topics_answer(*learned, self.vocabulary_, self.shared_, level)
 
     # -- using the result ------------------------------------------------------------------
 
     def _bags(self, documents: Any) -> Documents:
         check_fitted(self, "topics_")
-        words = self._words()
+        words, text = self._words(), self._text
+        found = None if text is None else text.encode(documents)
+        if found is not None:
+            return found
         return Documents.read(
             documents, self.topics_.shape[1] if words is None else words, self._unknown
         )

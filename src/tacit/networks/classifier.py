@@ -11,11 +11,12 @@ from sklearn.base import ClassifierMixin
 from tacit._core.check import AnyOf, Constraint, InstanceOf
 from tacit.data.kinds import Boolean, Category, Kind
 from tacit.data.problems import raise_for, trouble
-from tacit.data.reading import read_rows
+from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
 from tacit.data.values import few, plain_text, texts
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.fit import Outcome
+from tacit.estimators.predicting import beside, shown_level
 from tacit.estimators.release import Release
 from tacit.networks.backend import nn, torch
 from tacit.networks.estimator import PrivateNetwork
@@ -212,6 +213,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         super()._adopt(release)
         self.classes_ = _as_array(self._labels)
 
+    _told = (*PrivateNetwork._told, "classes")
+
     def _settings(self) -> dict[str, Any]:
         own = None if self.columns is not None else self.classes_.tolist()
         return super()._settings() | {"classes": own}
@@ -226,6 +229,14 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         """Return the most probable class of each row."""
         found = self.predict_proba(X)
         return np.asarray(self.classes_[found.argmax(axis=1)])
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        shares = self.predict_proba(dict(table))
+        names = map(shown_level, self.classes_.tolist())
+        found = dict(zip(names, shares.T, strict=True))
+        return beside(table, {"prediction": self.classes_[shares.argmax(axis=1)], **found})
 
     def entropy(self, X: Any) -> NDArray[np.float64]:
         """Return the entropy of each prediction, in nats: high where the network is unsure."""

@@ -28,7 +28,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["METHODS", "SCHEDULES", "Dynamics"]
+__all__ = ["DYNAMICS", "METHODS", "SCHEDULES", "Dynamics"]
+
+# the numbers of a training, as a release carries them
+DYNAMICS = (
+    "steps", "sampling_rate", "clips", "rows", "noise_multiplier", "sites", "step_size",
+    "schedule", "momentum", "method", "precision", "temperature", "burn_in", "samples",
+    "rows_per_unit",
+)  # fmt: skip
 
 METHODS = ("dpd", "sgld", "dp-sgd")
 SCHEDULES = ("constant", "linear", "cosine")

@@ -18,21 +18,24 @@ from tacit.data.matrices import check_lengths, warn_of_column
 from tacit.data.schema import Columns
 from tacit.errors import MissingExtra, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted, remember
 from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.release import Release
+from tacit.estimators.release.promise import gathered
 from tacit.estimators.site import Site
 from tacit.networks.agreement import Examples, NetworkAgreement
 from tacit.networks.architectures import ACTIVATIONS, Given, Perceptron
 from tacit.networks.backend import nn, torch
 from tacit.networks.dropout import LayerDropout, layer_dropout
-from tacit.networks.dynamics import Dynamics
+from tacit.networks.dynamics import DYNAMICS, Dynamics
 from tacit.networks.layers import check_rows_independent, made_up
 from tacit.networks.loop import Progress, Trained
 from tacit.networks.rows import NORMALIZE, PIECE, seen_rows
 from tacit.networks.tables import Facts, TableNetwork
 from tacit.networks.training import Training
 from tacit.networks.weights import flat_weights, learned, with_weights, write_weights
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy, shown
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -44,12 +47,24 @@ __all__ = ["PrivateNetwork"]
 _REPORTS = 10
 _HIDDEN, _ACTIVATION = (500,), "tanh"
 _RAW = "saw_raw_data"  # of a module that was trained without privacy; its copies have it too
+_RESTS = "rests_on"  # the certificates behind a module's weights; its copies have them too
 
 
 class PrivateNetwork(TableNetwork):
     """Base of `PrivateDropoutClassifier` and `PrivateDropoutRegressor`."""
 
     _purpose = "private network"
+    _told: ClassVar[tuple[str, ...]] = (
+        "privacy", "columns", "order", "target", "names", "hidden", "activation", "bounds",
+        "normalize", "rows", "dropout", "shape", "given", "steps", "training",
+    )  # fmt: skip
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        "parameters.target": Blank("the column to explain, one of [columns] below"),
+        "parameters.rows": Blank("about how many rows all sites have together; it is public"),
+        "parameters.training": Blank(
+            "how it is trained, as in tacit.networks.Training", '{steps = "…"}', needed=False
+        ),
+    }
     _stated_facts = ("inputs",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "hidden": AnyOf(InstanceOf(tuple, list), None),
@@ -256,9 +271,21 @@ class PrivateNetwork(TableNetwork):
         self._take_names(agreement.names)
         write_weights(learned(self.module_), self.result_.average)
         setattr(self.module_, _RAW, agreement.privacy is None)
+        self._upstream = self._behind()
+        paid = gathered([*outcome.certificates.items(), *self._upstream.items()])
+        setattr(self.module_, _RESTS, paid)
         self.shared_ = {"samples": self.result_.samples, "final": self.result_.final} | {
             f"weights/{name}": p.detach().numpy() for name, p in self.module_.named_parameters()
         }
+
+    def _behind(self) -> dict[str, Certificate]:
+        """Return the certificates that a module of another private fit rests on."""
+        found = []
+        for name in ("module", "features"):
+            given = getattr(self, name)
+            for part in () if given is None else given.modules():
+                found += [(f"{name}: {k}", c) for k, c in getattr(part, _RESTS, {}).items()]
+        return gathered(found)
 
     def _take_names(self, names: Sequence[str]) -> None:
         """Keep what the inputs are called: of columns their own names, too."""
@@ -327,8 +354,9 @@ class PrivateNetwork(TableNetwork):
     # -- releases -------------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
-        numbers, columns = dataclasses.asdict(self.training_), self._stated_columns
+        columns, asked = self._stated_columns, self.privacy
         return {
+            "privacy": None if asked is None else asked.stated(),
             "columns": None if columns is None else columns.described(),
             "order": [] if columns is None else list(columns.encoded(list(columns))),
             "target": self.target,
@@ -342,11 +370,19 @@ class PrivateNetwork(TableNetwork):
             "shape": list(self._width),
             "given": [n for n in ("module", "features") if getattr(self, n) is not None],
             "steps": [self.result_.steps, self.result_.lost],
-            "training": numbers | {"clips": list(self.training_.clips)},
+            "training": {name: getattr(self.training_, name) for name in DYNAMICS},
         }
 
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        return {"samples": ("sample", "weight"), "final": ("weight",)}, {}
+
+    def _learned(self) -> str:
+        count = sum(parameter.numel() for parameter in self.module_.parameters())
+        return f"A Bayesian network of {count} weights, with samples of its posterior."
+
     def _adopt(self, release: Release) -> None:
-        settings = dict(release.manifest["settings"])
+        settings = release.settings
+        asked = settings.pop("privacy", None)
         names, order = settings.pop("names", ()), settings.pop("order", ())
         if settings.get("columns"):
             settings["columns"] = Columns.of(settings["columns"]).in_order(order)
@@ -359,6 +395,7 @@ class PrivateNetwork(TableNetwork):
         numbers = settings.pop("training")
         self.training_ = Dynamics(**{**numbers, "clips": tuple(numbers["clips"])})
         type(self).__init__(self, **settings)
+        self.privacy = None if asked is None else Privacy(**asked)
         self._take_names(names)
         final = release.arrays["final"]
         self.result_ = Trained(final, final, release.arrays["samples"], steps, lost)
@@ -385,8 +422,12 @@ class PrivateNetwork(TableNetwork):
         model = super().from_release(folder)
         for name, value in {"module": module, "features": features}.items():
             if (name in model._needed) != (value is not None):
-                words = "was trained with one" if value is None else "had none"
-                raise ParameterError(f"{name} must be as it was: the released network {words}")
+                raise ParameterError(
+                    f"the released network was trained with {name} of the caller's own, which a "
+                    f"release does not hold: pass from_release(folder, {name}=…)"
+                    if value is None
+                    else f"{name} must be left out: the released network had none"
+                )
             setattr(model, name, value)
         model._take_up()
         return model
@@ -403,3 +444,4 @@ class PrivateNetwork(TableNetwork):
                 p.copy_(torch.from_numpy(np.array(weights[name])))
         average = flat_weights(learned(self.module_)).numpy()
         self.result_ = dataclasses.replace(self.result_, average=average)
+        setattr(self.module_, _RESTS, dict(self.certificates_))

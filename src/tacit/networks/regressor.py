@@ -12,8 +12,10 @@ from sklearn.metrics import r2_score
 from tacit._core.check import Constraint, Real, as_bounds
 from tacit.data.features import numbers
 from tacit.data.kinds import Category, Kind
+from tacit.data.reading import Table
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
+from tacit.estimators.predicting import beside, spread_about
 from tacit.mechanisms.clipping import clip_values
 from tacit.networks.backend import nn, torch
 from tacit.networks.estimator import PrivateNetwork
@@ -159,6 +161,8 @@ ledger, checkpoint, device, progress, random_state
     def _loss(self) -> SquaredError:
         return SquaredError(self.noise_sd)
 
+    _told = (*PrivateNetwork._told, "y_bounds", "noise_sd")
+
     def _settings(self) -> dict[str, Any]:
         span = None if self.columns is not None else [float(end) for end in self._span]
         return super()._settings() | {"y_bounds": span, "noise_sd": self.noise_sd}
@@ -182,6 +186,13 @@ ledger, checkpoint, device, progress, random_state
         if not return_sd:
             return mean
         return mean, half * np.sqrt(outputs.var(axis=0) + self.noise_sd**2)
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        mean, sd = self.predict(dict(table), return_sd=True)
+        more = {} if interval is None else spread_about(mean, sd, interval)
+        return beside(table, {"prediction": mean, **more})
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² on given rows, such as public ones: this is not private.

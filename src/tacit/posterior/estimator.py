@@ -6,36 +6,38 @@ posterior follows in `tacit.posterior.numerics.infer`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
+from tacit.errors import ParameterError
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import PosteriorAgreement
+from tacit.posterior.answers import people_answer
 from tacit.posterior.numerics.infer import check_inference, infer
 from tacit.posterior.numerics.metropolis.kernel import SAMPLERS
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
-from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.people import COMMON, PeopleEstimator
-from tacit.posterior.plain import (
-    noisy_from_plain,
-    plain_noisy,
-    population_from_plain,
-    prior_from_plain,
-)
+from tacit.posterior.numerics.statistics import Custom, as_statistic
+from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
+from tacit.posterior.plain import population_from_plain, prior_from_plain
+from tacit.posterior.released import certificates_behind, with_certificates, with_own_code
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["PrivatePosterior"]
+
+_SAMPLING = ("sampler", "particles", "chains", "draws", "warmup")
 
 
 class PrivatePosterior(PeopleEstimator):
@@ -75,7 +77,7 @@ class PrivatePosterior(PeopleEstimator):
     ledger
         Who pays.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     random_state
         A seed for noise and sampling, for tests only: the certificate then says so.
 
@@ -84,7 +86,7 @@ class PrivatePosterior(PeopleEstimator):
     released_
         The `NoisyStatistic`: all that left the data holder.
     posterior_
-        Draws with diagnostics, and ``to_arviz()``.
+        Draws with diagnostics, and ``to_arviz()``; a release has them too.
     mean_, sd_
         Posterior means and standard deviations, one for each parameter.
     certificate_, certificates_
@@ -105,6 +107,7 @@ class PrivatePosterior(PeopleEstimator):
     """
 
     _purpose = "noisy statistic"
+    _told = (*TOLD, *_SAMPLING)
     _inference_only = ("population", "prior", "sampler", "particles", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **COMMON,
@@ -164,17 +167,24 @@ class PrivatePosterior(PeopleEstimator):
         return agreement
 
     def _conclude(self, outcome: Outcome) -> None:
-        self.released_: NoisyStatistic = outcome.result
+        found: NoisyStatistic = outcome.result
+        self.released_ = with_certificates(found, outcome.certificates)
+        self._sources = [self.released_]
         self.shared_ = outcome.agreement.shared(self.released_)
         self.infer()
-        self.shared_ |= {"mean": self.mean_, "sd": self.sd_}
+
+    def _found(self, level: float) -> Answer:
+        return people_answer(self, [self.released_], level)
 
     def _settings(self) -> dict[str, Any]:
-        return {**plain_noisy(self.released_), **super()._settings(), "sampler": self.sampler}
+        return {**super()._settings(), **{name: getattr(self, name) for name in _SAMPLING}}
 
     def _adopt(self, release: Release) -> None:
-        settings = release.manifest["settings"]
-        self.released_ = noisy_from_plain(settings, release.arrays["values"])
+        settings = release.settings
+        said = settings.get("releases", [settings])  # the first schema had one, and no list
+        numbered = [f"values/{k}" for k in range(2, len(said) + 1)]
+        self._take_up(release, ["values", *numbered], said)
+        self.released_ = self._sources[0]
         PrivatePosterior.__init__(
             self,
             population_from_plain(settings["population"]),
@@ -182,10 +192,42 @@ class PrivatePosterior(PeopleEstimator):
             **self._columns_of(settings, self.released_.bounds),
             size=self.released_.size,
             prior=prior_from_plain(settings["prior"]),
-            sampler=settings["sampler"],
+            privacy=self._asked_of(settings),
+            **{name: settings[name] for name in _SAMPLING if name in settings},
         )
-        if "mean" in release.arrays:  # else nothing could be inferred with that prior
-            self.mean_, self.sd_ = release.arrays["mean"], release.arrays["sd"]
+
+    @classmethod
+    def from_release(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        statistic: Custom | None = None,
+        population: Population | None = None,
+    ) -> Self:
+        """Read a release back, every byte and certificate of it verified.
+
+        Parameters
+        ----------
+        folder
+            Where `release` wrote it.
+        statistic, population
+            Those of the fit, where they were the caller's own functions: a release holds numbers,
+            and no code. Without them everything is there that was inferred; to infer again, or
+            to score, they are needed.
+        """
+        model = super().from_release(folder)
+        model._sources = with_own_code(model._sources, statistic)
+        model.released_ = model._sources[0]
+        model.statistic = model.released_.statistic
+        if population is not None:
+            if model.population is not None and model.population != population:
+                raise ParameterError("population must be that of the release")
+            if list(population.names) != list(model._dimensions()[1].get("parameter", [])):
+                raise ParameterError(
+                    f"population must have the parameters of the release, got {population.names}"
+                )
+            model.population = population
+        return model
 
     # -- what is learned -------------------------------------------------------------------
 
@@ -193,6 +235,8 @@ class PrivatePosterior(PeopleEstimator):
         self, released: NoisyStatistic | Sequence[NoisyStatistic] | None = None
     ) -> PrivatePosterior:
         """Infer the parameters from what was released, by this holder or by others: no cost.
+
+        What is inferred rests on all of it: `certificates_` and a release have those of each.
 
         Parameters
         ----------
@@ -203,10 +247,10 @@ class PrivatePosterior(PeopleEstimator):
             if not hasattr(self, "released_"):
                 raise NotFitted("nothing was released here: call fit, or pass what was")
             released = self.released_
-        population = self._law
+        sources = [released] if isinstance(released, NoisyStatistic) else list(released)
         found = infer(
-            released,
-            population,
+            sources,
+            self._law,
             self.prior,
             self.sampler,
             particles=self.particles,
@@ -215,22 +259,15 @@ class PrivatePosterior(PeopleEstimator):
             warmup=self.warmup,
             rng=generator(self.random_state, "posterior"),
         )
+        self._sources = sources
+        self._rest_on(certificates_behind(sources))
         self._learn(found)
         return self
-
-    def _needs_posterior(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFitted("there is no posterior yet: call fit or infer first")
 
     def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each parameter, (parameters, 2)."""
         self._needs_posterior()
         return self.posterior_.interval(level)
-
-    def to_arviz(self) -> Any:
-        """Return the draws as ArviZ ``InferenceData``."""
-        self._needs_posterior()
-        return self.posterior_.to_arviz()
 
     def score(self, data: Any, y: None = None) -> float:
         """Return the mean log density of given numbers, such as public ones: not private."""

@@ -10,25 +10,40 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.features import labels_of, numbers, settled
-from tacit.data.kinds import Category, Kind, Text
-from tacit.data.reading import is_table, read_rows
+from tacit.data.kinds import Category, Kind
+from tacit.data.reading import Table, is_table, read_rows
 from tacit.data.rows import shuffled
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.blanks import Blank
+from tacit.estimators.features import NotFitted
+from tacit.estimators.predicting import beside, columns_schema
+from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
 from tacit.posterior.mechanism import MECHANISMS
 from tacit.posterior.numerics.infer import ParameterPosterior
+from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.plain import plain_law, plain_prior, population_from_plain, prior_from_plain
+from tacit.posterior.plain import (
+    plain_law,
+    plain_noisy,
+    plain_prior,
+    population_from_plain,
+    prior_from_plain,
+)
+from tacit.posterior.released import DIMS, posterior_arrays, posterior_of, sources_of
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["COMMON", "PeopleEstimator", "as_people"]
+__all__ = ["COMMON", "TOLD", "PeopleEstimator", "as_people"]
+
+# the settings that a release carries
+TOLD = ("releases", "population", "prior", "columns", "privacy", "sampled_by")
 
 COMMON: Mapping[str, Constraint] = {
     "population": InstanceOf(Population),
@@ -72,6 +87,13 @@ class PeopleEstimator(PrivateEstimator):
     """Base: a population, bounds of a person's number, and a public number of people."""
 
     _default_neighbours = REPLACE
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        "parameters.population": Blank(
+            'the law of the numbers: "Bernoulli", "Exponential", "NormalVariance", "Poisson", '
+            '"UniformWidth", or {name = "NormalMean", sd = 2.0}'
+        ),
+        "columns.target": Blank("the column with one number for each person"),
+    }
     _people: ClassVar[int] = 20  # of an imagined holder
 
     population: Population | None
@@ -82,6 +104,7 @@ class PeopleEstimator(PrivateEstimator):
     mechanism: str
     privacy: Privacy | None
     noise: str
+    _sources: list[NoisyStatistic]  # what the posterior was inferred from
 
     @property
     def _law(self) -> Population:
@@ -105,7 +128,7 @@ class PeopleEstimator(PrivateEstimator):
                 f"one number of each person is released: pass Columns(…, target=…) with one of "
                 f"{list(columns)}"
             )
-        if isinstance(columns[name], Category | Text):
+        if isinstance(columns[name], Category) or not columns[name].modelled:
             raise ParameterError(f"column {name!r} must hold numbers, not {columns[name].word}")
         return name, columns[name]
 
@@ -217,20 +240,102 @@ class PeopleEstimator(PrivateEstimator):
         """Keep what was inferred."""
         self.posterior_ = posterior
         self.mean_, self.sd_ = posterior.mean, posterior.sd
+        self.shared_ = {
+            **{name: s.values for name, s in zip(self._parts(), self._sources, strict=True)},
+            **posterior_arrays(posterior),
+            "mean": self.mean_,
+            "sd": self.sd_,
+        }
+
+    def _parts(self) -> list[str]:
+        """Return how the numbers of what was inferred from are called in a release."""
+        return ["values", *(f"values/{k}" for k in range(2, len(self._sources) + 1))]
+
+    def _needs_posterior(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFitted("there are no draws here: call fit, or infer after reading them back")
+
+    def to_arviz(self) -> Any:
+        """Return the draws as ArviZ ``InferenceData`` (extra ``diagnostics``)."""
+        self._needs_posterior()
+        return self.posterior_.to_arviz()
 
     def _settings(self) -> dict[str, Any]:
-        columns = self._stated_columns
+        columns, asked = self._stated_columns, self.privacy
+        posterior = getattr(self, "posterior_", None)
+        releases = []
+        for source in self._sources:
+            names = [
+                name
+                for name, found in self.certificates_.items()
+                if any(found == own for _, own in source.certificates)
+            ]
+            releases.append({**plain_noisy(source), "certificates": names})
         return {
+            "releases": releases,
             "population": plain_law(self.population),
             "prior": plain_prior(self.prior),
             "columns": None if columns is None else columns.described(),
+            "privacy": None if asked is None else asked.stated(),
+            "sampled_by": None if posterior is None else posterior.sampler,
         }
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        if not hasattr(self, "posterior_"):
+            return {}, {}
+        dims = {name: own for name, own in DIMS.items() if name in self.shared_}
+        return dims, {"parameter": list(self.posterior_.names)}
+
+    def _learned(self) -> str:
+        if not hasattr(self, "posterior_"):
+            return ""
+        said = [
+            f"{name} = {mean:.4g} (posterior standard deviation {sd:.2g})"
+            for name, mean, sd in zip(self.posterior_.names, self.mean_, self.sd_, strict=True)
+        ]
+        return f"The parameters of a population: {', '.join(said)}."
+
+    def _take_up(
+        self, release: Release, names: Sequence[str], said: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Take up the statistics and the posterior of a release."""
+        self._sources = sources_of(release, names, said)
+        found = posterior_of(release)
+        if found is not None:
+            self.posterior_ = found
+        if "mean" in release.arrays:  # else nothing could be inferred with that prior
+            self.mean_, self.sd_ = release.arrays["mean"], release.arrays["sd"]
+
+    @staticmethod
+    def _asked_of(settings: Mapping[str, Any]) -> Privacy | None:
+        """Return what was asked for, where a release says so."""
+        asked = settings.get("privacy")
+        return None if asked is None else Privacy(**asked)
 
     @staticmethod
     def _columns_of(settings: Mapping[str, Any], bounds: Any) -> dict[str, Any]:
         """Return the columns of a release, or the bounds where there are none."""
         stated = settings.get("columns")
         return {"bounds": bounds} if stated is None else {"columns": Columns.of(stated)}
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        """Return the log density of every number, at the posterior's means."""
+        if not hasattr(self, "mean_"):
+            raise ParameterError("there is no posterior in this release: infer one in Python")
+        if self.population is None:
+            raise ParameterError(
+                "the released posterior has a population of the caller's own, which a release "
+                "does not hold: pass from_release(folder, population=…)"
+            )
+        density = self._law.log_density(self._numbers_of(dict(table)), self.mean_)
+        return beside(table, {"prediction": density})
+
+    def _row_schema(self) -> dict[str, dict[str, Any]]:
+        columns = self._stated_columns
+        name = "value" if columns is None else self._number_of(columns)[0]
+        return columns_schema(columns, [name])
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.arrays import Array
 from tacit._core.rng import generator
+from tacit.posterior.answers import ranking_answer
 from tacit.posterior.numerics.infer import ParameterPosterior, infer
 from tacit.posterior.numerics.information import Information, information
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
@@ -56,7 +58,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class Ranking(Answering):
     """Candidates, the most informative first.
 
     ``parameters`` are the θ at which they were compared, ``prior_variance`` what is uncertain
@@ -114,21 +116,8 @@ class Ranking:
             for rank, c in enumerate(self.candidates, 1)
         ]
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw tr F⁻¹ of every candidate over the first parameter; return the axes."""
-        if axes is None:
-            from matplotlib.figure import Figure
-
-            axes = Figure(figsize=(6, 4)).subplots()
-        order = np.argsort(self.parameters[:, 0])
-        for c in self.candidates:
-            values = np.array([found.variance for found in c.information])[order]
-            axes.plot(self.parameters[order, 0], values, marker=".", label=c.name)
-        axes.set_yscale("log")
-        axes.set_xlabel("θ")
-        axes.set_ylabel("1/F(θ), what a release leaves uncertain")
-        axes.legend(fontsize="small")
-        return axes
+    def _answer(self, level: float) -> Answer:
+        return ranking_answer(self, level)
 
 
 @dataclass(frozen=True)

@@ -13,26 +13,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import Selected, SelectorAgreement
+from tacit.posterior.answers import selector_answer
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic
-from tacit.posterior.people import COMMON, PeopleEstimator
-from tacit.posterior.plain import (
-    noisy_from_plain,
-    plain_noisy,
-    population_from_plain,
-    prior_from_plain,
-)
+from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
+from tacit.posterior.plain import population_from_plain, prior_from_plain
 from tacit.posterior.ranking import DRAWN, Comparison, Ranking
+from tacit.posterior.released import with_certificates
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -71,7 +70,7 @@ class StatisticSelector(PeopleEstimator):
     ledger
         Who pays for `fit`.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     random_state
         A seed for noise, sampling and Monte Carlo, for tests only.
 
@@ -98,6 +97,13 @@ class StatisticSelector(PeopleEstimator):
     """
 
     _purpose = "adaptive statistic"
+    _told = TOLD
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        **PeopleEstimator._to_state,
+        "parameters.candidates": Blank(
+            "the statistics to choose from, such as mean, |x|, |x|^2, median |x|", '["…"]'
+        ),
+    }
     _people = 400  # fewer tell too little
     _inference_only = ("population", "prior", "parameters", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -197,9 +203,12 @@ class StatisticSelector(PeopleEstimator):
     def _conclude(self, outcome: Outcome) -> None:
         found: Selected = outcome.result
         self.releases_, self.ranking_ = list(found.releases), found.ranking
+        self._sources = [with_certificates(s, outcome.certificates) for s in self.releases_]
         self.selected_ = self.releases_[1].statistic
         self._learn(found.posterior)
-        self.shared_ = outcome.agreement.shared(found) | {"mean": self.mean_, "sd": self.sd_}
+
+    def _parts(self) -> list[str]:
+        return ["first", "rest"]
 
     def infer(self) -> StatisticSelector:
         """Infer the parameters from both releases again, as after reading them back: no cost."""
@@ -209,16 +218,13 @@ class StatisticSelector(PeopleEstimator):
         self._learn(self._model().infer(self.releases_, rng))
         return self
 
-    def _settings(self) -> dict[str, Any]:
-        releases = [plain_noisy(release) for release in self.releases_]
-        return {"releases": releases, **super()._settings()}
+    def _found(self, level: float) -> Answer:
+        return selector_answer(self, level)
 
     def _adopt(self, release: Release) -> None:
-        settings = release.manifest["settings"]
-        self.releases_ = [
-            noisy_from_plain(about, release.arrays[part])
-            for part, about in zip(("first", "rest"), settings["releases"], strict=True)
-        ]
+        settings = release.settings
+        self._take_up(release, ["first", "rest"], settings["releases"])
+        self.releases_ = list(self._sources)
         early, late = self.releases_
         self.selected_ = late.statistic
         StatisticSelector.__init__(
@@ -229,5 +235,9 @@ class StatisticSelector(PeopleEstimator):
             size=early.size + late.size,
             prior=prior_from_plain(settings["prior"]),
             first_statistic=early.statistic,
+            privacy=self._asked_of(settings),
         )
-        self.mean_, self.sd_ = release.arrays["mean"], release.arrays["sd"]
+
+    def _learned(self) -> str:
+        found = super()._learned()
+        return f"{found} The statistic that tells most was {self.selected_.name}."

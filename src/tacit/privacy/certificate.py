@@ -177,7 +177,7 @@ class Certificate:
                     f"an event was recorded for {recorded} neighbours, but the "
                     f"certificate states {self.neighbours}"
                 )
-        check_claims(self.assumptions, self.event, *(event for event, _ in self.groups.values()))
+        check_claims(self.assumptions, *self._events)
         if self.calibration == "published" and (self.claimed_epsilon is None or not self.claim):
             raise NotCertified("a published calibration must state its claim and what it omits")
 
@@ -185,12 +185,8 @@ class Certificate:
     def terms(self) -> Terms:
         """What it states besides ε and its events, as the row of a ledger holds it."""
         groups = {name: event for name, (event, _) in self.groups.items()}
-        stated = {
-            one.name: getattr(self, one.name)
-            for one in dataclasses.fields(Terms)
-            if one.name != "groups"
-        }
-        return Terms(groups=groups, **stated)
+        names = [one.name for one in dataclasses.fields(Terms) if one.name != "groups"]
+        return Terms(groups=groups, **{name: getattr(self, name) for name in names})
 
     def verify(self, ledger: Confirms | None = None, *, pin: str | None = None) -> Certificate:
         """Recompute ε from the events; raise `VerificationFailed` if anything disagrees.
@@ -296,11 +292,7 @@ class Certificate:
         check("count", count, Integer(1))
         if count == 1:
             return self
-        whole = max(
-            [(self.event, self.epsilon), *self.groups.values()],
-            key=lambda pair: epsilon_of(pair[0], self.delta, self.accountant),
-        )[0]
-        event = group_event(whole, int(count), self.delta, self.accountant)
+        event = group_event(self.worst_event, int(count), self.delta, self.accountant)
         origin = f"converted from the certificate of one {self.unit} (ε = {self.epsilon:.9g})"
         if self.ledger is not None:
             origin += f", row {self.ledger.counter} of ledger {self.ledger.ledger[:8]}"
@@ -315,10 +307,18 @@ class Certificate:
             seal=None,
         )
 
+    @property
+    def worst_event(self) -> DpEvent:
+        """What was released, as the group that is protected least sees it."""
+        return max(self._events, key=lambda one: epsilon_of(one, self.delta, self.accountant))
+
+    @property
+    def _events(self) -> list[DpEvent]:
+        return [self.event, *(event for event, _ in self.groups.values())]
+
     def curve(self, deltas: Sequence[float] | None = None) -> Curve:
         """Return ε at every δ, from the recorded events (`tacit.privacy.curve`)."""
-        events = [self.event, *(event for event, _ in self.groups.values())]
-        return curve_of(events, accountant=self.accountant, deltas=deltas)
+        return curve_of(self._events, accountant=self.accountant, deltas=deltas)
 
     @property
     def is_private(self) -> bool:
@@ -429,8 +429,7 @@ class Certificate:
             schema = int(data["schema"])
         if schema != SCHEMA:
             raise VerificationFailed(
-                f"certificate schema {schema} is unknown here (this tacit reads {SCHEMA}): "
-                "update tacit"
+                f"certificate schema {schema} is unknown here, which reads {SCHEMA}: update tacit"
             )
         try:
             return cls(**fields_of(data))

@@ -183,6 +183,17 @@ class Privacy:
         silent = {name: "" if name in ("unit", "trust") else None for name in self.open}
         return dataclasses.replace(self, **{**silent, **parts, "open": ()})
 
+    def stated(self) -> dict[str, Any]:
+        """Return what was stated, by name; ``Privacy(**stated)`` is the same request.
+
+        Examples
+        --------
+        >>> Privacy(1, 1e-6, unit="user").stated()
+        {'epsilon': 1, 'delta': 1e-06, 'unit': 'user'}
+        """
+        names = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
+        return {name: getattr(self, name) for name in names if name not in self.open}
+
     def with_epsilon(self, epsilon: float) -> Privacy:
         """Return the same request at another ε."""
         return dataclasses.replace(self, epsilon=epsilon)

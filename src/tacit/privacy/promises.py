@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
-from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import change_words, round_up, shown
 
 __all__ = ["best_guess", "promise"]
+
+_NONE = "none. Nothing hides what one person's data were."
 
 
 def best_guess(epsilon: float, delta: float) -> float:
@@ -29,16 +31,18 @@ def best_guess(epsilon: float, delta: float) -> float:
     return min(1.0, (odds + delta) / (1.0 + odds))
 
 
-def promise(certificates: Mapping[str, Certificate]) -> str:
+def promise(certificates: Mapping[str, Any]) -> str:
     """Return one line for all holders where they agree, one for each kind of promise elsewhere.
 
     Parameters
     ----------
     certificates
-        Holder → certificate.
+        Holder → `tacit.Certificate`, which shows this line of itself; none where nothing was
+        promised.
 
     Examples
     --------
+    >>> from tacit.privacy.certificate import Certificate
     >>> from tacit.privacy.events import GaussianDpEvent
     >>> from tacit.privacy.guarantee import Privacy
     >>> one = Certificate.issue(Privacy(1, 1e-6, unit="row"), GaussianDpEvent(4.8))
@@ -51,14 +55,14 @@ def promise(certificates: Mapping[str, Certificate]) -> str:
     if len(kinds) == 1 and len(certificates) > 1:
         (line,) = kinds
         return f"Promise of each of {len(certificates)} sites: {line}"
-    if len(kinds) == 1:
-        return f"Promise: {next(iter(kinds), '')}"
+    if len(kinds) < 2:
+        return f"Promise: {next(iter(kinds), _NONE)}"
     return "\n".join(f"Promise of {', '.join(who)}: {line}" for line, who in kinds.items())
 
 
-def _line(certificate: Certificate) -> str:
+def _line(certificate: Any) -> str:
     if not certificate.is_private:
-        return "none. Nothing hides what one person's data were."
+        return _NONE
     change = change_words(certificate.unit, certificate.neighbours)
     if certificate.group > 1:
         change = f"up to {certificate.group} times over, {change}"

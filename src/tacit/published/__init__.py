@@ -1,1 +1,22 @@
 """Methods as their papers state them, for reproduction only."""
+
+from tacit._core.lazy import lazy_names
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AveragedRegression": "alparslan2023_averaged",
+        "GradientFactorization": "hua2015_hu2023",
+        "GradientRecommender": "hua2015_hu2023",
+        "NoisyTopics": "imtiaz2017",
+        "PRINTED": "noise",
+        "PublishedLangevin": "ermis2020",
+        "PublishedNoise": "noise",
+        "ThesisRegression": "alparslan2023",
+        "ThesisTraining": "ermis2020_dropout",
+        "advanced_composition_noise": "noise",
+        "attacks": "",
+        "mistyped_gaussian_noise": "noise",
+        "zcdp_noise": "noise",
+    },
+)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -148,6 +148,8 @@ class PublishedLangevin(Langevin):
 
     rule: str = "ermis-zcdp"
     level: str = "entry"
+
+    told: ClassVar[tuple[str, ...]] = (*Langevin.told, "rule", "level")
 
     def __post_init__(self) -> None:
         super().__post_init__()

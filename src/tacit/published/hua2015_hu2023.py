@@ -95,6 +95,8 @@ class GradientFactorization(RecommenderMethod):
     rescale: bool = True
     offsets: bool = False
 
+    told = ("kind", "step_size", "ridge", "epochs", "rescale", "offsets")
+
     def __post_init__(self) -> None:
         check("kind", self.kind, OneOf(*KINDS))
         check("step_size", self.step_size, Real(0, 1, open_low=True))

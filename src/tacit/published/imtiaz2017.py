@@ -409,5 +409,7 @@ class NoisyTopics(SingleTopicModel):
         topics = np.where(sums > 0.0, topics / np.maximum(sums, 1e-300), 1.0 / topics.shape[1])
         self._publish(topics, mass, found.count)
 
+    _told = (*SingleTopicModel._told, "method")
+
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "method": self.method}

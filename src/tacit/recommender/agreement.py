@@ -75,6 +75,7 @@ class HeterogeneousOffsets(RecommenderMethod):
 
     unit = "entry"
     trusts = ("aggregator", "site", "central")
+    told = ("clip", "prior_weight", "pattern", "factors")
 
     def __post_init__(self) -> None:
         check("clip", self.clip, Real(0, 2 * HALF, open_low=True))

@@ -117,7 +117,7 @@ class Device:
     ) -> Device:
         """Read what was released and start with some ratings of one's own."""
         release = read_release(folder)
-        settings = release.manifest["settings"]
+        settings = release.settings
         low, high = settings["bounds"]
         return cls(release.arrays, (low, high), items, values, names=released_items(settings))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,12 +12,12 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of, key, members_stated
 from tacit.data.problems import BadTable
-from tacit.data.split import members_of
+from tacit.data.reading import Table
 from tacit.data.written import written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.facts import Facts as PlannedFacts
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
@@ -25,15 +25,16 @@ from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.weights import PrivacyWeights
-from tacit.factorization.simulation import own_mean_error, planned_ratings, rms
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
+from tacit.recommender.answering import answer, rating_schema
 from tacit.recommender.device import Device, Devices, released_items
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.recommender.ratings import Facts, Ratings, from_table, same_names, users_of
+from tacit.recommender.simulation import simulated_error
 
 __all__ = ["PrivateRecommender"]
 
@@ -59,8 +60,9 @@ class PrivateRecommender(PrivateEstimator):
         What a rating is that a table lists several times: an ``"error"``, or one rating with the
         ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
-        One of the names in `tacit.recommender.agreement.METHODS`, or one of their classes with
-        settings of its own.
+        ``"heterogeneous"``, ``"offsets"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or
+        ``"item-responses"``; or a class with settings of its own, such as
+        `tacit.recommender.HeterogeneousOffsets`.
     privacy
         The guarantee asked for; None learns without noise. Which unit and trust a method gives
         is listed in the guide.
@@ -101,6 +103,19 @@ class PrivateRecommender(PrivateEstimator):
     """
 
     _purpose = "private recommender"
+    _told = ("labels", "bounds", "rank", "options")
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        ".value": Blank("the column of ratings"),
+        "parameters.bounds": Blank("the lowest and the highest rating there can be", '["…", "…"]'),
+        "parameters.items": Blank("the public list of items, or how many there are", '["…"]'),
+        "parameters.item_weights": Blank(
+            "how sensitive ratings of each item are, in (0, 1], in the order of items",
+            '["…"]',
+            needed=False,
+        ),
+        "columns.user": Blank("the column that names the person"),
+        "columns.item": Blank("the column that names the item"),
+    }
     _default_neighbours = REPLACE
     _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
         "_devices": ("the ratings of its users", "from_release(folder)")
@@ -193,25 +208,7 @@ class PrivateRecommender(PrivateEstimator):
         shuffled = self.privacy is not None and self.privacy.trust == "shuffler"
         return Ratings.of((64 if shuffled else 4, 6), devices=True).facts
 
-    @classmethod
-    def _simulate(cls, facts: PlannedFacts, seed: int) -> float:
-        """Return the held-out error of simulated ratings, relative to users' own means."""
-        _, train, cells, values = planned_ratings(facts, seed)
-        raters = np.unique(train.indices[:, 0])  # who lost all ratings has no device
-        number = np.full(facts.rows, -1)
-        number[raters] = np.arange(len(raters))
-        kept = number[cells[:, 0]] >= 0
-        cells, values = cells[kept].astype(np.int64), values[kept]
-        cells[:, 0] = number[cells[:, 0]]
-        train = members_of(train, "user", raters)
-        model = cls(
-            (1, 5),
-            rank=facts.rank,
-            random_state=seed,
-            privacy=facts.request("entry", "aggregator"),
-        )
-        found = model.fit(train).predict(cells)
-        return rms(found - values) / own_mean_error(train, cells, values)
+    _simulate = classmethod(simulated_error)
 
     def _read(self, data: Ratings, agreement: Agreement) -> Rated:
         return data.read(self._range())
@@ -334,12 +331,21 @@ class PrivateRecommender(PrivateEstimator):
             "labels": {"item": written_names(self.items_)},
             "bounds": list(self._range()),
             "rank": self.rank,
-            "method": repr(method),
-            "options": [type(method).__name__, asdict(method)],  # type: ignore[call-overload]
+            "options": [type(method).__name__, method.settings()],
         }
 
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        dims = {"base": ("item",), "features": ("item", "feature")}
+        return dims, {"item": list(self.items_)}
+
+    def _learned(self) -> str:
+        return (
+            f"A table of {len(self.items_)} items, from which a device with somebody's own "
+            "ratings tells what they would like."
+        )
+
     def _adopt(self, release: Release) -> None:
-        found = release.manifest["settings"]
+        found = release.settings
         (low, high), (kind, options) = found["bounds"], found["options"]
         method = self._kinds[kind](**options)
         names = released_items(found)
@@ -419,6 +425,14 @@ class PrivateRecommender(PrivateEstimator):
         if isinstance(user, list | tuple | np.ndarray) or hasattr(user, "to_numpy"):
             return {one: self.recommend(one, n, positions=positions) for one in list(user)}
         return self.device(user, positions=positions).top(n, positions=positions)
+
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        return answer(self, table)
+
+    def _row_schema(self) -> dict[str, dict[str, Any]]:
+        return rating_schema(self._range(), self.items_)
 
     @property
     def _items(self) -> Members:

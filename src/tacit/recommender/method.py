@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -96,6 +96,13 @@ class RecommenderMethod(ABC):
 
     unit: ClassVar[str] = "entry"
     trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
+
+    # the settings that a release carries, by name
+    told: ClassVar[tuple[str, ...]] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that a release carries."""
+        return {name: getattr(self, name) for name in self.told}
 
     def check(self, task: Task) -> None:
         """Raise where the request and the method do not go together."""

@@ -12,7 +12,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Real, check
 from tacit.data.features import labels_of
-from tacit.data.kinds import Category, Text
+from tacit.data.kinds import Category
 from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, UnboundedData
@@ -63,11 +63,13 @@ class PublicBounds:
                 f"target must be one of the columns, got {name!r}: pass target='the column to "
                 "explain'"
             )
-        if isinstance(columns[name], Category | Text):
-            raise ParameterError(f"the target {name!r} must be a number, not a category")
         for own, kind in columns.items():
-            if isinstance(kind, Text):
-                raise ParameterError(f"column {own!r} is text, which a regression does not read")
+            if not kind.modelled:
+                raise ParameterError(
+                    f"column {own!r} is {kind.word}, which a regression does not read"
+                )
+        if isinstance(columns[name], Category):
+            raise ParameterError(f"the target {name!r} must be a number, not a category")
         features = columns.encoded([own for own in columns if own != name])
         if not features:
             raise ParameterError("columns must name a feature besides the target")

@@ -19,10 +19,12 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Rea
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
 from tacit.data.matrices import warn_of_column
+from tacit.data.reading import Table
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted, check_fitted, remember
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.parameters import stores_parameters
@@ -31,8 +33,9 @@ from tacit.estimators.site import Site
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.regression import released
 from tacit.regression.agreement import RegressionAgreement
-from tacit.regression.bounds import PublicBounds, as_pairs, as_stated, plain_bounds
+from tacit.regression.bounds import PublicBounds, as_pairs
 from tacit.regression.design import STATISTICS, Design
 from tacit.regression.joining import (
     check_complete,
@@ -78,7 +81,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     target
         The column of the response, where data are tables; that of ``columns`` unless given.
     intercept
-        Whether the model has one.
+        Whether the model has an intercept.
     clip
         The norm to which a row is scaled after the bounds mapped it to [−1, 1]; by default that
         of a row uniform in its bounds (see `tacit.regression.design`).
@@ -94,7 +97,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     on_failure
         ``"stop"`` at the first site that fails, or ``"exclude"`` it and go on.
     progress
@@ -138,6 +141,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     """
 
     _purpose = "linear regression"
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        "parameters.target": Blank("the column to explain, one of [columns] below")
+    }
     _agreements: ClassVar[type[RegressionAgreement]] = RegressionAgreement
     _summaries: ClassVar[type[SiteSummary]] = SiteSummary
     _stored: ClassVar[tuple[str, ...]] = (
@@ -293,7 +299,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         for name in [name for name in vars(self) if name.endswith("_") or name == "_line"]:
             delattr(self, name)
         self.summaries_: dict[str, SiteSummary] = {}
-        self.failures_ = []
+        self.failures_, self._upstream = [], {}
         self._labels: list[Any] = []
 
     def _take(self, data: Any) -> Self:
@@ -395,10 +401,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self.coef_, self.intercept_, self.noise_sd_ = line.coef, line.intercept, line.noise_sd
         self.intercept_sd_, self.coef_sd_ = float(line.sd[0]), line.sd[1:]
         remember(self, *self._public.taken(self._labels, self.design_))
-        self.certificates_ = {name: s.certificate for name, s in self.summaries_.items()}
-        self.certificate_ = max(self.certificates_.values(), key=lambda found: found.epsilon)
-        parts = [line.arrays, *(summary.arrays for summary in self.summaries_.values())]
-        self.shared_ = {name: array for part in parts for name, array in part.items()}
+        self._rest_on({name: s.certificate for name, s in self.summaries_.items()})
+        self.shared_ = released.arrays_of(self)
 
     def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
         """Return the posterior predictive mean of the response, and how sure it is.
@@ -415,6 +419,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         check_fitted(self, "coef_")
         return self._line.predict(self._public.features_of(self, X), return_sd, interval)
 
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        return released.answer(self, table, interval)
+
     def score(self, X: Any, y: Any) -> float:
         """Return R² on given rows, such as public ones: this is not private."""
         return r_squared(y, self.predict(X))
@@ -423,28 +432,20 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
         check_fitted(self, "coef_")
         if not hasattr(self, "posterior_"):
-            raise ParameterError("a release holds no draws: pass its summaries_ to fit")
+            raise ParameterError("this release holds no draws: pass its summaries_ to fit")
         summaries = list(self.summaries_.values())
         return to_arviz(self.posterior_, self.design_, summaries, self.columns_[:-1])
 
+    _told = property(released.told)
+
     def _settings(self) -> dict[str, Any]:
-        public = self._public.columns
-        return {
-            **{name: plain_bounds(getattr(self, name)) for name in self._stored},
-            "columns": None if public is None else public.described(),
-            "middle": list(self.design_.middle),
-            "half": list(self.design_.half),
-            "norm": self.design_.rows.norm,
-            "names": list(self.columns_),
-            "labels": [str(label) for label in self._labels],
-            "sites": {name: summary.facts for name, summary in self.summaries_.items()},
-        }
+        return released.settings_of(self)
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        return released.dimensions_of(self)
+
+    def _learned(self) -> str:
+        return released.sentence_of(self)
 
     def _adopt(self, release: Release) -> None:
-        settings = release.manifest["settings"]
-        self.columns_ = tuple(settings["names"])
-        type(self).__init__(self, **as_stated(settings, self._stored))
-        self._labels, self.failures_ = list(settings.get("labels", ())), []
-        self.summaries_ = self._summaries.all_from(release)
-        self.design_ = next(iter(self.summaries_.values())).design
-        self._draw(Line.from_arrays(release.arrays))
+        released.adopt(self, release)

@@ -20,11 +20,14 @@ from tacit.errors import ParameterError, TacitError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_called
 from tacit.estimators.release import Release
+from tacit.estimators.release.models import adopted
 from tacit.privacy.certificate import Certificate
 
 __all__ = ["Contents", "gather"]
 
 _AGREED = 1.01  # chains with a larger R-hat have not met
+# settings that only loading needs
+_FOR_LOADING = ("labels", "sites", "releases", "privacy", "sampled_by", "names")
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def _from_release(release: Release, level: float) -> Contents:
     answer = Answer(release.estimator, str(manifest.get("learned", "")))
     diagnostics: Sequence[Table | Picture] = ()
     try:
-        model = _read_back(release)
+        model = adopted(estimator_called(release.estimator), release, "this")
     except TacitError as error:
         answer = _without_model(release, answer, error)
     else:
@@ -112,22 +115,13 @@ def _from_release(release: Release, level: float) -> Contents:
         answer,
         release.certificates,
         diagnostics,
-        settings=dict(manifest["settings"]),
+        settings={n: v for n, v in release.settings.items() if n not in _FOR_LOADING},
         versions=manifest["versions"],
         cites=release.cites,
         date=str(manifest.get("date", "")),
         purpose=str(manifest.get("purpose", "")),
         contact=str(manifest.get("contact", "")),
     )
-
-
-def _read_back(release: Release) -> PrivateEstimator:
-    kind = estimator_called(release.estimator)
-    model = kind.__new__(kind)
-    model.certificates_ = dict(release.certificates)
-    model.shared_, model.cites_ = dict(release.arrays), release.cites
-    model._adopt(release)
-    return model
 
 
 def _without_model(release: Release, answer: Answer, error: TacitError) -> Answer:

@@ -2,7 +2,8 @@
 
 One noisy vector holds every statistic (`tacit.summary.layout`); its sensitivity is derived there.
 
-Quantiles have releases of their own (`tacit.summary.ranking`), beside that vector or alone.
+Quantiles have releases of their own (`tacit.summary.ranking`), beside that vector or alone, and so
+have keys whose list is not public (`tacit.summary.naming`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
-from tacit.summary.layout import GROUP, STATISTICS, W1, W2
-from tacit.summary.ranking import Ranking
+from tacit.summary.layout import GROUP, PERSON, STATISTICS, W1, W2
+from tacit.summary.naming import Named, Naming, added_up
 
 __all__ = ["SummaryAgreement", "Totals"]
 
@@ -31,7 +32,8 @@ __all__ = ["SummaryAgreement", "Totals"]
 class Totals:
     """What was learned: the noisy sum of all rows' vectors, and how many rows where public.
 
-    Quantiles with a release of their own, and what cannot be told apart there, stand by column.
+    Quantiles with a release of their own, and what cannot be told apart there, stand by column,
+    and so do keys that were named.
     """
 
     sum: Any
@@ -39,13 +41,20 @@ class Totals:
     sites: int
     quantiles: tuple[Any, ...] = ()
     resolution: tuple[Any, ...] = ()
+    keys: tuple[Named, ...] = ()
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(self.sum + other.sum, self.rows + other.rows, self.sites + other.sites)
+        named = tuple(added_up(both) for both in zip(self.keys, other.keys, strict=True))
+        return Totals(
+            self.sum + other.sum,
+            self.rows + other.rows,
+            self.sites + other.sites,
+            keys=named,
+        )
 
 
 @dataclass(frozen=True)
-class SummaryAgreement(Ranking, Agreement):
+class SummaryAgreement(Naming, Agreement):
     """Which numbers a release holds, their weights, their sensitivity and their noise.
 
     Parameters
@@ -70,6 +79,9 @@ class SummaryAgreement(Ranking, Agreement):
         What else is public about the rows, for certificates.
     refined
         Whether quantiles have a release of their own, or are read from the cells of a histogram.
+    keys
+        (column, how many are named at most, bytes of the longest) of every column whose values
+        are not public.
 
     Examples
     --------
@@ -86,13 +98,18 @@ class SummaryAgreement(Ranking, Agreement):
         """The kind of noise source."""
         return self.noise
 
+    @property
+    def apart(self) -> bool:  # type: ignore[override]
+        """Whether the coordinator looks at every site's own release: at keys that it names."""
+        return bool(self.keys)
+
     # -- what is charged -------------------------------------------------------------------
 
     def _steps(self) -> tuple[Step, ...]:
         ranking: tuple[Step, ...] = ()
         if self.ranked:
             ranking = self._quantile_steps() if self.sites == 1 else self._cell_steps()
-        return self._vector_steps() + ranking
+        return self._vector_steps() + ranking + self._key_steps()
 
     def _vector_steps(self) -> tuple[Step, ...]:
         rows = {"rows": ArraySpec((1,), "int64", low=0)} if self.counted else {}
@@ -109,6 +126,10 @@ class SummaryAgreement(Ranking, Agreement):
         """Ranges, and what is public with them."""
         notes = [f"{name} lies in [{low:g}, {high:g}]" for name, low, high in self.bounds]
         notes += [note for note in self.notes if note not in notes]
+        for (name, _, _), mechanism in zip(self.keys, self.key_mechanisms, strict=True):
+            notes.append(f"{name} counts for at most {mechanism.most} values of a unit, once each")
+            least = f"a noisy count of at least {mechanism.threshold}"
+            notes.append(f"values of {name} with {least} are named, at each site by itself")
         if self.counted:
             notes.append("the number of rows is public")
         if self.sites > 1:
@@ -124,20 +145,20 @@ class SummaryAgreement(Ranking, Agreement):
         return site
 
     def coordinate(self, start: Start) -> Coordinating:
-        """Ask once, add up; quantiles take a few rounds more."""
+        """Ask once, add up; quantiles take a few rounds more, and keys one for each column."""
         total, rows, sites = np.zeros(self.size), 0, 1
         if not self.bare or self.counted:
             found = yield Ask("rows")
             sites = len(found.sites)
             rows = int(found.total["rows"][0]) if self.counted else 0
             total = total if self.bare else found.total["sum"]
-        if not self.ranked:
-            return Totals(total, rows, sites)
-        if self.sites == 1:
+        quantiles, resolution = (), ()
+        if self.ranked and self.sites == 1:
             quantiles, resolution = yield from self._learn_alone(rows, total)
-        else:
+        elif self.ranked:
             quantiles, resolution = yield from self._learn_together(total, sites)
-        return Totals(total, rows, sites, quantiles, resolution)
+        named = yield from self._learn_keys()
+        return Totals(total, rows, sites, quantiles, resolution, named)
 
     def worst_case(self) -> Neighbours:
         """A row at the top of every range, more or instead of one that is as far as can be."""
@@ -152,6 +173,12 @@ class SummaryAgreement(Ranking, Agreement):
         for name, _ in self.categories:
             rows[name] = np.zeros(2 + self.rows_per_unit)
             other[name] = np.array([0.0, 0.0, *([1.0] * self.counted)])
+        own = range(self.rows_per_unit)  # each row of the unit has a key that its others have not
+        for name, _, length in self.keys:
+            rows[name] = np.array(["0", "0", *(f"{k:x}"[:length] for k in own)], object)
+            other[name] = np.array(["0", "0", *(["1"] * self.counted)], object)
+        if self.keys and self.rows_per_unit > 1:
+            rows[PERSON], other[PERSON] = np.array([0, 1, *(2 for _ in own)]), np.array([0, 1])
         if self.groups > 1:
             rows[GROUP], other[GROUP] = np.zeros(2 + self.rows_per_unit), np.zeros(2)
         return Neighbours(rows, other)
@@ -174,3 +201,10 @@ class SummaryAgreement(Ranking, Agreement):
         people = Privacy(1.0, 1e-6, unit="user")
         yield cls((age,), STATISTICS, 4, people, categories=(("sex", 3),), rows_per_unit=3)
         yield cls((age,), ("mean",), 4, people, groups=3, rows_per_unit=2)
+        named, named_too = ("town", 3, 8), ("job", 2, 4)
+        yield cls((), (), 4, people, rows_per_unit=3, keys=(named, named_too))
+        yield cls((age,), ("mean",), 4, people, groups=3, rows_per_unit=2, keys=(named,))
+        for sites in (1, 2):
+            for neighbours in (ADD_REMOVE, REPLACE):
+                privacy = Privacy(1.0, 1e-6, unit="row", neighbours=neighbours)
+                yield cls((age,), STATISTICS, 4, privacy, sites, keys=(named,))

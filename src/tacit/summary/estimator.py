@@ -7,17 +7,17 @@ stands in `tacit.summary.agreement`, a site's sums in `tacit.summary.sides`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
 import numpy as np
 
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
-from tacit.data.kinds import Category, Text
+from tacit.data.free_text import Keys
+from tacit.data.kinds import Category
 from tacit.data.schema import Columns
 from tacit.data.values import plain_text
 from tacit.errors import ParameterError, UnboundedData
@@ -30,9 +30,11 @@ from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.summary import released
 from tacit.summary.agreement import SummaryAgreement, Totals
 from tacit.summary.cells import cell_quantiles, cell_widths
-from tacit.summary.layout import GROUP, STATISTICS, W0, W1, W2, W3
+from tacit.summary.layout import GROUP, PERSON, STATISTICS, W0, W1, W2, W3
+from tacit.summary.naming import by_key
 
 __all__ = ["PrivateSummary"]
 
@@ -51,7 +53,7 @@ class PrivateSummary(PrivateEstimator):
     columns
         What is public about the table: `tacit.Columns`, a mapping of such or a file's path. Of a
         mapping of nothing but ranges (low, high) and lists, what lies outside is clipped.
-        Categories are counted, value by value.
+        Categories are counted, value by value; of `keys` those values that many people have.
     by
         A category: every statistic is given for each of its values.
     statistics
@@ -67,7 +69,7 @@ class PrivateSummary(PrivateEstimator):
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise
-        ``"exact"`` or ``"grid"``.
+        How noise is drawn: ``"exact"``, or faster on a ``"grid"``.
     random_state
         A seed for the noise, for tests only: the certificate then says "not for release".
 
@@ -77,7 +79,10 @@ class PrivateSummary(PrivateEstimator):
         The released statistics that were asked for, the last five by column. With ``by`` each
         holds one for every group: ``mean_["age"]["f"]``, ``count_["f"]``.
     counts_
-        By category, how many rows have each value.
+        By category, how many rows have each value; by column of `keys`, how many rows, or people
+        where these are named, have each of the values that were named.
+    threshold_
+        By column of `keys`, the noisy count from which on a site names a value; public.
     noise_sd_
         Standard deviation of the noise on the count, and by column on the sum, the centred
         sum of squares and each cell; public.
@@ -98,6 +103,7 @@ class PrivateSummary(PrivateEstimator):
     """
 
     _purpose = "private summary"
+    _told = released.TOLD
     _stated_facts = ("bounds",)  # ranges alone, where a file states columns
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "by": AnyOf(InstanceOf(str), None),
@@ -140,15 +146,22 @@ class PrivateSummary(PrivateEstimator):
             )
         public = self._public
         for name, kind in public.items():
-            if isinstance(kind, Text):
-                raise ParameterError(f"column {name!r} is text, which a summary does not read")
+            if isinstance(kind, Keys):
+                continue
+            if not kind.modelled:
+                raise ParameterError(
+                    f"column {name!r} is {kind.word}, which a summary does not read"
+                )
             low, high = kind.range
             if (high / 2.0 - low / 2.0) ** 2 == 0.0:
                 raise ParameterError(f"columns[{name!r}] must be a range that can be squared")
         if public.averaged:
             raise ParameterError("a summary counts rows: pass rows_per_person, not averages")
         if self.by is not None and not isinstance(public.get(self.by), Category):
-            raise ParameterError(f"by must be one of the categories of columns, got {self.by!r}")
+            raise ParameterError(
+                f"by must be one of the categories of columns, whose values are listed, got "
+                f"{self.by!r}"
+            )
         for statistic in self.statistics:
             check("statistics", statistic, OneOf(*STATISTICS))
         for level in self.quantiles:
@@ -184,7 +197,8 @@ class PrivateSummary(PrivateEstimator):
         public = self._public
         kinds = {name: kind for name, kind in public.items() if name != self.by}
         lists = tuple((n, len(k.levels)) for n, k in kinds.items() if isinstance(k, Category))
-        bounds = tuple((n, *k.range) for n, k in kinds.items() if not isinstance(k, Category))
+        keys = tuple((n, k.at_most, k.length) for n, k in kinds.items() if isinstance(k, Keys))
+        bounds = tuple((n, *k.range) for n, k in kinds.items() if not k.listed)
         return SummaryAgreement(
             bounds,
             tuple(self.statistics),
@@ -197,10 +211,15 @@ class PrivateSummary(PrivateEstimator):
             max(1, len(self._groups)),
             public.rows_per_unit,
             public.assumptions(),
+            keys=keys,
         )
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
-        found = dict(self._public.read(data).values)
+        assert isinstance(agreement, SummaryAgreement)
+        rows = self._public.read(data)
+        found: dict[str, Array] = dict(rows.values)
+        if agreement.keys and rows.people is not None:
+            found[PERSON] = np.asarray(rows.people)
         if self.by is not None:
             found[GROUP] = found.pop(self.by)
         return found
@@ -274,9 +293,12 @@ class PrivateSummary(PrivateEstimator):
             parts = np.split(totals.sum, len(groups))
             each = [self._statistics(layout, totals, part) for part in parts]
             found = {key: _turned(groups, [one[key] for one in each]) for key in each[0]}
+        if layout.keys:
+            self.threshold_: dict[str, int] = {}
+            found["counts"] = {**found.get("counts", {}), **self._named(layout, totals)}
         for statistic, value in found.items():
             setattr(self, f"{statistic}_", value)
-        self.shared_ = self._arrays()
+        self.shared_ = released.arrays_of(self)
 
     def _statistics(
         self, layout: SummaryAgreement, totals: Totals, total: Array
@@ -340,17 +362,15 @@ class PrivateSummary(PrivateEstimator):
             first += size
         return found
 
-    def _arrays(self) -> dict[str, Any]:
-        """Return the statistics as named arrays."""
-        arrays: dict[str, Any] = {}
-        for statistic in (*self.statistics, "counts"):
-            for path, value in _leaves(getattr(self, f"{statistic}_", {})):
-                name = "/".join((statistic, *path))
-                if statistic == "histogram":
-                    arrays[f"{name}/counts"], arrays[f"{name}/edges"] = value
-                else:
-                    arrays[name] = np.asarray(value)
-        return arrays
+    def _named(self, layout: SummaryAgreement, totals: Totals) -> dict[str, Any]:
+        """Return how many units have each key that was named."""
+        found = {}
+        for c, mechanism in enumerate(layout.key_mechanisms):
+            name = layout.keys[c][0]
+            found[name] = by_key(totals.keys[c], self._groups)
+            self.noise_sd_[name] = {"cell": math.sqrt(mechanism.noise_variance * totals.sites)}
+            self.threshold_[name] = mechanism.threshold
+        return found
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean squared distance of the data from the released means.
@@ -365,37 +385,16 @@ class PrivateSummary(PrivateEstimator):
         return -float(np.mean(errors))
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "columns": self._public.described(),
-            "by": self.by,
-            "statistics": list(self.statistics),
-            "bins": self.bins,
-            "quantiles": list(self.quantiles),
-        }
+        return released.settings_of(self)
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        return released.dimensions_of(self)
+
+    def _learned(self) -> str:
+        return released.sentence_of(self)
 
     def _adopt(self, release: Release) -> None:
-        settings = dict(release.manifest["settings"])
-        PrivateSummary.__init__(self, **settings)
-        self.columns = self._public
-        for name, array in release.arrays.items():
-            statistic, *path = name.split("/")
-            pair = statistic == "histogram"
-            if pair:
-                if path.pop() == "edges":
-                    continue
-                stem = name.removesuffix("/counts")
-                value: Any = (array, release.arrays[f"{stem}/edges"])
-            else:
-                value = array if statistic == "quantiles" else float(array)
-            if not path:
-                setattr(self, f"{statistic}_", value)
-                continue
-            if not hasattr(self, f"{statistic}_"):
-                setattr(self, f"{statistic}_", {})
-            place = getattr(self, f"{statistic}_")
-            for step in path[:-1]:
-                place = place.setdefault(unquote(step), {})
-            place[unquote(path[-1])] = value
+        released.adopt(self, release)
 
 
 def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
@@ -403,12 +402,3 @@ def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
     if not isinstance(values[0], dict):
         return dict(zip(groups, values, strict=True))
     return {key: _turned(groups, [value[key] for value in values]) for key in values[0]}
-
-
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every number, array or pair of nested statistics with the names on its way."""
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for key, inner in value.items():
-        yield from _leaves(inner, (*path, str(key).replace("%", "%25").replace("/", "%2F")))

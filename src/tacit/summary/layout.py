@@ -20,7 +20,8 @@ numbers in [0, 1]. **People** with at most k rows move the sum by at most k time
 row, and k equal rows do; under replace-one they are refused, because the number of rows is public
 there and changes with the person. **Groups** have a vector each, side by side. A row lies in one
 of them, so that Δ stays what it is under add-remove; under replace-one a row may leave one group
-for another, and groups are refused.
+for another, and groups are refused. **Keys** whose list is not public are no part of the vector
+(`tacit.summary.naming`).
 
 The weights give every statistic the same share of Δ². What nobody asked for has no weight: under
 add-remove the count is there for the statistics that need it.
@@ -40,9 +41,9 @@ from tacit.mechanisms.quantiles import LEAST
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["GROUP", "STATISTICS", "W0", "W1", "W2", "W3", "Layout"]
+__all__ = ["GROUP", "PERSON", "STATISTICS", "W0", "W1", "W2", "W3", "Layout"]
 
-GROUP = "the group of a row"  # beside a site's columns
+GROUP, PERSON = "the group of a row", "the person of a row"  # beside a site's columns
 STATISTICS = ("count", "sum", "mean", "variance", "histogram", "quantiles")
 # squared share of Δ² of each part of a row's vector, before normalisation
 W0, W1, W2, W3 = 1.0, 1.0, 2.0, 1.0
@@ -64,8 +65,15 @@ class Layout:
     rows_per_unit: int = 1
     notes: tuple[str, ...] = ()
     refined: bool = True
+    keys: tuple[tuple[str, int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        asked = self.privacy
+        if self.keys and asked is not None and not asked.delta and math.isfinite(asked.epsilon):
+            raise ParameterError(
+                f"column {self.keys[0][0]!r} has keys that are not public, and δ pays for those "
+                "that become known: pass Privacy(ε, 1e-6), or list its values with tc.category(…)"
+            )
         if (self.groups > 1 or self.rows_per_unit > 1) and self.counted:
             raise ParameterError(
                 "groups, and people with several rows, need add-remove-one: under replace-one the "
@@ -142,7 +150,8 @@ class Layout:
             return False
         epsilon = math.inf if self.privacy is None else self.privacy.epsilon
         # no column's share is less, whatever else is asked for
-        shares = self.rows_per_unit * len(self.columns) * (16 + 3 * len(self.categories))
+        lists = len(self.categories) + len(self.keys)
+        shares = self.rows_per_unit * len(self.columns) * (16 + 3 * lists)
         return self.sites > 1 or epsilon / shares >= LEAST
 
     @property
@@ -160,17 +169,20 @@ class Layout:
         """The different levels in ascending order."""
         return tuple(sorted(set(self.levels)))
 
-    def sensitivity(self, norm: int, more: int = 0) -> float:
-        """Return Δ for the stated relation, with ``more`` cells per column than there are."""
-        return self.rows_per_unit * self._of_one_row(norm, more)
+    def sensitivity(self, norm: int, more: int = 0, further: int = 0) -> float:
+        """Return Δ for the stated relation.
 
-    def _of_one_row(self, norm: int, more: int = 0) -> float:
+        With ``more`` cells per column than there are, and so many ``further`` categories.
+        """
+        return self.rows_per_unit * self._of_one_row(norm, more, further)
+
+    def _of_one_row(self, norm: int, more: int, further: int) -> float:
         w0 = W0 if self.counting else 0.0
         w1 = W1 if self.moments else 0.0
         w2 = W2 if self.moments == 2 else 0.0
         w3 = W3 if self.cells else 0.0
         replace = self.counted
-        columns, lists = len(self.columns), len(self.categories)
+        columns, lists = len(self.columns), len(self.categories) + further
         if norm == 1:
             inside = w2 / 2.0 + (w1 * w1 / (4.0 * w2) if w2 else 0.0)
             row = columns * (max(w1 + w2 / 2.0, inside) + w3 + more * W3) + lists * W3

@@ -110,7 +110,7 @@ class Ranking(Layout):
 
     def _gaussian(self, names: list[str]) -> Noises:
         assert self.privacy is not None
-        shape, delta = self._shape("rows"), self.privacy.delta
+        shape, delta = self._shape("rows"), self.privacy.delta * (0.5 if self.keys else 1.0)
         if names == ["rows"]:
             epsilon = self._parts(2)["rows"]
             return {
@@ -118,7 +118,7 @@ class Ranking(Layout):
                     epsilon, delta, self._moved("rows", 2), shape, **self._how
                 )
             }
-        z = gaussian_sigma(self._epsilon, delta) * _ROOM
+        z = gaussian_sigma(self._shares(2)["rest"], delta) * _ROOM
         share = {"rows": (self.sensitivity(2) / self.sensitivity(2, 1)) ** 2}
         rounds = {name: ROUNDS[name] for name in names if name != "rows"}
         for name, part in rounds.items():
@@ -130,12 +130,21 @@ class Ranking(Layout):
             for name in names
         }
 
+    def _shares(self, norm: int) -> dict[str, float]:
+        """Return ε of keys, which is what further categories would cost, and of all the rest."""
+        if not self.keys or math.isinf(self._epsilon):
+            return {"rest": self._epsilon, "keys": self._epsilon}
+        rest = self.sensitivity(norm, int(self.ranked))
+        whole = self.sensitivity(norm, int(self.ranked), len(self.keys))
+        return split_budget(self._epsilon, {"rest": rest, "keys": whole - rest})
+
     def _parts(self, norm: int) -> dict[str, float]:
         """Return ε of the vector and of quantiles, where the vector's noise has this norm."""
         if math.isinf(self._epsilon):
             return {"rows": math.inf, "quantiles": math.inf}
         vector, all_of_it = self.sensitivity(norm), self.sensitivity(norm, int(self.ranked))
-        return split_budget(self._epsilon, {"rows": vector, "quantiles": all_of_it - vector})
+        rest = self._shares(norm)["rest"]
+        return split_budget(rest, {"rows": vector, "quantiles": all_of_it - vector})
 
     def _moved(self, name: str, norm: int) -> float:
         """Return how far one unit moves the vector, or a round's counts."""

@@ -16,6 +16,7 @@ from tacit.mechanisms.laplace import Laplace
 from tacit.summary.agreement import SummaryAgreement
 from tacit.summary.cells import cell_quantiles
 from tacit.summary.layout import GROUP, W0, W1, W2, W3
+from tacit.summary.naming import packed, unit_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,6 +77,11 @@ def _equal_cells(t: Array, cells: int) -> NDArray[np.int64]:
     return np.bincount(cell, minlength=cells).astype(np.int64)
 
 
+def _number(step: Step) -> int:
+    """Return which column a step is about."""
+    return int(step.name.rpartition(" ")[2])
+
+
 class Rows(Holder):
     """A site with its columns of numbers."""
 
@@ -84,10 +90,13 @@ class Rows(Holder):
     def contribute(
         self, step: Step, asked: Asked, kept: Kept, shard: Mapping[str, Array], picks: Picks
     ) -> Any:
-        """Return the sum of all rows' vectors, or a column's values, or counts of cells."""
+        """Return the sum of all rows' vectors, or a column's values, keys or counts of cells."""
         public = self.agreement
         if step.open is not None:
             return None
+        if step.name.startswith("keys "):
+            name, _, length = public.keys[_number(step)]
+            return unit_keys(shard, name, length)
         if step.name == "rows":
             return row_sums(public, shard, public.mechanism.grid)
         scaled = [_scaled(public, c, shard[name]) for c, name in enumerate(public.columns)]
@@ -95,7 +104,7 @@ class Rows(Holder):
             return np.array([_equal_cells(t, public.bins).max() for t in scaled])
         if "edges" in asked.arrays:
             return self._counts(step.name, asked.arrays["edges"], scaled)
-        c = int(step.name.rpartition(" ")[2])
+        c = _number(step)
         if asked.kind == "cells":
             cells = step.mechanism_of("cells")
             assert isinstance(cells, Laplace)
@@ -116,6 +125,8 @@ class Rows(Holder):
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the release under its name, and the number of rows where it is public."""
         public = self.agreement
+        if step.name.startswith("keys "):
+            return packed(released, *public.keys[_number(step)][1:])
         if step.name != "rows":
             (name,) = step.leaving
             return {name: self._read(step, asked, released) if asked.kind == "cells" else released}
@@ -129,7 +140,7 @@ class Rows(Holder):
         """Return quantiles from released counts of cells, and those of a histogram before."""
         public, mechanism = self.agreement, step.mechanism_of("cells")
         assert mechanism is not None
-        _, low, high = public.bounds[int(step.name.rpartition(" ")[2])]
+        _, low, high = public.bounds[_number(step)]
         edges = np.linspace(low, high, public.bins + 1)
         weight = 1.0 / mechanism.variance(None)
         if "before" in asked.arrays:

@@ -65,6 +65,8 @@ class LocalCounts(FactorizationMethod):
     draws: int = 50
     thin: int = 6
 
+    told = ("views", "inference", "cells", "shape", "mean", "burn_in", "draws", "thin")
+
     def __post_init__(self) -> None:
         check("views", self.views, OneOf("perturbed", "own"))
         check("inference", self.inference, OneOf("exact", "naive"))

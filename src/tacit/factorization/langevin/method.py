@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.lazy import late
@@ -72,6 +72,12 @@ class Langevin(FactorizationMethod):
     limit: int | None = None
     offsets: bool | str = "auto"
     start: Mapping[str, Any] | None = None
+
+    # where a fit began is no setting of what came of it
+    told: ClassVar[tuple[str, ...]] = (
+        "rounds", "sampling_rate", "clip", "step_size", "decay", "reach", "langevin", "burn_in",
+        "precision", "shape", "mean", "iterations", "limit", "offsets",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         positive = Real(0, open_low=True)

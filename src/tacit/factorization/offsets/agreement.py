@@ -86,6 +86,8 @@ class AlternatingLeastSquares(FactorizationMethod):
     clip: float = 1.5
     prior_weight: float = 5.0
 
+    told = ("rounds", "factors", "pattern", "popular", "clip", "prior_weight")
+
     def __post_init__(self) -> None:
         check("rounds", self.rounds, Integer(0))
         check("factors", self.factors, OneOf("auto", True, False))

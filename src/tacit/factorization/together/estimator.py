@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
-from tacit._core.rng import generator
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
+from tacit.data.reading import Table
 from tacit.data.relations import Relation
 from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.facts import Facts
+from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
@@ -28,10 +28,21 @@ from tacit.estimators.site import Site
 from tacit.factorization.arrays import Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
-from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
+from tacit.factorization.simulation import simulated_error
+from tacit.factorization.together.answering import answer, cell_schema
 from tacit.factorization.together.methods import METHODS, choose_method, method_of
-from tacit.factorization.together.problem import Problem, check_agreement, state_problem
-from tacit.factorization.together.released import fitted_parameters, fitted_settings
+from tacit.factorization.together.problem import (
+    Problem,
+    check_agreement,
+    problem_of,
+    state_problem,
+)
+from tacit.factorization.together.released import (
+    TOLD,
+    dimensions_of,
+    fitted_parameters,
+    fitted_settings,
+)
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
 from tacit.factorization.together.stated import Stated
 from tacit.mechanisms.noise import Noise
@@ -68,8 +79,8 @@ class PrivateFactorization(PrivateEstimator):
         The public range (low, high) of the values, for all relations or one each. What lies
         outside is clipped, silently.
     method
-        ``"auto"``, a name from `tacit.factorization.together.methods.METHODS`, or one of its
-        classes with settings of its own.
+        ``"auto"``, ``"offsets"``, ``"als"``, ``"sgld"`` or ``"local"``; or a class with settings
+        of its own, such as `tacit.factorization.AlternatingLeastSquares`.
     protected
         The entity whose members are protected; the first one of the first form unless given.
     shared
@@ -117,6 +128,23 @@ class PrivateFactorization(PrivateEstimator):
         "parts_": ("its sites' cells", "from_release(folder).adopt(site)")
     }
     _purpose = "coupled factorization"
+    _told = TOLD
+    _to_state: ClassVar[Mapping[str, Blank]] = {
+        ".value": Blank("the column of values"),
+        "parameters.model": Blank(
+            "who or what a cell is about; :k is the pattern that they share", '"person:k item:k"'
+        ),
+        "parameters.bounds": Blank("the lowest and the highest value there can be", '["…", "…"]'),
+        "parameters.options": Blank(
+            "settings of the method, such as rounds", '{rounds = "…"}', needed=False
+        ),
+        "columns.person": Blank("the column that names the person, who is protected"),
+        "columns.item": Blank("the column that names the item"),
+        "labels.item": Blank(
+            "the public list of items, the same at every site; or a text file, a line for each",
+            '["…"]',
+        ),
+    }
     _stated_facts = ("members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
@@ -317,6 +345,7 @@ class PrivateFactorization(PrivateEstimator):
         self.agreement_ = outcome.agreement
         problem = problem_of(outcome.agreement)
         self.method_, self.labels_ = self._method(problem), dict(problem.labels)
+        self._about = fitted_settings(problem, self.method_)
         self.shared_ = outcome.agreement.shared(outcome.result)
         self.shared_factors_ = self.shared_
         self.parts_ = {}
@@ -408,43 +437,30 @@ class PrivateFactorization(PrivateEstimator):
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
 
-    def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
-        """Return one prediction for every row of a table of members' names, at a site."""
-        if data is None:
-            raise ParameterError("a factorization predicts at a site: pass --config and --site")
-        self.adopt(Site("here", data))
-        (name,) = self._held["here"]
-        return self.predict("here", table, name)
+    def _predict_table(
+        self, table: Table, data: Any = None, interval: float | None = None
+    ) -> dict[str, list[Any]]:
+        return answer(self, table, data)
 
-    @classmethod
-    def _simulate(cls, facts: Facts, seed: int) -> float:
-        """Return the held-out error of simulated ratings, relative to members' own means."""
-        ratings, train, cells, values = planned_ratings(facts, seed)
-        model = cls(
-            "user:k item:k",
-            rank=facts.rank,
-            bounds=(1, 5),
-            divergence="euclidean",
-            privacy=facts.request("user", "site"),
-            random_state=seed,
-        )
-        rng = generator(seed, "tuning 0")
-        (found,) = held_out_errors([model], ratings, "user", sites=facts.sites, share=0.2, rng=rng)
-        return found / own_mean_error(train, cells, values)
+    def _row_schema(self) -> dict[str, dict[str, Any]]:
+        return cell_schema(self._about)
+
+    _simulate = classmethod(simulated_error)
 
     # -- releases --------------------------------------------------------------------------
 
     def _settings(self) -> dict[str, Any]:
-        return fitted_settings(problem_of(self.agreement_), self.method_)
+        return dict(self._about)
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        return dimensions_of(self.shared_, self.labels_)
+
+    def _learned(self) -> str:
+        return f"Shared factors of {', '.join(self._about['shared'])}, for predictions at a site."
 
     def _adopt(self, release: Release) -> None:
-        found = release.manifest["settings"]
+        found = self._about = release.settings
         PrivateFactorization.__init__(self, **fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
         self.entities = self.labels_ or None
         self.shared_factors_ = self.shared_
-
-
-def problem_of(agreement: Any) -> Problem:
-    """Return the problem that an agreement of this family is about."""
-    return agreement.problem  # type: ignore[no-any-return]

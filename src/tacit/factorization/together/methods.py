@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from tacit.errors import ParameterError
@@ -48,9 +47,7 @@ def settings_of(method: FactorizationMethod) -> tuple[str, dict[str, Any]] | Non
     place = f"{type(method).__module__}:{type(method).__qualname__}"
     for name, (known, settings) in METHODS.items():
         if place == f"tacit.factorization.{known}" and not settings:
-            found = {f.name: getattr(method, f.name) for f in fields(method)}  # type: ignore[arg-type]
-            found.pop("start", None)  # where a fit began is no setting of what came of it
-            return name, found
+            return name, {told: getattr(method, told) for told in method.told}
     return None
 
 

@@ -16,7 +16,7 @@ from tacit.factorization.language.structure import BoundModel, CoupledModel
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["Problem", "check_agreement", "members_in", "state_problem"]
+__all__ = ["Problem", "check_agreement", "members_in", "problem_of", "state_problem"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,11 @@ def state_problem(
         public,
         tuple(sorted({duplicates, *(r.duplicates for held in data for r in held.values())})),
     )
+
+
+def problem_of(agreement: Any) -> Problem:
+    """Return the problem that an agreement of this family is about."""
+    return agreement.problem  # type: ignore[no-any-return]
 
 
 def _bounds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.data.written import written_names
@@ -10,7 +10,13 @@ from tacit.factorization.together.methods import method_of, settings_of
 from tacit.factorization.together.problem import Problem
 from tacit.factorization.together.shape import FactorizationMethod
 
-__all__ = ["fitted_parameters", "fitted_settings"]
+__all__ = ["TOLD", "dimensions_of", "fitted_parameters", "fitted_settings"]
+
+# the settings that a release carries
+TOLD = (
+    "model", "rank", "divergence", "dispersion", "method", "options", "bounds", "protected",
+    "shared", "accountant", "labels",
+)  # fmt: skip
 
 _ALIKE = ("rank", "divergence", "dispersion", "protected", "shared", "accountant")
 
@@ -23,7 +29,7 @@ def fitted_settings(problem: Problem, method: FactorizationMethod) -> dict[str, 
         "rank": dict(model.ranks),
         "divergence": dict(model.powers),
         "dispersion": dict(model.dispersions),
-        "method": repr(method),
+        "method": type(method).__name__,
         "options": None if options is None else list(options),
         "bounds": {name: list(pair) for name, pair in problem.bounds.items()},
         "protected": problem.protected,
@@ -44,3 +50,26 @@ def fitted_parameters(found: Mapping[str, Any]) -> dict[str, Any]:
         "privacy": None,
         **{name: found[name] for name in _ALIKE},
     }
+
+
+def dimensions_of(
+    arrays: Mapping[str, Any], labels: Mapping[str, Sequence[Any]]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+    """Return the names of dimensions: an entity's members, and the columns of its factor.
+
+    Parameters
+    ----------
+    arrays
+        Factors by entity, and what else is learned of one (``"item offset"``).
+    labels
+        Entity → the public names of its members.
+    """
+    dims: dict[str, tuple[str, ...]] = {}
+    coords: dict[str, Sequence[Any]] = {}
+    for name, array in arrays.items():
+        entity = name.split(" ")[0]
+        known = labels.get(entity)
+        if known is not None and array.ndim in (1, 2) and len(known) == len(array):
+            dims[name] = (entity, f"column of {name}")[: array.ndim]
+            coords[entity] = list(known)
+    return dims, coords

@@ -28,6 +28,7 @@ class FactorizationMethod(ABC):
 
     relation: ClassVar[str | None] = None
     trusts: ClassVar[tuple[str, ...]] = ()
+    told: ClassVar[tuple[str, ...]] = ()  # the settings that a release carries, by name
 
     @property
     def unit(self) -> str:

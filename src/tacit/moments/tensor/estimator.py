@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, Real
 from tacit._core.rng import generator
@@ -14,17 +17,21 @@ from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.checking import Findings, tried
+from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
+from tacit.moments.answers import decomposition_answer
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
 from tacit.moments.numerics.sums import entry_weights
 from tacit.moments.numerics.whitening import spread, whiten
 from tacit.moments.tensor.agreement import TensorAgreement
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.promises import promise
 
 __all__ = ["OrthogonalDecomposition"]
 
+_NOISE = "noise_sd"  # of a release: along every direction of the symmetric tensors
 _SAME = 1e-8  # relative asymmetry that counts as rounding
 
 
@@ -77,6 +84,7 @@ class OrthogonalDecomposition(PrivateEstimator):
     """
 
     _purpose = "an orthogonal decomposition"
+    _told = ("rank", "sensitivity")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "rank": Integer(1),
         "restarts": AnyOf(Integer(1), None),
@@ -143,13 +151,33 @@ class OrthogonalDecomposition(PrivateEstimator):
         found = self._power_method(tensor, self.dimension)
         self.eigenvalues_, self.components_ = found.values, found.vectors
         self.weights_ = found.values
-        self.shared_ = {"components": self.components_, "eigenvalues": self.eigenvalues_}
+        noise = math.sqrt(float(np.mean(outcome.agreement.mechanism.variance())))
+        self.shared_ = {
+            "components": self.components_,
+            "eigenvalues": self.eigenvalues_,
+            _NOISE: np.array(noise),
+        }
 
-    def _settings(self) -> dict[str, Any]:
-        return {"rank": self.rank, "sensitivity": self.sensitivity}
+    def _found(self, level: float) -> Answer:
+        check_fitted(self, "components_")
+        noise = vars(self).get("shared_", {}).get(_NOISE)
+        known = None if noise is None else float(noise)
+        return decomposition_answer(self.eigenvalues_, self.components_, known, level)
+
+    def _answer(self, level: float) -> Answer:
+        if hasattr(self, "certificates_"):
+            return super()._answer(level)
+        return replace(self._found(level), promise=promise({}))
+
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        dims = {"components": ("component", "coordinate"), "eigenvalues": ("component",)}
+        return dims, {"component": [f"component {k}" for k in range(len(self.eigenvalues_))]}
+
+    def _learned(self) -> str:
+        return f"{len(self.eigenvalues_)} orthogonal components of a symmetric tensor."
 
     def _adopt(self, release: Release) -> None:
-        OrthogonalDecomposition.__init__(self, **release.manifest["settings"])
+        OrthogonalDecomposition.__init__(self, **release.settings)
         self.components_ = release.arrays["components"]
         self.eigenvalues_ = self.weights_ = release.arrays["eigenvalues"]
 

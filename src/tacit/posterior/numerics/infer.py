@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.arrays import Array
 from tacit._core.chains import autocorrelation_time, effective_samples, inference_data, r_hat
 from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.draws import draws_answer
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.likelihood import has_likelihood, moments
@@ -46,7 +48,7 @@ _GRID = 33
 
 
 @dataclass(frozen=True)
-class ParameterPosterior:
+class ParameterPosterior(Answering):
     """Draws of the parameters.
 
     Parameters
@@ -81,6 +83,9 @@ class ParameterPosterior:
     def sd(self) -> Array:
         """Posterior standard deviations."""
         return np.asarray(self.flat.std(axis=0))
+
+    def _answer(self, level: float) -> Answer:
+        return draws_answer(f"Posterior by {self.sampler}", self.names, self.draws, level)
 
     def interval(self, level: float = 0.9) -> Array:
         """Return the central interval of each parameter, (parameters, 2)."""

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.arrays import Array
 from tacit._core.check import Bounds, Integer, OneOf, Real, check
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.shown import noisy_answer
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
 
 __all__ = ["NOISES", "NoiseLaw", "NoisyStatistic", "log_noise", "normal_laplace"]
@@ -100,7 +102,7 @@ class NoiseLaw:
 
 
 @dataclass(frozen=True)
-class NoisyStatistic:
+class NoisyStatistic(Answering):
     """A released statistic of n people, or each person's own noisy answer.
 
     Parameters
@@ -117,6 +119,8 @@ class NoisyStatistic:
         The noisy numbers: the statistic's coordinates, or n answers.
     local
         Whether each person answered alone.
+    certificates
+        (holder, certificate) of what was released; what is inferred rests on them.
     """
 
     statistic: Statistic
@@ -125,6 +129,7 @@ class NoisyStatistic:
     noise: NoiseLaw
     values: Array = field(repr=False)
     local: bool = False
+    certificates: tuple[tuple[str, Any], ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check("bounds", self.bounds, Bounds())
@@ -159,14 +164,17 @@ class NoisyStatistic:
         width = size if local else statistic.dimension(bounds)
         return cls(statistic, bounds, size, noise, np.zeros(width), local)
 
+    def _answer(self, level: float) -> Answer:
+        return noisy_answer(self, level)
+
     @property
     def additive(self) -> bool:
         """Whether the mean of a function was released."""
         return isinstance(self.statistic, Additive)
 
     def replace(self, values: Any) -> NoisyStatistic:
-        """Return the same release with other numbers."""
-        return replace(self, values=values)
+        """Return the like of this release with other numbers, which nothing certifies."""
+        return replace(self, values=values, certificates=())
 
     def centre(self, x: Array) -> tuple[Array, Any]:
         """Return what is released of data (…, n) before noise, and its scale (None: the law's)."""

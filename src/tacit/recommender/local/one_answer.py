@@ -92,6 +92,7 @@ class LocalGradient(LocalMethod):
 
     unit: ClassVar[str] = "user"
     trusts: ClassVar[tuple[str, ...]] = ("local", "shuffler")
+    told = ("rounds", "dimensions", "answer", "participation", "own_offset", "step_size")
 
     def __post_init__(self) -> None:
         check("rounds", self.rounds, Integer(1))

@@ -22,9 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.arrays import Array
 from tacit._core.chains import effective_samples, inference_data, r_hat
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit._core.draws import draws_answer
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.regression.numerics.moments import (
@@ -53,7 +55,7 @@ METHODS = (
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Answering):
     """Draws of the coefficients and of σ²; a point estimate is a single draw.
 
     Parameters
@@ -77,6 +79,15 @@ class Posterior:
     def point(self) -> bool:
         """Whether this is a point estimate without a spread."""
         return self.draws.shape[:2] == (1, 1)
+
+    def _answer(self, level: float) -> Answer:
+        count = self.draws.shape[-1]
+        return draws_answer(
+            f"Posterior of {count} coefficients by {self.method}",
+            [f"coefficient {k}" for k in range(1, count + 1)],
+            self.draws,
+            level,
+        )
 
     @property
     def flat(self) -> Array:

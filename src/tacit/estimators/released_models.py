@@ -1,0 +1,41 @@
+"""From a folder to the model that was released there, whatever its family."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterable
+
+from tacit.estimators.base import PrivateEstimator
+from tacit.estimators.families import estimator_called
+from tacit.estimators.release import Release, read_release
+
+__all__ = ["opened"]
+
+
+def opened(
+    folder: str | os.PathLike[str], plugins: Iterable[str] = ()
+) -> tuple[Release, PrivateEstimator]:
+    """Return a release, verified, and its estimator, which must be one of a known family.
+
+    Parameters
+    ----------
+    folder
+        Where `release` wrote it.
+    plugins
+        Packages with families of their own.
+    """
+    found = read_release(folder)
+    return found, _kind(found, plugins).from_release(folder)
+
+
+def _kind(found: Release, plugins: Iterable[str]) -> type[PrivateEstimator]:
+    """Return the class of a release: one of a family, or one that tacit has besides."""
+    module = str(found.manifest["module"])
+    if module.startswith("tacit."):  # never what a release says elsewhere
+        with contextlib.suppress(ImportError):
+            kind = getattr(importlib.import_module(module), found.estimator, None)
+            if isinstance(kind, type) and issubclass(kind, PrivateEstimator):
+                return kind
+    return estimator_called(found.estimator, plugins)

@@ -1,0 +1,220 @@
+"""How far components would be elsewhere: new samples and new noise, again and again.
+
+From the components that were found follow moments; around these new ones are drawn, with the
+sampling of as many units and with the noise of the public law, and the components are found in
+them as they were found before. The spread of these replicates is the standard error: it counts
+both. Everything here is a function of released numbers and public facts, and the generator is
+fixed, so that it is the same every time.
+
+**Sampling** is that of sums over N units. A thousand units are drawn and the deviation of
+their sum from what is expected is scaled to N, by the central limit theorem. Documents are taken
+to have three words, the fewest that count: longer ones say more, so errors are not too small.
+
+**Close by.** A replicate starts from the components that were found, so that they are not mixed
+up; errors hold where components stand out of the noise, which `tacit.moments.signal` looks at.
+The second moment's basis is followed to first order: with E the deviation, U the basis and ℓ the
+eigenvalues, the part of a new basis outside of U is E·U/ℓ. Sym(G)·U has the law of
+U·Sym(G_K) + (I − U·Uᵀ)·H with entries of H of half the variance: no D × D array is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit._core.arrays import Array
+from tacit._core.rng import generator
+from tacit.moments.numerics.spherical import spherical_moments
+from tacit.moments.numerics.sums import CONSTANT, entry_weights
+from tacit.moments.numerics.whitening import (
+    Whitening,
+    as_weights,
+    noise_edge,
+    onto_simplex,
+    spread,
+    whiten,
+)
+
+__all__ = ["Errors", "MomentNoise", "mixture_errors", "topic_errors"]
+
+Integers = NDArray[np.int64]
+
+_REPLICATES = 40
+_UNITS = 1000  # that are drawn for each
+_STEPS = 12  # of power iteration from the components that were found
+
+
+class MomentNoise(NamedTuple):
+    """The noise of released moments: public."""
+
+    second: float  # standard deviation on the diagonal of the second moment
+    third: float  # and along an orthonormal basis of the third
+
+
+class Errors(NamedTuple):
+    """Standard errors, in the shape of what they are about."""
+
+    components: Array
+    weights: Array
+    variance: float = 0.0
+    number: float = 0.0  # of units
+
+
+def topic_errors(topics: Array, weights: Array, count: float, noise: MomentNoise) -> Errors:
+    """Return the standard errors of topics (rows) and weights of ``count`` documents.
+
+    >>> topics = np.array([[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
+    >>> quiet = topic_errors(topics, np.array([0.5, 0.5]), 1e6, MomentNoise(0.0, 0.0))
+    >>> noisy = topic_errors(topics, np.array([0.5, 0.5]), 1e6, MomentNoise(1e4, 1e4))
+    >>> bool((noisy.components > 2 * quiet.components).all())
+    True
+    """
+    rng, rank, size = generator(0, "spread of topics"), len(weights), topics.shape[1]
+    mass = np.maximum(weights, 0.0) * max(count, 1.0)
+    basis, levels = _leading(topics, mass)
+    edge = noise_edge(noise.second, size)
+    floored = np.maximum(levels, max(edge, 1e-9 * float(levels[0])))
+
+    def replicate() -> tuple[Array, Array, float, float]:
+        words = _drawn_words(rng, topics, weights, min(_UNITS, max(int(count), 1)))
+        growth = max(count, 1.0) / len(words)
+        moved = _second_times(words, basis) - len(words) / max(count, 1.0) * (
+            topics.T * mass @ (topics @ basis)
+        )
+        moved = moved * np.sqrt(growth) + _operator_noise(rng, basis, noise.second)
+        inner = basis.T @ moved
+        values, turn = np.linalg.eigh(np.diag(levels) + (inner + inner.T) / 2.0)
+        values, turn = values[::-1], turn[:, ::-1]
+        outside = (moved - basis @ inner) @ turn / np.maximum(values, floored.min())
+        # of a vector with a part outside, the second moment has less inside
+        shrunk = np.maximum(values, 0.0) / (1.0 + np.square(outside).sum(axis=0))
+        white = whiten(np.hypot(shrunk, edge), np.linalg.qr(basis @ turn + outside)[0], edge)
+        u = white.basis
+        third = np.einsum("k,ka,kb,kc->abc", mass, *[topics @ u] * 3, optimize=True)
+        seen = u[words]
+        drawn = _symmetric(seen) - third * (len(words) / max(count, 1.0))
+        third = third + drawn * np.sqrt(growth) + _tensor_noise(rng, rank, noise.third)
+        found, own = _components(white, third, topics @ u, mass)
+        return onto_simplex(found), as_weights(own, count), 0.0, count
+
+    return _spread_of(replicate)
+
+
+def mixture_errors(
+    means: Array, weights: Array, variance: float, count: float, noise: MomentNoise
+) -> Errors:
+    """Return the standard errors of spherical Gaussians in the unit ball, and of their number."""
+    rng, rank, size = generator(0, "spread of Gaussians"), len(weights), means.shape[1]
+    edge, units = noise_edge(noise.second, size + 1), min(_UNITS, max(int(count), 1))
+    share = np.maximum(weights, 0.0) / max(float(np.sum(np.maximum(weights, 0.0))), 1e-300)
+    sd = np.sqrt(max(variance, 0.0))
+    whole = np.column_stack([np.full(rank, CONSTANT), means])
+    expected = (whole.T * share) @ whole
+    expected[1:, 1:] += variance * np.eye(size)
+    growth = np.sqrt(max(count, 1.0) / units)
+
+    def replicate() -> tuple[Array, Array, float, float]:
+        drawn = means[rng.choice(rank, units, p=share)] + sd * rng.standard_normal((units, size))
+        rows = np.column_stack([np.full(units, CONSTANT), drawn])
+        matrix = max(count, 1.0) * expected + (rows.T @ rows - units * expected) * growth
+        g = rng.standard_normal(matrix.shape)
+        found = spherical_moments(matrix + noise.second * (g + g.T) / 2.0, rank)
+        white = whiten(found.values, found.basis, edge)
+        u = white.basis
+        exact = _spherical_third(means @ u, share, variance)
+        third = _symmetric(np.repeat((drawn @ u)[:, None], 3, axis=1)) - units * exact
+        third = max(count, 1.0) * exact + third * growth
+        third = third + _tensor_noise(rng, rank, noise.third)
+        mass = share * max(count, 1.0)
+        components, own = _components(white, found.corrected(third), means @ u, mass)
+        return components, as_weights(own, found.count), found.variance, found.count
+
+    return _spread_of(replicate)
+
+
+def _spread_of(replicate: Callable[[], tuple[Array, Array, float, float]]) -> Errors:
+    """Return the standard deviations of replicates."""
+    found = [replicate() for _ in range(_REPLICATES)]
+    parts, weights, variances, counts = (np.array(part) for part in zip(*found, strict=True))
+    return Errors(
+        parts.std(axis=0, ddof=1),
+        weights.std(axis=0, ddof=1),
+        float(variances.std(ddof=1)),
+        float(counts.std(ddof=1)),
+    )
+
+
+def _leading(rows: Array, mass: Array) -> tuple[Array, Array]:
+    """Return eigenvectors and eigenvalues of Σ mass_k a_k⊗a_k, the largest first."""
+    left, lengths, _ = np.linalg.svd((rows * np.sqrt(mass)[:, None]).T, full_matrices=False)
+    return np.asarray(left), np.asarray(np.square(lengths))
+
+
+def _drawn_words(rng: np.random.Generator, topics: Array, weights: Array, units: int) -> Integers:
+    """Return three words of each of some documents."""
+    share = np.maximum(weights, 0.0)
+    own = np.sort(rng.choice(len(share), units, p=share / share.sum()))
+    sums = np.cumsum(np.maximum(topics, 0.0), axis=1)
+    sums /= sums[:, -1:]
+    drawn = np.empty((units, 3), np.int64)
+    for k in np.unique(own):
+        here = own == k
+        drawn[here] = np.searchsorted(sums[k], rng.random((int(here.sum()), 3)), side="right")
+    return np.asarray(np.minimum(drawn, topics.shape[1] - 1))
+
+
+def _second_times(words: Integers, basis: Array) -> Array:
+    """Return Σ M₂(d)·U over documents of three words each."""
+    total = np.zeros_like(basis)
+    rows = basis[words]
+    others = rows.sum(axis=1, keepdims=True) - rows
+    np.add.at(total, words, others / 6.0)
+    return total
+
+
+def _symmetric(rows: Array) -> Array:
+    """Return Σ over units of the symmetric product of their three vectors, (units, 3, K)."""
+    first, second, third = rows[:, 0], rows[:, 1], rows[:, 2]
+    total = np.einsum("na,nb,nc->abc", first, second, third, optimize=True)
+    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    return np.asarray(sum(total.transpose(order) for order in orders) / 6.0)
+
+
+def _spherical_third(means: Array, share: Array, variance: float) -> Array:
+    """Return E[z⊗z⊗z] of a mixture of spherical Gaussians."""
+    third = np.einsum("k,ka,kb,kc->abc", share, means, means, means, optimize=True)
+    placed = (share @ means)[:, None, None] * np.eye(means.shape[1])
+    whole = placed + placed.transpose(1, 0, 2) + placed.transpose(1, 2, 0)
+    return np.asarray(third + variance * whole)
+
+
+def _operator_noise(rng: np.random.Generator, basis: Array, sd: float) -> Array:
+    """Return noise of the law of Sym(G)·U."""
+    rank = basis.shape[1]
+    outside = rng.standard_normal(basis.shape) / np.sqrt(2.0)
+    inside = rng.standard_normal((rank, rank))
+    return np.asarray(
+        sd * (outside - basis @ (basis.T @ outside) + basis @ (inside + inside.T) / 2.0)
+    )
+
+
+def _tensor_noise(rng: np.random.Generator, rank: int, sd: float) -> Array:
+    weights = entry_weights(rank)
+    return spread(sd * rng.standard_normal(len(weights)) / weights, rank)
+
+
+def _components(white: Whitening, third: Array, inside: Array, mass: Array) -> tuple[Array, Array]:
+    """Return components and masses of a third moment, by power iteration from known ones."""
+    tensor = white.tensor(third)
+    vectors = inside * white.levels**-0.5 * np.sqrt(np.maximum(mass, 1e-300))[:, None]
+    for _ in range(_STEPS):
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+        image = np.einsum("abc,kb,kc->ka", tensor, vectors, vectors, optimize=True)
+        values = (image * vectors).sum(axis=1)
+        vectors = image
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+    found = np.where(values > 0.0, np.maximum(values, 1e-150) ** -2.0, 0.0)
+    return white.components(values, vectors), found

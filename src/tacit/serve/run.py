@@ -1,0 +1,65 @@
+"""A socket, a server, and an orderly end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from tacit.errors import ParameterError
+from tacit.serve.answers import Served
+from tacit.serve.app import application
+
+__all__ = ["LOOPBACK", "run"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_MOST_AT_ONCE = 1000  # connections; more are told to come back
+
+
+def run(served: Served, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve a model until the process is told to end.
+
+    Parameters
+    ----------
+    served
+        The model.
+    host, port
+        Where; port 0 takes a free one.
+    ready
+        Told the address, once it is taken.
+    """
+    place = _bound(host, port)
+    number = place.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    hosts = LOOPBACK if host in LOOPBACK else ()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(served, hosts),
+            log_level="error",
+            access_log=False,  # what people ask is theirs
+            server_header=False,
+            limit_concurrency=_MOST_AT_ONCE,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=5,
+            h11_max_incomplete_event_size=1 << 16,
+        )
+    )
+    ready(f"http://{shown}:{number}")
+    server.run(sockets=[place])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        (family, *_, address), *_ = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        place = socket.socket(family, socket.SOCK_STREAM)
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ParameterError(
+            f"nothing can be served at {host}:{port} ({reason}): pass another --port or --host"
+        ) from None
+    return place

@@ -1,0 +1,136 @@
+"""What a release of a summary holds, and how that is read back.
+
+Beside the statistics it has the noisy sum that they follow from, so that whoever reads it can
+take in further sites, and knows the noise of every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from tacit.estimators.release import Release
+from tacit.privacy.guarantee import Privacy
+from tacit.summary.agreement import Totals
+from tacit.summary.naming import Named
+
+__all__ = ["TOLD", "adopt", "arrays_of", "dimensions_of", "sentence_of", "settings_of"]
+
+TOLD = ("columns", "by", "statistics", "bins", "quantiles", "noise", "privacy", "sites")
+
+
+def arrays_of(model: Any) -> dict[str, Any]:
+    """Return the statistics as named arrays, and the sums that they follow from."""
+    arrays: dict[str, Any] = {}
+    for statistic in (*model.statistics, "counts", "resolution"):
+        for path, value in _leaves(getattr(model, f"{statistic}_", {})):
+            name = "/".join((statistic, *path))
+            if statistic == "histogram":
+                arrays[f"{name}/counts"], arrays[f"{name}/edges"] = value
+            else:
+                arrays[name] = np.asarray(value)
+    totals: Totals = model._totals
+    arrays |= {"totals/sum": np.asarray(totals.sum), "totals/rows": np.array(totals.rows)}
+    if totals.quantiles:
+        arrays["totals/quantiles"] = np.array(totals.quantiles)
+        arrays["totals/resolution"] = np.array(totals.resolution)
+    return arrays
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Return the settings of `TOLD`."""
+    return {
+        "columns": model._public.described(),
+        "by": model.by,
+        "statistics": list(model.statistics),
+        "bins": model.bins,
+        "quantiles": list(model.quantiles),
+        "noise": model.noise,
+        "privacy": None if model.privacy is None else model.privacy.stated(),
+        "sites": model._totals.sites,
+    }
+
+
+def dimensions_of(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+    """Return the names of dimensions: levels of quantiles, cells and edges of histograms."""
+    dims: dict[str, tuple[str, ...]] = {}
+    for name in model.shared_:
+        statistic, *path = name.split("/")
+        if statistic == "histogram":
+            dims[name] = (f"{path[-1].removesuffix('s')} of {unquote(path[0])}",)
+        elif statistic == "quantiles" or (statistic == "resolution" and model.shared_[name].ndim):
+            dims[name] = ("quantile",)
+    levels = [float(level) for level in model.quantiles]
+    return dims, {"quantile": levels} if ("quantile",) in dims.values() else {}
+
+
+def sentence_of(model: Any) -> str:
+    """Say what was learned."""
+    kinds = ", ".join((*model.statistics, *(["counts"] if hasattr(model, "counts_") else [])))
+    groups = "" if model.by is None else f", for every value of {model.by}"
+    return f"Private statistics ({kinds}) of {', '.join(model._public)}{groups}."
+
+
+def adopt(model: Any, release: Release) -> None:
+    """Take up what was released: the statistics follow from the sums as they did then."""
+    settings, arrays = release.settings, release.arrays
+    sites, stated = settings.pop("sites", None), settings.pop("privacy", None)
+    type(model).__init__(model, **settings)
+    model.columns = model._public
+    model.privacy = None if stated is None else Privacy(**stated)
+    if sites is None:  # the first schema kept statistics alone
+        _adopt_statistics(model, release)
+        return
+    quantiles = tuple(arrays.get("totals/quantiles", ()))
+    resolution = tuple(arrays.get("totals/resolution", ()))
+    rows = int(arrays["totals/rows"])
+    # where sites were added, quantiles are read from cells
+    agreement = replace(model._agree([None] * sites), refined=bool(quantiles))
+    keys = tuple(_named(arrays, name, model._groups) for name, _, _ in agreement.keys)
+    model._totals = Totals(arrays["totals/sum"], rows, sites, quantiles, resolution, keys)
+    model._publish(agreement, model._totals)
+
+
+def _named(arrays: Mapping[str, Any], column: str, groups: Sequence[str]) -> Named:
+    """Return the keys of a column that were named, and how often: (group, key) → count."""
+    found: dict[tuple[int, str], int] = {}
+    for name, array in arrays.items():
+        statistic, *path = map(unquote, name.split("/"))
+        if statistic == "counts" and path[0] == column:
+            group = groups.index(path[2]) if groups else 0
+            found[group, path[1]] = int(array)
+    return found
+
+
+def _adopt_statistics(model: Any, release: Release) -> None:
+    for name, array in release.arrays.items():
+        statistic, *path = name.split("/")
+        if statistic == "histogram":
+            if path.pop() == "edges":
+                continue
+            stem = name.removesuffix("/counts")
+            value: Any = (array, release.arrays[f"{stem}/edges"])
+        else:
+            value = array if statistic == "quantiles" else float(array)
+        if not path:
+            setattr(model, f"{statistic}_", value)
+            continue
+        if not hasattr(model, f"{statistic}_"):
+            setattr(model, f"{statistic}_", {})
+        place = getattr(model, f"{statistic}_")
+        for step in path[:-1]:
+            place = place.setdefault(unquote(step), {})
+        place[unquote(path[-1])] = value
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every number, array or pair of nested statistics with the names on its way."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, (*path, str(key).replace("%", "%25").replace("/", "%2F")))
