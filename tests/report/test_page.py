@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit._core.answers import Answer, Table
+from tacit._core.answers import Answer, Answering, Table
 from tacit.errors import ParameterError
 from tacit.report import write_report
 from tacit.report.contents import gather
@@ -181,27 +181,6 @@ def test_a_release_and_its_estimator_give_the_same_page(fitted, tmp_path):
     assert one.certificates == two.certificates
 
 
-def test_neighbouring_data_with_the_same_releases_give_the_same_page():
-    """What is shown is a function of what was released, whatever data it came from."""
-
-    def fit(ages):
-        model = tc.PrivateSummary({"age": (0, 110)}, statistics=("count", "mean"),
-                                  privacy=tc.Privacy(1.0), random_state=3)  # fmt: skip
-        return model.fit({"age": ages})
-
-    ages = np.linspace(20, 90, 200)
-    ours, theirs = fit(ages), fit(ages[:-1])
-    for name in [n for n in vars(ours) if n.endswith("_") or n in ("_totals",)]:
-        if name not in ("certificates_", "certificate_", "record_", "failures_", "cites_"):
-            setattr(theirs, name, getattr(ours, name))  # the numbers that were released
-    ledgerless = [
-        dataclasses.replace(gather(model), certificates={"North": certificate()})
-        for model in (ours, theirs)
-    ]
-    pages = [render_report(found, facts={"Date": "2026-11-18"}) for found in ledgerless]
-    assert pages[0] == pages[1]
-
-
 def test_what_was_not_fitted_is_refused(tmp_path):
     with pytest.raises(ParameterError, match="call fit"):
         write_report(tc.PrivateSummary(), tmp_path / "r.html")
@@ -243,3 +222,18 @@ def test_notebooks_show_certificates_ledgers_and_estimators(fitted):
     assert "<table>" in fitted.certificate_._repr_html_()
     assert "Charges" in ledger._repr_html_()
     assert "The certificate of" in fitted._repr_html_()
+
+
+def test_convergence_is_drawn_from_the_answers_own_columns():
+    columns = {"parameter": ["slope"], "mean": [1.0], "R-hat": [1.2], "effective draws": [40]}
+    shown = Table("parameters", "Posterior", columns)
+
+    class Model(Answering):
+        certificates_ = {"North": certificate()}  # noqa: RUF012
+
+        def _answer(self, level):
+            return Answer("Model", tables=(shown,))
+
+    text = render_report(gather(Model()))
+    assert "R-hat of every parameter" in text
+    assert "Numbers of “Effective draws”" in text

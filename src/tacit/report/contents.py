@@ -85,11 +85,12 @@ def gather(source: Any, level: float = LEVEL) -> Contents:
         raise ParameterError(
             "a report needs a release that was read, or an estimator that was fitted: call fit"
         )
+    answer = _answer_of(source, level)
     return Contents(
         type(source).__name__,
-        _answer_of(source, level),
+        answer,
         certificates or {},
-        _diagnostics_of(source),
+        _diagnostics_of(source, answer),
         tuple(float(value) for value in _training_of(source)),
         _settings_of(source),
         {"tacit": __version__, "numpy": np.__version__, "python": platform.python_version()},
@@ -107,7 +108,8 @@ def _from_release(release: Release, level: float) -> Contents:
     except TacitError as error:
         answer = _without_model(release, answer, error)
     else:
-        answer, diagnostics = _answer_of(model, level), _diagnostics_of(model)
+        answer = _answer_of(model, level)
+        diagnostics = _diagnostics_of(model, answer)
     return Contents(
         release.estimator,
         answer,
@@ -146,20 +148,12 @@ def _answer_of(source: Any, level: float) -> Answer:
         return Answer(type(source).__name__)
 
 
-def _diagnostics_of(source: Any) -> Sequence[Table | Picture]:
-    """Return how far chains agree; post-processing of what was released."""
-    posterior = getattr(source, "posterior_", None)
-    found = dict(getattr(posterior, "diagnostics", {}))
-    hats, effective = (np.ravel(found.get(k, [])).tolist() for k in ("r_hat", "effective_samples"))
-    names = [str(name) for name in getattr(posterior, "names", ())]
-    if len(names) != len(hats):
-        names = [f"coefficient {k}" for k in range(1, len(hats) + 1)]
+def _diagnostics_of(source: Any, answer: Answer) -> Sequence[Table | Picture]:
+    """Return how far chains agree, from the answer's own tables, and how long it took."""
     told: list[Table | Picture] = []
-    if len(hats):
-        title, axis = "R-hat of every parameter", "1 where chains agree; dashed: the largest good"
-        told.append(Intervals(title, axis, names, hats, hats, hats, _AGREED))
-    if len(effective) == len(names) and len(names):
-        told.append(Bars("Effective draws", "independent draws they are worth", names, effective))
+    for part in (answer.tables, *answer.details.values()):
+        for table in () if isinstance(part, str) else part:
+            told += _mixing(table)
     rounds = getattr(getattr(source, "record_", None), "rounds", None)
     rows = {"rounds of messages": rounds} if isinstance(rounds, int) else {}
     rows |= {
@@ -170,6 +164,18 @@ def _diagnostics_of(source: Any) -> Sequence[Table | Picture]:
     if rows:
         cells = {"what": list(rows), "value": [str(value) for value in rows.values()]}
         told.append(Table("run", "How it was computed", cells))
+    return told
+
+
+def _mixing(table: Table) -> list[Picture]:
+    """Return pictures of R-hat and effective draws, where a table of parameters has them."""
+    names = [str(name) for name in next(iter(table.columns.values()), ())]
+    told: list[Picture] = []
+    if hats := table.columns.get("R-hat"):
+        axis = f"1 where chains agree; dashed: {_AGREED}, the largest that will do"
+        told.append(Intervals("R-hat of every parameter", axis, names, hats, hats, hats, _AGREED))
+    if effective := table.columns.get("effective draws"):
+        told.append(Bars("Effective draws", "independent draws they are worth", names, effective))
     return told
 
 
