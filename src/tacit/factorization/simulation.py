@@ -15,7 +15,7 @@ from tacit.estimators.facts import Facts
 from tacit.estimators.site import Site
 from tacit.factorization.arrays import Floats
 
-__all__ = ["held_out_errors", "own_mean_error", "planned_ratings", "rms"]
+__all__ = ["held_out_errors", "own_mean_error", "planned_ratings", "rms", "simulated_error"]
 
 _SHARE = 0.2  # of ratings that are held out
 
@@ -40,6 +40,22 @@ def own_mean_error(train: Any, cells: Any, values: Any) -> float:
 def rms(errors: Floats) -> float:
     """Return the root of the mean square."""
     return float(np.sqrt(np.mean(errors**2)))
+
+
+def simulated_error(kind: Any, facts: Facts, seed: int) -> float:
+    """Return the error of a kind of factorization over sites, relative to members' own means."""
+    ratings, train, cells, values = planned_ratings(facts, seed)
+    model = kind(
+        "user:k item:k",
+        rank=facts.rank,
+        bounds=(1, 5),
+        divergence="euclidean",
+        privacy=facts.request("user", "site"),
+        random_state=seed,
+    )
+    rng = generator(seed, "tuning 0")
+    (found,) = held_out_errors([model], ratings, "user", sites=facts.sites, share=0.2, rng=rng)
+    return found / own_mean_error(train, cells, values)
 
 
 def held_out_errors(

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
-from tacit._core.rng import generator
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
 from tacit.data.relations import Relation
@@ -25,10 +25,11 @@ from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
-from tacit.factorization.arrays import Factors, Floats
+from tacit.factorization.answers import arviz_of, sites_answer, without_deviations
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
-from tacit.factorization.simulation import held_out_errors, own_mean_error, planned_ratings
+from tacit.factorization.simulation import simulated_error
 from tacit.factorization.together.methods import METHODS, choose_method, method_of
 from tacit.factorization.together.problem import Problem, check_agreement, state_problem
 from tacit.factorization.together.released import fitted_parameters, fitted_settings
@@ -318,7 +319,8 @@ class PrivateFactorization(PrivateEstimator):
         problem = problem_of(outcome.agreement)
         self.method_, self.labels_ = self._method(problem), dict(problem.labels)
         self.shared_ = outcome.agreement.shared(outcome.result)
-        self.shared_factors_ = self.shared_
+        self.shared_factors_ = without_deviations(self.shared_)
+        self.draws_: Arrays = dict(getattr(outcome.result, "draws", {}))
         self.parts_ = {}
         for name in outcome.record.sites:  # they finish on their own, with the shared factors
             side = outcome.holders.get(name)
@@ -408,6 +410,14 @@ class PrivateFactorization(PrivateEstimator):
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
 
+    def to_arviz(self) -> Any:
+        """Return draws of shared factors, of ``method="local"``, as ArviZ ``InferenceData``."""
+        check_fitted(self, "shared_")
+        return arviz_of(vars(self).get("draws_", {}))
+
+    def _found(self, level: float) -> Answer:
+        return sites_answer(self, level)
+
     def _predict_table(self, table: Mapping[str, Any], data: Any = None) -> Floats:
         """Return one prediction for every row of a table of members' names, at a site."""
         if data is None:
@@ -419,18 +429,7 @@ class PrivateFactorization(PrivateEstimator):
     @classmethod
     def _simulate(cls, facts: Facts, seed: int) -> float:
         """Return the held-out error of simulated ratings, relative to members' own means."""
-        ratings, train, cells, values = planned_ratings(facts, seed)
-        model = cls(
-            "user:k item:k",
-            rank=facts.rank,
-            bounds=(1, 5),
-            divergence="euclidean",
-            privacy=facts.request("user", "site"),
-            random_state=seed,
-        )
-        rng = generator(seed, "tuning 0")
-        (found,) = held_out_errors([model], ratings, "user", sites=facts.sites, share=0.2, rng=rng)
-        return found / own_mean_error(train, cells, values)
+        return simulated_error(cls, facts, seed)
 
     # -- releases --------------------------------------------------------------------------
 
@@ -442,7 +441,7 @@ class PrivateFactorization(PrivateEstimator):
         PrivateFactorization.__init__(self, **fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
         self.entities = self.labels_ or None
-        self.shared_factors_ = self.shared_
+        self.shared_factors_ = without_deviations(self.shared_)
 
 
 def problem_of(agreement: Any) -> Problem:
