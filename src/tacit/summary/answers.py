@@ -219,7 +219,7 @@ def _warnings(rows: Sequence[_Row], layout: Layout) -> tuple[str, ...]:
         for names, what in (
             (noisy, "mostly noise: use a larger ε, or more rows."),
             (unsure, "hardly known: there are few rows."),
-        )  # fmt: skip
+        )
         if names
     )
 
