@@ -157,6 +157,26 @@ def test_what_is_not_there_is_one_sentence(capsys, tmp_path, monkeypatch, argume
     assert words in err
 
 
+def test_a_recommender_predicts_from_the_rows_own_ratings(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    films = ["Alien", "Brazil", "Cube"]
+    rng = np.random.default_rng(0)
+    table = [(f"u{u}", film, rng.integers(1, 6)) for u in range(40) for film in films]
+    users, items, ratings = (list(column) for column in zip(*table, strict=True))
+    model = tc.PrivateRecommender((1, 5), items=films, rank=1, privacy=tc.Privacy(8.0, 1e-5))
+    model.fit({"user": users, "item": items, "rating": ratings}).release("r")
+    (tmp_path / "own.csv").write_text("user,item,rating\nz,Alien,5\nz,Cube,\n", encoding="utf-8")
+    status, out, _ = call(capsys, "predict", "r", "own.csv", "--json")
+    (found,) = json.loads(out)["predictions"]
+    assert status == 0 and found == model.device({"Alien": 5}).predict(["Cube"])[0]
+    assert json.loads(out)["columns"]["item"] == ["Cube"]
+    _, out, _ = call(capsys, "predict", "r", "own.csv", "--top", "1")
+    (best, _), *_ = model.device({"Alien": 5}).top(1)
+    assert out.splitlines()[1].startswith(f"z,{best},")
+    _, _, err = call(capsys, "predict", "r", "own.csv", "--top", "0")
+    assert "n must be" in err
+
+
 def test_a_summary_and_a_regression_predict_or_say_why_not(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
