@@ -11,7 +11,7 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_called
 from tacit.estimators.release import Release, read_release
 
-__all__ = ["opened"]
+__all__ = ["kind_of", "opened"]
 
 
 def opened(
@@ -27,12 +27,20 @@ def opened(
         Packages with families of their own.
     """
     found = read_release(folder)
-    return found, _kind(found, plugins).from_release(folder)
+    return found, kind_of(found, plugins).from_release(folder)
 
 
-def _kind(found: Release, plugins: Iterable[str]) -> type[PrivateEstimator]:
-    """Return the class of a release: one of a family, or one that tacit has besides."""
-    module = str(found.manifest["module"])
+def kind_of(found: Release, plugins: Iterable[str] = ()) -> type[PrivateEstimator]:
+    """Return the class of a release: one of a family, or one that tacit has besides.
+
+    Parameters
+    ----------
+    found
+        The release.
+    plugins
+        Packages with families of their own.
+    """
+    module = str(found.manifest.get("module", ""))
     if module.startswith("tacit."):  # never what a release says elsewhere
         with contextlib.suppress(ImportError):
             kind = getattr(importlib.import_module(module), found.estimator, None)
