@@ -157,12 +157,12 @@ def short(label: object, most: int) -> str:
 def label_room(labels: Iterable[object]) -> tuple[float, int]:
     """Return how wide a column of labels is, and how many letters of one fit in.
 
-    >>> label_room(["age", "income"])
-    (60.0, 7)
+    >>> label_room(["age", "income"]), label_room(["x" * 100])
+    ((58.0, 7), (168.0, 23))
     """
     longest = max((len(str(label)) for label in labels), default=0)
-    room = min(max(60.0, 6.9 * longest + 8), 150.0)
-    return room, int((room - 8) / 6.9)
+    letters = min(max(longest, 7), 23)
+    return min(8.0 + 50.0 / 7.0 * letters, 168.0), letters
 
 
 def middle_cut(label: object, most: int) -> str:

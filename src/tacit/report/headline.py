@@ -61,8 +61,10 @@ def _facts(
             ("Held by", listed([*certificates]) if [*certificates] != [NAMELESS] else ""),
             ("Against whom", "; ".join(dict.fromkeys(one.against for one in private))),
         ]
-    rows += [(name, text) for name, text in facts.items() if text]
-    pairs = [tag("div", tag("dt", name), tag("dd", short(text, 400))) for name, text in rows]
+    rows += list(facts.items())
+    pairs = [
+        tag("div", tag("dt", name), tag("dd", short(text, 400))) for name, text in rows if text
+    ]
     return tag("dl", *pairs, class_="facts")
 
 
