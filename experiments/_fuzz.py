@@ -274,12 +274,15 @@ def _ledger(path: Path) -> Path:
 def _release(folder: Path) -> tuple[Callable[[random.Random], Any], Callable[[Any], Any]]:
     import tacit as tc
     from tacit.estimators.release import read_release
+    from tacit.estimators.release.layout import sums_of
 
     rows = {"age": np.linspace(20.0, 80.0, 60)}
     request = tc.Privacy(1.0, 1e-6)
     tc.PrivateSummary({"age": (0.0, 100.0)}, privacy=request).fit(rows).release(folder)
-    names = sorted(path.name for path in folder.iterdir())
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = [path.relative_to(folder).as_posix() for path in files]
     whole = {name: (folder / name).read_bytes() for name in names}
+    sums = folder / "SHA256SUMS"
 
     def damaged(rng: random.Random) -> tuple[str, bytes | None]:
         name = rng.choice(names)
@@ -293,8 +296,13 @@ def _release(folder: Path) -> tuple[Callable[[random.Random], Any], Callable[[An
                 path.unlink()
             else:
                 path.write_bytes(data)
+            if name not in ("SHA256SUMS", "SHA256SUMS.sig"):  # whoever forges lists digests anew
+                own = {n: d for n, d in whole.items() if not n.startswith("SHA256SUMS")}
+                own[name] = data if data is not None else b""
+                sums.write_bytes(sums_of(own))
             read_release(folder)
         finally:
             path.write_bytes(whole[name])
+            sums.write_bytes(whole["SHA256SUMS"])
 
     return damaged, read

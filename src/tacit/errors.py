@@ -47,7 +47,17 @@ class HoldsData(TacitError, TypeError):
 
 
 class NothingReleased(TacitError):
-    """A release failed after its charge; the reason stays with the data holder."""
+    """A release failed after its charge; the reason stays with the data holder.
+
+    ``reason`` is for the holder alone: it stands in no text, record or pickle of this error.
+    """
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (str(self),)
 
 
 class SiteFailure(TacitError):

@@ -131,6 +131,11 @@ BAD = {
         (["release", "nowhere.csv"], "nowhere.csv"),
         (["release", "north.csv"], "predicts nothing"),
     ],
+    ("serve",): [
+        (["nowhere"], "not a whole release"),
+        (["torn"], "was changed after the release"),
+        (["release", "--host", "nowhere.invalid"], "nothing can be served at nowhere.invalid"),
+    ],
     ("report",): [
         (["nowhere"], "not a whole release"),
         (["torn"], "was changed after the release"),

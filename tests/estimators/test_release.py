@@ -24,6 +24,7 @@ from tacit.privacy.events import LaplaceDpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.keys import key_fingerprint
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.regression.estimator import PrivateLinearRegression
 from tacit.summary.estimator import PrivateSummary
 
 FILES = {
@@ -491,6 +492,28 @@ def test_the_readme_says_what_it_is_and_what_it_is_for(tmp_path):
         assert words in text  # fmt: skip
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     assert manifest["purpose"] == "a yearly report"
+
+
+def test_a_release_is_loaded_and_used_with_numpy_and_json_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (200, 2))
+    model = PrivateLinearRegression(
+        bounds={"a": (0, 1), "b": (0, 1)}, y_bounds=(0, 2), target="y",
+        method="Bayes-fixedS-fast", privacy=Privacy(epsilon=2.0, delta=1e-6),
+    ).fit({"a": x[:, 0], "b": x[:, 1], "y": x.sum(axis=1)})  # fmt: skip
+    folder = model.release(tmp_path / "r")
+    snippet = (folder / "README.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
+    code = (
+        "import sys\nsys.modules['tacit'] = None\n" + snippet
+        + "features = about['coords'][about['arrays']['coef']['dims'][0]]\n"
+        "row = {'b': 0.75, 'a': 0.25}\n"
+        "found = arrays['intercept'] + sum(c * row[f] for f, c in zip(features, arrays['coef']))\n"
+        "print(float(found))\n"
+    )  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert float(run.stdout) == pytest.approx(model.predict({"a": [0.25], "b": [0.75]})[0])
 
 
 # -- signatures -------------------------------------------------------------------------------

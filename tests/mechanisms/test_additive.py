@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -428,6 +429,9 @@ def test_a_failed_draw_spends_and_keeps_its_reason_inside():
     assert "1234567" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+    assert "1234567" in caught.value.reason  # for the holder, who has it anyway
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.reason == ""
 
 
 def test_a_reservation_pays_for_its_steps_only():

@@ -244,3 +244,32 @@ def test_the_order_of_answers_does_not_matter():
         answers = [(name, Message(0, {"x": np.zeros(1)})) for name in order]
         drive(coordinator, ["A", "B", "C"], lambda request, names, found=answers: iter(found))
         assert coordinator.seen == ["A", "B", "C"]
+
+
+class Broken(Holder):
+    """Falls over a cell of its own data in the third round."""
+
+    def respond(self, request):
+        if request.round == 2:
+            float("12 mg")
+        return super().respond(request)
+
+
+def test_what_went_wrong_and_where_is_told_to_the_holder_and_never_recorded():
+    """Where whoever gets the error of a run holds the data."""
+    with pytest.raises(SiteFailure, match=r"ValueError: could not convert .*'12 mg'"):
+        run(Averager(), [*sites("a"), Broken("b", ROWS["b"])], own=True)
+    record = run(Averager(), [*sites("a"), Broken("b", ROWS["b"])], on_failure="exclude", own=True)
+    assert [(f.site, f.reason) for f in record.failures] == [("b", "ValueError")]
+    with pytest.raises(SiteFailure, match=r"0 sites are left.*b: ValueError: could not .*mg'"):
+        run(Averager(), [Broken("b", ROWS["b"])], on_failure="exclude", own=True)
+
+
+def test_a_coordinator_elsewhere_hears_the_kind_only():
+    def ask(request, names):
+        for name in names:
+            yield name, ValueError("could not convert '12 mg'")
+
+    with pytest.raises(SiteFailure) as caught:
+        drive(Averager(), ["b"], ask)
+    assert "12 mg" not in str(caught.value) and "ValueError" in str(caught.value)

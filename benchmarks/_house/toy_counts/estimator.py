@@ -24,6 +24,7 @@ class ToyCounts(PrivateEstimator):
     """Private counts of the categories of one column."""
 
     _purpose = "toy counts"
+    _told = ("categories", "column", "method")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "categories": InstanceOf(tuple, list),
         "column": InstanceOf(str),
@@ -68,11 +69,11 @@ class ToyCounts(PrivateEstimator):
     def _name(self, counts: Any) -> None:
         self.counts_ = dict(zip(self.categories, counts.tolist(), strict=True))
 
-    def _settings(self) -> dict[str, Any]:
-        return {"categories": list(self.categories), "column": self.column, "method": self.method}
+    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+        return {"counts": ("category",)}, {"category": list(self.categories)}
 
     def _adopt(self, release: Any) -> None:
-        ToyCounts.__init__(self, **dict(release.manifest["settings"]))
+        ToyCounts.__init__(self, **release.settings)
         self._name(release.arrays["counts"])
 
     @classmethod

@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from tacit._core import threads
+from tacit._core.waiting import EVERY_TIME, ONCE, compiling
 
 __all__ = [
     "NO_HINT",
@@ -61,11 +62,35 @@ def _compile(
     # without a home Numba would make a folder called "~" wherever the process happens to be
     homeless = os.path.expanduser("~").startswith("~")
     beside = Path(function.__code__.co_filename).parent
+    said = EVERY_TIME
     if not homeless or os.access(beside, os.W_OK):
         with suppress(Exception):  # there is no folder for it: compiled in every process
             kernel.enable_caching()
             kernel._cache = _Spare(kernel._cache)
+            said = ONCE
+    kernel.__tacit_said__ = said
+    _listen()
     return cast("Callable[..., Any]", kernel)
+
+
+@cache
+def _listen() -> None:
+    """Have Numba say when it compiles one of our kernels, so that who waits can be told."""
+    from numba.core import event
+
+    class Compiling(event.Listener):  # type: ignore[misc]
+        """Numba calls it under its lock: one kernel at a time, also where one needs another."""
+
+        def on_start(self, event: Any) -> None:
+            said = getattr(event.data["dispatcher"], "__tacit_said__", None)
+            if said is not None:
+                compiling.begin(said)
+
+        def on_end(self, event: Any) -> None:
+            if hasattr(event.data["dispatcher"], "__tacit_said__"):
+                compiling.end()
+
+    event.register("numba:compile", Compiling())
 
 
 class _Spare:

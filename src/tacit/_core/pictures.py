@@ -6,10 +6,10 @@ as SVG. Each is a frozen record of plain numbers and names, and none reads anyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Bars", "HeatMap", "Histogram", "Intervals", "Lines", "Picture"]
+__all__ = ["Bars", "HeatMap", "Histogram", "Intervals", "Later", "Lines", "Picture"]
 
 
 @dataclass(frozen=True)
@@ -125,3 +125,26 @@ class HeatMap:
 
 
 Picture = Intervals | Histogram | Bars | Lines | HeatMap
+
+
+class Later(Mapping[str, Picture]):
+    """Pictures that take a while: each is made when it is asked for, and kept.
+
+    >>> pictures = Later({"bars": lambda: Bars("Wards", "rows", ["a"], [1.0])})
+    >>> list(pictures), pictures["bars"].title
+    (['bars'], 'Wards')
+    """
+
+    def __init__(self, made_by: Mapping[str, Callable[[], Picture]]) -> None:
+        self._made_by, self._made = dict(made_by), dict[str, Picture]()
+
+    def __getitem__(self, name: str) -> Picture:
+        if name not in self._made:
+            self._made[name] = self._made_by[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made_by)
+
+    def __len__(self) -> int:
+        return len(self._made_by)

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit.audit.answers import audit_answer
 from tacit.audit.bounds import LowerBound, epsilon_at_least
 from tacit.audit.evidence import differ, draw_many, plain_value, score
 from tacit.audit.sampled_runs import sampled_scores
@@ -40,7 +42,7 @@ _BLOCK = 1 << 21  # numbers that are drawn at once
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Answering):
     """What was claimed, what is certified, and what an attack achieved.
 
     Parameters
@@ -70,6 +72,22 @@ class Audit:
     def holds(self) -> bool:
         """Whether the attack stays below what is certified."""
         return self.attacked <= self.certified
+
+    def _answer(self, level: float) -> Answer:
+        rates = self.bound.rates
+        more = {
+            "attacks": rates.miss_runs + rates.alarm_runs,
+            "false alarms": rates.alarms,
+            "misses": rates.misses,
+            "confidence": self.bound.confidence,
+        }
+        return audit_answer(
+            f"An audit of {self.subject}",
+            {"claimed": self.claimed, "certified": self.certified},
+            self.attacked,
+            self.holds,
+            more,
+        )
 
     def __str__(self) -> str:
         rates = self.bound.rates

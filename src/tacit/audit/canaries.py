@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.check import AnyOf, Integer, check
 from tacit._core.rng import generator
+from tacit.audit.answers import audit_answer
 from tacit.audit.bounds import one_run_epsilon
 from tacit.audit.evidence import plain_value
 from tacit.audit.transcript import Step, fresh, record, replay
@@ -26,7 +28,7 @@ __all__ = ["OneRun", "audit_one_run"]
 
 
 @dataclass(frozen=True)
-class OneRun:
+class OneRun(Answering):
     """What one run with canaries proves: certified ε, the lower bound, and the guesses."""
 
     certified: float
@@ -40,6 +42,16 @@ class OneRun:
     def holds(self) -> bool:
         """Whether the attack stays below what is certified."""
         return self.attacked <= self.certified
+
+    def _answer(self, level: float) -> Answer:
+        more = {"canaries": self.canaries, "guesses": self.guesses, "right": self.right}
+        return audit_answer(
+            "An audit by one run with canaries",
+            {"certified": self.certified},
+            self.attacked,
+            self.holds,
+            more,
+        )
 
 
 def audit_one_run(

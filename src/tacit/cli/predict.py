@@ -79,7 +79,7 @@ def _best(model: Any, table: Any, top: int) -> dict[str, list[Any]]:
 
     if not hasattr(model, "recommend"):
         raise ParameterError(f"--top is for a recommender, and this is a {type(model).__name__}")
-    from tacit.recommender.answering import best
+    from tacit.recommender.predicting import best
 
     return best(model, table, top)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["named_words", "spelled_out", "table_words", "word_counts", "word_numbers"]
 
 _KEPT = 20
-_LONGEST = 10_000_000  # words of documents that are spelled out
+_LONGEST = 1_000_000  # words of documents that are spelled out
 
 
 def named_words(documents: Any) -> list[Any] | None:

@@ -443,7 +443,7 @@ class PrivateEstimator(Estimator):
         purpose, contact
             What the release is for, and whom to ask, in a few words.
         ledgers
-            Those whose keys sign the release, where they have one; the own ledger unless given.
+            Those whose keys sign it, where they have one; the own ledger unless given, [] nobody.
         """
         return write_model(self, folder, purpose, contact, ledgers)
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tacit._core.answers import Answer, Answering, Table
+from tacit._core.pictures import Bars
 from tacit.data.problems import BadTable, Problem
 from tacit.errors import ParameterError, TacitError
 from tacit.estimators.agreement import Agreement
@@ -19,7 +21,7 @@ from tacit.rounds.sides import Failure
 __all__ = ["Findings", "examined", "loaded_by", "problems_of", "tried"]
 
 
-class Findings(dict[str, tuple[Problem, ...]]):
+class Findings(Answering, dict[str, tuple[Problem, ...]]):
     """Holder → what is wrong with its data; empty where all is well.
 
     Examples
@@ -27,6 +29,27 @@ class Findings(dict[str, tuple[Problem, ...]]):
     >>> print(Findings({"North": (Problem("missing", "age", (("a.csv", 3, ""),), 1, "fill in"),)}))
     North: column 'age', missing: a.csv, row 3: ''. Fill in
     """
+
+    def _answer(self, level: float) -> Answer:
+        found = [(name, one) for name, problems in self.items() for one in problems]
+        counts = {name: sum(one.count for one in problems) for name, problems in self.items()}
+        table = Table(
+            "problems",
+            "What is wrong, for whoever holds the data",
+            {
+                "holder": [name for name, _ in found],
+                "column": [one.column for _, one in found],
+                "problem": [str(one) for _, one in found],
+            },
+        )
+        bars = Bars("Problems", "places", list(counts), list(counts.values()))
+        head = f"{len(found)} problem{'s' * (len(found) != 1)} to mend before anything is paid."
+        return Answer(
+            "A look at the data",
+            head if found else "Nothing is wrong.",
+            (table,),
+            pictures={"problems": bars} if counts else {},
+        )
 
     def __str__(self) -> str:
         lines = [f"{name}: {problem}" for name, found in self.items() for problem in found]

@@ -195,6 +195,7 @@ def fit(
             on_failure=place.on_failure,
             checkpoint=checkpoint,
             progress=lambda _: advance(1),
+            own=True,
         )
     certificates = {
         site.name: certify(agreement, site, gates[site.name], holders[site.name], place.notes)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tacit._core.answers import Answer, Answering, Table
+from tacit._core.pictures import Bars
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.site import Site
 from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.answers import left_number, spent_number
 from tacit.privacy.guarantee import Privacy, change_words, shown, shown_left
 from tacit.privacy.ledger.terms import Terms
+from tacit.privacy.promises import promise
 
 __all__ = ["Price", "SitePrice", "price_of"]
 
@@ -26,7 +31,7 @@ class SitePrice:
 
 
 @dataclass(frozen=True)
-class Price:
+class Price(Answering):
     """What a fit would cost each site, known before any data is read.
 
     Attributes
@@ -63,6 +68,34 @@ class Price:
             lines.append(self.stated)
         return "\n".join(lines)
 
+    def _answer(self, level: float) -> Answer:
+        names, costs = [one.site for one in self.sites], [one.epsilon for one in self.sites]
+        spent = [spent_number(cost) for cost in costs]
+        dearest = max(self.sites, key=lambda one: one.epsilon)
+        refused = [one.site for one in self.sites if not one.affordable]
+        left = [one.remaining_epsilon for one in self.sites]
+        table = Table(
+            "price",
+            "What a fit costs",
+            {
+                "site": names,
+                "ε": spent,
+                "δ": [spent_number(one.delta) for one in self.sites],
+                "ε left before": [None if one is None else left_number(one) for one in left],
+                "affordable": ["yes" if one.affordable else "no" for one in self.sites],
+            },
+        )
+        each = f"each of {len(names)} sites" if len(names) > 1 else names[0]
+        head = f"A fit costs {each} at most ε = {shown(dearest.epsilon, 4)}, δ = "
+        return Answer(
+            "The price of a fit",
+            f"{head}{shown(dearest.delta)}; nothing is charged yet.",
+            (table,),
+            (f"refused by the ledger of {', '.join(refused)}.",) if refused else (),
+            f"Promise: {self.stated}." if self.promise else promise({}),
+            pictures={"price": Bars("What a fit costs", "ε", names, _finite(spent))},
+        )
+
     @property
     def stated(self) -> str:
         """The guarantee in words, and what of it was filled in."""
@@ -70,6 +103,11 @@ class Price:
         change = change_words(told["unit"], told["neighbours"])
         words = f"when {change}; unit {told['unit']}, {told['neighbours']}, trust {told['trust']}"
         return f"{words} (filled in: {', '.join(self.filled_in)})" if self.filled_in else words
+
+
+def _finite(costs: Sequence[float]) -> list[float]:
+    """Return costs that can be drawn: no guarantee has no length."""
+    return [cost if math.isfinite(cost) else math.nan for cost in costs]
 
 
 _PROMISED = ("unit", "neighbours", "trust", "against")

@@ -13,6 +13,9 @@ from tacit.estimators.release import Release, read_release
 
 __all__ = ["kind_of", "opened"]
 
+# where estimators are that are no part of a family's list
+_HOMES = ("tacit.moments", "tacit.published")
+
 
 def opened(
     folder: str | os.PathLike[str], plugins: Iterable[str] = ()
@@ -40,8 +43,9 @@ def kind_of(found: Release, plugins: Iterable[str] = ()) -> type[PrivateEstimato
     plugins
         Packages with families of their own.
     """
-    module = str(found.manifest.get("module", ""))
-    if module.startswith("tacit."):  # never what a release says elsewhere
+    module = str(found.manifest["module"])
+    # what a release names is a stranger's word: only modules of tacit's own models are imported
+    if any(module.startswith(f"{home}.") for home in _HOMES) and "__" not in module:
         with contextlib.suppress(ImportError):
             kind = getattr(importlib.import_module(module), found.estimator, None)
             if isinstance(kind, type) and issubclass(kind, PrivateEstimator):

@@ -218,11 +218,11 @@ class Holder(Participant):
         found = {name: np.asarray(array) for name, array in arrays.items()}
         try:
             check_arrays(found, step.resolved(asked.sizes), NothingReleased)
-        except NothingReleased:
-            pass  # raised below, outside of the handler: the reason must not travel as context
+        except NothingReleased as error:
+            reason = str(error)  # raised below: it must not travel as context
         else:
             return found
-        raise NothingReleased("the answer is not what was agreed on: nothing was released")
+        raise NothingReleased("the answer is not what was agreed on: nothing was released", reason)
 
     # -- restarts --------------------------------------------------------------------------
 

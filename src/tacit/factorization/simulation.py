@@ -42,6 +42,22 @@ def rms(errors: Floats) -> float:
     return float(np.sqrt(np.mean(errors**2)))
 
 
+def simulated_error(kind: Any, facts: Facts, seed: int) -> float:
+    """Return the error of a kind of factorization over sites, relative to members' own means."""
+    ratings, train, cells, values = planned_ratings(facts, seed)
+    model = kind(
+        "user:k item:k",
+        rank=facts.rank,
+        bounds=(1, 5),
+        divergence="euclidean",
+        privacy=facts.request("user", "site"),
+        random_state=seed,
+    )
+    rng = generator(seed, "tuning 0")
+    (found,) = held_out_errors([model], ratings, "user", sites=facts.sites, share=0.2, rng=rng)
+    return found / own_mean_error(train, cells, values)
+
+
 def held_out_errors(
     models: Sequence[Any],
     public: Relation,
@@ -75,19 +91,3 @@ def held_out_errors(
             total += float(((found - values[own]) ** 2).sum())
         errors.append(float(np.sqrt(total / max(len(cells), 1))))
     return errors
-
-
-def simulated_error(kind: Any, facts: Facts, seed: int) -> float:
-    """Return the held-out error of simulated ratings, relative to members' own means."""
-    ratings, train, cells, values = planned_ratings(facts, seed)
-    model = kind(
-        "user:k item:k",
-        rank=facts.rank,
-        bounds=(1, 5),
-        divergence="euclidean",
-        privacy=facts.request("user", "site"),
-        random_state=seed,
-    )
-    rng = generator(seed, "tuning 0")
-    (found,) = held_out_errors([model], ratings, "user", sites=facts.sites, share=0.2, rng=rng)
-    return found / own_mean_error(train, cells, values)

@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tacit._core.reasons import told_to_holder
 from tacit.data.tables import read_source
 from tacit.errors import (
     BudgetExceeded,
@@ -112,7 +113,7 @@ class SiteService:
                 reply: Message = getattr(self, f"_{method}")(request)
             except Exception as error:
                 self._note(method, error)
-                self._tell("refused", {"call": method[:40], "why": str(error)[:200]})
+                self._tell("refused", {"call": method[:40], "why": told_to_holder(error)[:200]})
                 return wire.refusal(error, data, run, self.name)
         return wire.answer(reply, data, run, self.name)
 
@@ -143,7 +144,7 @@ class SiteService:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "call": method[:40],
             "error": type(error).__name__,
-            "text": str(error)[:2000],
+            "text": told_to_holder(error),
         }
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from tacit._core.check import InstanceOf, check
+from tacit._core.reasons import told_to_holder
 from tacit.errors import NothingReleased, ParameterError
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.accounting.accountants import pure_total
@@ -168,8 +169,9 @@ def privatize(
         return watcher(mechanism, value, rng)
     try:
         return mechanism.draw(value, rng)
-    except Exception:
-        pass  # raised below, outside of the handler: the reason must not travel as context
+    except Exception as error:
+        reason = told_to_holder(error)  # raised below: it must not travel as context
     raise NothingReleased(
-        "the release failed after its charge: the budget is spent and nothing was released"
+        "the release failed after its charge: the budget is spent and nothing was released",
+        reason,
     )

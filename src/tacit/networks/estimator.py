@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer
+from tacit._core.chains import inference_data
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
 from tacit.data.matrices import check_lengths, warn_of_column
 from tacit.data.schema import Columns
-from tacit.errors import MissingExtra, ParameterError, UnboundedData
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted, remember
@@ -25,6 +27,7 @@ from tacit.estimators.release import Release
 from tacit.estimators.release.promise import gathered
 from tacit.estimators.site import Site
 from tacit.networks.agreement import Examples, NetworkAgreement
+from tacit.networks.answers import network_answer
 from tacit.networks.architectures import ACTIVATIONS, Given, Perceptron
 from tacit.networks.backend import nn, torch
 from tacit.networks.dropout import LayerDropout, layer_dropout
@@ -333,20 +336,24 @@ class PrivateNetwork(TableNetwork):
         self._needs_fit()
         return layer_dropout(self.module_, self._dropout_sd())
 
+    def _found(self, level: float) -> Answer:
+        self._needs_fit()
+        return network_answer(self, level)
+
     def to_arviz(self) -> Any:
         """Return the posterior samples of every array of weights as ArviZ ``InferenceData``."""
         self._needs_fit()
-        try:
-            import arviz
-        except ImportError:
-            raise MissingExtra("to_arviz", "diagnostics") from None
+        if self.training_.method == "dp-sgd":
+            raise ParameterError(
+                "method='dp-sgd' has no posterior, and so no draws: use 'dpd' or 'sgld'"
+            )
         values, start = {}, 0
         for name, p in self.module_.named_parameters():
             if p.requires_grad:
                 part = self.result_.samples[:, start : start + p.numel()]
                 values[name] = part.reshape(1, len(part), *p.shape)
                 start += p.numel()
-        return arviz.from_dict(posterior=values)
+        return inference_data(values)
 
     def _needs_fit(self) -> None:
         check_fitted(self, "module_")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tacit._core.answers import Answer, Answering, Table
 from tacit._core.check import Integer, check
+from tacit._core.pictures import Bars
 from tacit.errors import ParameterError
 from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.answers import left_number, spent_number
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import GaussianDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up, shown, shown_left
@@ -16,7 +19,7 @@ __all__ = ["ChoicePrice", "price_of_choosing"]
 
 
 @dataclass(frozen=True)
-class ChoicePrice:
+class ChoicePrice(Answering):
     """What choosing among candidates on private data costs.
 
     Parameters
@@ -32,6 +35,16 @@ class ChoicePrice:
     candidates: int
     total: float
     each: float
+
+    def _answer(self, level: float) -> Answer:
+        what = [f"all {self.candidates}, each as asked for", "each, if all are as asked for"]
+        costs = [spent_number(self.total), left_number(self.each)]
+        return Answer(
+            f"Choosing among {self.candidates} candidates on private data",
+            f"{str(self)[0].upper()}{str(self)[1:]}.",
+            (Table("price", "What choosing costs", {"of": what, "ε": costs}),),
+            pictures={"price": Bars("What choosing costs", "ε", what, costs)},
+        )
 
     def __str__(self) -> str:
         return (

@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tacit._core.answers import Answer, Answering, Table
 from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.estimates import HIGH, estimates
+from tacit._core.pictures import Lines
 from tacit.errors import ParameterError
 from tacit.planning.simulations import Facts, error_of, kinds
 
@@ -17,7 +20,7 @@ _CLOSE = 1.1  # the answer is within this factor
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Answering):
     """What a plan found.
 
     Parameters
@@ -39,14 +42,42 @@ class Plan:
     table: tuple[tuple[float, float, float], ...]
     facts: Facts
 
-    def __str__(self) -> str:
-        rows = [f"  {self.find} = {v:.4g}: error {e:.4g} ± {s:.2g}" for v, e, s in self.table]
+    def _answer(self, level: float) -> Answer:
+        tried = [value for value, _, _ in self.table]
+        errors = [error for _, error, _ in self.table]
+        known = [sd for _, _, sd in self.table]
+        columns = estimates({self.find: [f"{value:.4g}" for value in tried]}, "error", errors,
+                            known, level, (0.0, math.inf))  # fmt: skip
+        caption = f"Simulated errors, {100 * level:g} % intervals"
+        note = "errors are of simulated data of this size: no private row was read"
+        reached = {
+            "error": list(zip(tried, errors, strict=True)),
+            "upper end": list(zip(tried, columns[HIGH], strict=True)),
+        }
+        return Answer(
+            f"A plan for {self.kind}",
+            f"{self._head[0].upper()}{self._head[1:]} (simulated).",
+            (Table("tried", caption, columns, (note,)),),
+            ("nothing within reach is enough.",) if self.value is None else (),
+            pictures={
+                "plan": Lines(
+                    f"Accuracy against {self.find}", self.find, "error", reached,
+                    {"wanted": self.want}, logarithmic=True,
+                )
+            },
+        )  # fmt: skip
+
+    @property
+    def _head(self) -> str:
+        """What was found, in a sentence."""
         if self.value is None:
             low, high = _LIMITS[self.find]
-            head = f"no {self.find} between {low:g} and {high:g} reaches an error of {self.want:g}"
-        else:
-            head = f"an error of {self.want:g} needs {self.find} of about {self.value:.3g}"
-        return "\n".join([f"{self.kind}: {head} (simulated)", *rows])
+            return f"no {self.find} between {low:g} and {high:g} reaches an error of {self.want:g}"
+        return f"an error of {self.want:g} needs {self.find} of about {self.value:.3g}"
+
+    def __str__(self) -> str:
+        rows = [f"  {self.find} = {v:.4g}: error {e:.4g} ± {s:.2g}" for v, e, s in self.table]
+        return "\n".join([f"{self.kind}: {self._head} (simulated)", *rows])
 
 
 def plan(

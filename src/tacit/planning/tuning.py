@@ -15,7 +15,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
+from tacit._core.answers import Answer, Answering, Table
 from tacit._core.check import Integer, Real, check
+from tacit._core.pictures import Bars
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
@@ -26,7 +28,7 @@ __all__ = ["Tuned", "tune"]
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(Answering):
     """What `tune` found.
 
     Attributes
@@ -42,6 +44,17 @@ class Tuned:
     best: dict[str, Any]
     table: tuple[tuple[dict[str, Any], float], ...]
     estimator: PrivateFactorization
+
+    def _answer(self, level: float) -> Answer:
+        names = [", ".join(f"{n} = {v}" for n, v in choice.items()) for choice, _ in self.table]
+        errors = [error for _, error in self.table]
+        caption = "Settings by their error on public or simulated data"
+        return Answer(
+            f"{len(names)} settings tried where nothing is secret",
+            f"The best is {names[0]}, with an error of {errors[0]:.4g}.",
+            (Table("settings", caption, {"settings": names, "error": errors}),),
+            pictures={"settings": Bars(caption, "error", names, errors)},
+        )
 
 
 def tune(

@@ -10,20 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tacit._core.answers import Answer, Answering
 from tacit._core.check import Integer, check
-from tacit._core.html import Html, table, tag
+from tacit._core.html import Html, table
 from tacit._version import __version__
 from tacit.errors import NotCertified, TacitError, VerificationFailed
 from tacit.privacy.accounting.accountants import epsilon_of
+from tacit.privacy.answers import certificate_answer
 from tacit.privacy.certificate_fields import fields_of
 from tacit.privacy.claims import check_claims, with_claims
 from tacit.privacy.curve import Curve, curve_of
-from tacit.privacy.events import (
-    DpEvent,
-    NonPrivateDpEvent,
-    event_to_json,
-    leaves,
-)
+from tacit.privacy.events import DpEvent, NonPrivateDpEvent, event_to_json, leaves
 from tacit.privacy.groups import group_event
 from tacit.privacy.guarantee import Privacy, change_words, round_up
 from tacit.privacy.ledger.entry import LedgerEntry, Seal
@@ -62,7 +59,7 @@ SCHEMA = 2
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Answering):
     """What was given: two numbers, five words, and the events from which they follow.
 
     Build one with `Certificate.issue`, which computes ε; read it with ``str``; check it with
@@ -382,8 +379,8 @@ class Certificate:
             f"Certificate of {self.holder or 'the data'}", ["field", "value"], self.table()
         )
 
-    def _repr_html_(self) -> str:
-        return tag("div", tag("p", str(self)), self.html_table())
+    def _answer(self, level: float) -> Answer:
+        return certificate_answer(self)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON, with a digest over its content."""

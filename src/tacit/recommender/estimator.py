@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of, key, members_stated
@@ -30,9 +31,10 @@ from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
-from tacit.recommender.answering import answer, rating_schema
+from tacit.recommender.answers import items_answer
 from tacit.recommender.device import Device, Devices, released_items
 from tacit.recommender.method import Rated, RecommenderMethod, Task
+from tacit.recommender.predicting import answer, rating_schema
 from tacit.recommender.ratings import Facts, Ratings, from_table, same_names, users_of
 from tacit.recommender.simulation import simulated_error
 
@@ -319,6 +321,9 @@ class PrivateRecommender(PrivateEstimator):
         if names is None and self.items is not None:
             names = members_stated("item", self.items).names
         return tuple(range(len(self.shared_["base"]))) if names is None else tuple(names)
+
+    def _found(self, level: float) -> Answer:
+        return items_answer(self, level)
 
     @property
     def labels_(self) -> dict[str, tuple[Any, ...]]:

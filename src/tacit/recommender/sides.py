@@ -13,9 +13,10 @@ from tacit._core.rng import generator
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
+from tacit.factorization.answers import DEVIATION
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.factors import factors_stand_out, features_from_sums
-from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrink_towards
+from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrunk_towards
 from tacit.factorization.offsets.sides import Members
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.privacy.events import DpEvent
@@ -110,6 +111,7 @@ class _Items:
         )
         self.features = self._learned = np.zeros((public.items, 0))
         self._mean, self._offsets = 0.0, np.zeros(public.items)
+        self._mean_variance, self._offsets_sd = 0.0, np.zeros(public.items)
         self._averaged = Averaged(public.items)
 
     def noise(self, step: str) -> float:
@@ -142,13 +144,15 @@ class _Items:
         """Take in a sum."""
         items = self._agreed.items
         if kind == "mean":
-            mean = float(total[0]) / float(self._weights.sum())
+            whole = float(self._weights.sum())
+            mean = float(total[0]) / whole
+            self._mean_variance = (noise + _RESIDUAL * float(self._squares.sum())) / whole**2
             self._mean = float(np.clip(mean, -HALF, HALF))
         elif kind == "offsets":
             # averaged with those before, and shrunk towards what is expected
             left = self._averaged.add(total[:items], noise)
             covariates = np.column_stack([np.log1p(self.counts), self.features])
-            self._offsets = shrink_towards(
+            self._offsets, self._offsets_sd = shrunk_towards(
                 self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates
             )
         else:
@@ -164,6 +168,7 @@ class _Items:
         ones = np.ones((self._agreed.items, 1))
         return {
             "base": middle + step * (self._mean + self._offsets),
+            f"base{DEVIATION}": step * np.hypot(self._offsets_sd, math.sqrt(self._mean_variance)),
             "features": np.column_stack([ones, self.features, self._learned]),
             "penalties": penalty_grid(self.features.shape[1], self._learned.shape[1]),
             "spread": np.array([_RESIDUAL * step**2]),

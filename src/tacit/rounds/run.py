@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tacit._core.check import Integer, OneOf, check
+from tacit._core.reasons import told_to_holder
 from tacit.errors import ParameterError, SiteFailure
 from tacit.rounds.aggregate import Aggregator, PlainAggregator
 from tacit.rounds.checkpoint import Checkpoint
@@ -24,6 +26,27 @@ Request = Message | Mapping[str, Message]
 Ask = Callable[[Request, tuple[str, ...]], Iterable[tuple[str, Message | Exception]]]
 
 
+@dataclass(frozen=True)
+class _Notes:
+    """What is kept of failures: in the record what others may see, in ``said`` what errors say."""
+
+    record: RunRecord
+    said: list[str]
+    on_failure: str
+    own: bool
+
+    def add(self, name: str, error: Exception) -> None:
+        """Record that a site failed, and stop where that was asked for."""
+        failure = Failure.of(self.record.rounds, name, error)
+        self.record.failures.append(failure)
+        reason = told_to_holder(error) if self.own else failure.reason
+        self.said.append(f"{name}: {reason}")
+        if self.on_failure == "stop":
+            raise SiteFailure(
+                f"site {name!r} failed in round {failure.round}: {reason}"
+            ) from error
+
+
 def drive(
     coordinator: Coordinator,
     names: Sequence[str],
@@ -35,6 +58,7 @@ def drive(
     checkpoint: Checkpoint | None = None,
     progress: Callable[[RunRecord], None] | None = None,
     absent: Sequence[str] = (),
+    own: bool = False,
 ) -> RunRecord:
     """Run a joint computation until the coordinator has no further request.
 
@@ -49,7 +73,7 @@ def drive(
         raise ParameterError("participants must have distinct names, and there must be some")
     aggregator = aggregator or PlainAggregator()
     active = list(names)
-    record = RunRecord()
+    record, said = RunRecord(), list[str]()
     if checkpoint is not None and (saved := checkpoint.load()) is not None:
         state, excluded = saved
         coordinator.restore(state.arrays)
@@ -62,17 +86,18 @@ def drive(
         if checkpoint is not None and isinstance(request, Message):
             request = checkpoint.asked(record.rounds) or request
             checkpoint.keep_request(request)
-        replies = _replies(coordinator, request, active, ask, record, on_failure)
+        notes = _Notes(record, said, on_failure, own)
+        replies = _replies(coordinator, request, active, ask, notes)
         active = [name for name in active if name in replies]
         if len(replies) < minimum:
             raise SiteFailure(
                 f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
-                + "; ".join(f"{f.site}: {f.reason}" for f in record.failures)
+                + "; ".join(said)
                 + coordinator.remark
             )
         coordinator.absorb(record.rounds, aggregator.collect(replies))
         for name, reason in coordinator.faults().items():
-            _note(record, name, SiteFailure(reason), on_failure)
+            notes.add(name, SiteFailure(reason))
             active = [other for other in active if other != name]
         record.rounds += 1
         record.seconds.append(time.perf_counter() - started)
@@ -91,39 +116,28 @@ def _replies(
     request: Request,
     active: Sequence[str],
     ask: Ask,
-    record: RunRecord,
-    on_failure: str,
+    notes: _Notes,
 ) -> dict[str, Message]:
     """Ask all that are left; return the replies that hold what was asked for."""
     replies: dict[str, Message] = {}
     specs = coordinator.replies
     asked = [name for name in active if isinstance(request, Message) or name in request]
     for name in set(active) - set(asked):
-        _note(record, name, SiteFailure("was away when this exchange began"), on_failure)
+        notes.add(name, SiteFailure("was away when this exchange began"))
     for name, answer in ask(request, tuple(asked)):
         if name not in active:
             continue
         try:
             if isinstance(answer, Exception):
                 raise answer
-            check_reply(answer, record.rounds, specs)
+            check_reply(answer, notes.record.rounds, specs)
             coordinator.check(name, answer)
             replies[name] = answer
-            record.bytes_received += answer.size
+            notes.record.bytes_received += answer.size
         except Exception as error:
-            _note(record, name, error, on_failure)
+            notes.add(name, error)
     # in the order of the sites, not of their answers: sums of floats depend on it
     return {name: replies[name] for name in active if name in replies}
-
-
-def _note(record: RunRecord, name: str, error: Exception, on_failure: str) -> None:
-    """Record that a site failed, and stop where that was asked for."""
-    failure = Failure.of(record.rounds, name, error)
-    record.failures.append(failure)
-    if on_failure == "stop":
-        raise SiteFailure(
-            f"site {name!r} failed in round {failure.round}: {failure.reason}"
-        ) from error
 
 
 def run(
@@ -135,6 +149,7 @@ def run(
     minimum: int = 1,
     checkpoint: Checkpoint | None = None,
     progress: Callable[[int], None] | None = None,
+    own: bool = False,
 ) -> RunRecord:
     """Run a joint computation until the coordinator has no further request.
 
@@ -153,6 +168,9 @@ def run(
         Where to record every complete round; an earlier record there is resumed.
     progress
         Called with the number of complete rounds.
+    own
+        Whether whoever gets the error of this run holds the data of its sites: it then says what
+        went wrong and where. The record never does.
 
     Returns
     -------
@@ -180,4 +198,5 @@ def run(
         minimum=minimum,
         checkpoint=checkpoint,
         progress=None if progress is None else lambda record: progress(record.rounds),
+        own=own,
     )

@@ -57,6 +57,7 @@ def _bound(host: str, port: int) -> socket.socket:
         place = socket.socket(family, socket.SOCK_STREAM)
         place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind(address)
+        place.listen(_MOST_AT_ONCE)  # who comes while the server starts waits
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ParameterError(

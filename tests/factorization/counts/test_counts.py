@@ -286,7 +286,7 @@ def test_the_coordinator_learns_the_same_whatever_the_raw_counts_were(views):
         told = coordinator.request(1)
         done = {name: Message(1, {"done": np.ones(1, np.int64)}) for name in replies}
         coordinator.absorb(1, PlainAggregator().collect(done))
-        found.append((coordinator.result, told))
+        found.append((agreement.shared(coordinator.result), told))
     for name in found[0][0]:
         np.testing.assert_array_equal(found[0][0][name], found[1][0][name])
     assert found[0][1].to_bytes() == found[1][1].to_bytes()

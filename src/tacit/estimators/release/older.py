@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,9 @@ import numpy as np
 
 from tacit.errors import VerificationFailed
 from tacit.estimators.release.archive import unpacked
+from tacit.estimators.release.certified import certificates_of
 from tacit.estimators.release.layout import LARGEST, SCHEMA, Release, described
+from tacit.estimators.release.plain import parsed
 from tacit.estimators.release.promise import promises
 from tacit.privacy.certificate import Certificate
 
@@ -51,7 +52,7 @@ def read_first_schema(target: Path, file_bytes: Callable[[Path, int], bytes]) ->
         hashlib.sha256(body).hexdigest().encode() != seal
     ):
         raise VerificationFailed("the manifest was changed")
-    manifest: dict[str, Any] = json.loads(body)
+    manifest: dict[str, Any] = parsed("manifest.json", body)
     if manifest["schema"] != 1:
         raise VerificationFailed(f"release schema {manifest['schema']} is unknown here")
     extra = sorted({entry.name for entry in target.iterdir()} - {"manifest.json", *_FILES})
@@ -61,12 +62,7 @@ def read_first_schema(target: Path, file_bytes: Callable[[Path, int], bytes]) ->
     for name, data in contents.items():
         if hashlib.sha256(data).hexdigest() != manifest["sha256"].get(name):
             raise VerificationFailed(f"{target / name} was changed after the release")
-    certificates = {
-        str(site): Certificate.from_json(json.dumps(text, ensure_ascii=False)).verify()
-        for site, text in json.loads(contents["certificates.json"]).items()
-    }
-    if not certificates:
-        raise VerificationFailed("there is no certificate")
+    certificates = certificates_of(contents["certificates.json"])
     arrays = _numbered(contents["arrays.npz"], [str(name) for name in manifest["arrays"]])
     return Release(
         str(manifest["estimator"]), arrays, certificates, _upgraded(manifest, arrays, certificates)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from tacit.data.written import read_names
 from tacit.errors import TacitError, VerificationFailed
 from tacit.estimators.release.archive import unpacked
+from tacit.estimators.release.certified import certificates_of
 from tacit.estimators.release.layout import (
     LARGEST,
     SCHEMA,
@@ -22,10 +25,9 @@ from tacit.estimators.release.layout import (
     tables_of,
 )
 from tacit.estimators.release.older import UPGRADES, is_first_schema, read_first_schema
-from tacit.estimators.release.plain import check_text, dumped, parsed
+from tacit.estimators.release.plain import check_text, parsed
 from tacit.estimators.release.promise import promises
 from tacit.estimators.release.signature import check_signatures
-from tacit.privacy.certificate import Certificate
 
 __all__ = ["file_bytes", "read_release"]
 
@@ -35,7 +37,11 @@ _FIELDS = {
     *_TEXTS, "format", "schema", "settings", "arrays", "coords", "promises", "signers", "cites",
     "versions",
 }  # fmt: skip
-_MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, MemoryError)
+# what readers of JSON, archives and arrays raise about nonsense
+_MALFORMED = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
+    MemoryError, RuntimeError, struct.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 def read_release(folder: str | os.PathLike[str]) -> Release:
@@ -59,7 +65,7 @@ def read_release(folder: str | os.PathLike[str]) -> Release:
         text = str(error)
         named = text if str(target) in text else f"{target}: {text}"
         raise VerificationFailed(named) from None
-    except (*_MALFORMED, RecursionError, TacitError) as error:
+    except (*_MALFORMED, TacitError) as error:
         raise VerificationFailed(f"{target} is not a whole release: {error}") from None
 
 
@@ -144,28 +150,6 @@ def _check_sums(target: Path, files: Mapping[str, bytes], sums: bytes) -> None:
     raise VerificationFailed(
         f"{target} is not a whole release: SHA256SUMS lists other files than there are"
     )
-
-
-def certificates_of(content: bytes) -> dict[str, Certificate]:
-    """Return the certificates of a file, every one recomputed from its events.
-
-    Parameters
-    ----------
-    content
-        ``certificates.json``.
-    """
-    found = {}
-    for site, text in parsed("certificates.json", content).items():
-        check_text(f"the name {site!r}", site)
-        certificate = Certificate.from_json(dumped(text).decode()).verify()
-        if not certificate.is_private:
-            raise VerificationFailed(f"what {site!r} gave has no finite guarantee")
-        if any(note.startswith("seeded noise") for note in certificate.assumptions):
-            raise VerificationFailed(f"the noise of {site!r} was seeded: not for release")
-        found[site] = certificate
-    if not found:
-        raise VerificationFailed("there is no certificate")
-    return found
 
 
 def _manifest(content: bytes) -> dict[str, Any]:

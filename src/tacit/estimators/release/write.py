@@ -18,6 +18,7 @@ from tacit._version import __version__
 from tacit.data.written import written_names
 from tacit.errors import NotCertified
 from tacit.estimators.release.archive import packed
+from tacit.estimators.release.certified import check_certificates
 from tacit.estimators.release.layout import LARGEST, SCHEMA, described, sums_of, tables_of
 from tacit.estimators.release.plain import check_text, dumped, plain, shown_text
 from tacit.estimators.release.promise import promises
@@ -65,7 +66,7 @@ def write_release(
     ledgers
         Those whose keys sign; each must have paid for something here.
     """
-    _check_certificates(certificates)
+    check_certificates(certificates)
     target = Path(folder)
     _check_free(target)
     named = {dim: list(names) for dim, names in (coords or {}).items()}
@@ -109,17 +110,6 @@ def write_release(
     if signers:
         files["SHA256SUMS.sig"] = signatures(signers, sums)
     return _moved(files, target)
-
-
-def _check_certificates(certificates: Mapping[str, Certificate]) -> None:
-    if not certificates:
-        raise NotCertified("there is no certificate: nothing is written")
-    for site, certificate in certificates.items():
-        check_text(f"the name {site!r}", site)
-        if not certificate.is_private:
-            raise NotCertified(f"what {site!r} gave has no finite guarantee: nothing is written")
-        if any(note.startswith("seeded noise") for note in certificate.assumptions):
-            raise NotCertified(f"the noise of {site!r} was seeded: not for release")
 
 
 def _check_free(target: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
@@ -20,12 +21,19 @@ from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
-from tacit.factorization.alone.inference import INFERENCES, READ_BY, descend, kernel_of, row_prior
-from tacit.factorization.alone.numerics.cells import cell_divergence
+from tacit.factorization.alone.inference import (
+    INFERENCES,
+    check_read,
+    descend,
+    kernel_of,
+    mean_divergence,
+    row_prior,
+)
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import variance_of_estimates
+from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
 from tacit.factorization.language.binding import as_relations, restricted
 from tacit.factorization.language.structure import BoundRelation, CoupledModel
@@ -157,13 +165,7 @@ class CoupledFactorization(Estimator):
                 raise ParameterError(f"prior must be (shape, mean), got {self.prior!r}")
             for part in self.prior:
                 check("prior", part, Real(0, open_low=True))
-        defaults = signature(type(self).__init__).parameters
-        for name, readers in READ_BY.items():
-            if self.inference not in readers and getattr(self, name) != defaults[name].default:
-                raise ParameterError(
-                    f"{name} is not read by inference={self.inference!r}: it is for "
-                    f"{' and '.join(repr(reader) for reader in readers)}"
-                )
+        check_read(self.inference, self.get_params(deep=False), signature(type(self).__init__))
 
     def _try(self, data: Any) -> Any:
         model = self.coupled_model()
@@ -196,24 +198,17 @@ class CoupledFactorization(Estimator):
         self.dispersion_ = {
             relation.name: model.dispersions[relation.name] for relation in bound.relations
         }
-        engine = Engine(bound, relations)
         known = getattr(self, "_bound", None)
         labels = {e: names for found in relations.values() for e, names in found.labels.items()}
         columns = {name: dict(found.columns) for name, found in relations.items()}
-        alike = (
-            known is not None
-            and known.factors == bound.factors
-            and getattr(self, "labels_", {}) == labels
-        )
-        method = getattr(self, "_method", None)
-        if not (self.warm_start and alike and method == self.inference):
+        alike = known is not None and known.factors == bound.factors
+        alike = alike and getattr(self, "labels_", {}) == labels
+        if not (self.warm_start and alike and vars(self).get("_method") == self.inference):
             self._forget()
         self._bound, self._method = bound, self.inference
         self.labels_, self._columns = labels, columns
-        if self.inference in ("map", "vb"):
-            self._optimise(engine)
-        else:
-            self._sample(engine)
+        infer = self._optimise if self.inference in ("map", "vb") else self._sample
+        infer(Engine(bound, relations))
         return self
 
     def _forget(self) -> None:
@@ -226,9 +221,9 @@ class CoupledFactorization(Estimator):
     def _optimise(self, engine: Engine) -> None:
         kernel = kernel_of(engine, self.get_params(deep=False))
         sign = 1.0 if self.inference == "map" else -1.0
-        names = [f"start {k}" for k in range(self.restarts)]
         starts = [self._state]
         if self._state is None:
+            names = [f"start {k}" for k in range(self.restarts)]
             starts = [kernel.init(rng) for rng in streams(self.random_state, *names)]
         best = None
         with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
@@ -425,18 +420,21 @@ class CoupledFactorization(Estimator):
     def _stated_members(self) -> dict[str, Any]:
         """Return the members of every entity as the fit knew them."""
         check_fitted(self, "factors_")
-        members = {name: self._members(name) for name in self._entities()}
-        return {e: one.size if one.names is None else one.names for e, one in members.items()}
+        return {e: self._members(e).names or self._members(e).size for e in self._entities()}
 
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
         relations = as_relations(self.coupled_model(), data, self._stated_members())
-        total, cells = 0.0, 0
-        for name, found in relations.items():
-            predicted = np.asarray(self.predict(name, found.indices, positions=True))
-            total += cell_divergence(found.values, predicted, self._relation(name).power)
-            cells += found.cells
-        return -total / max(cells, 1)
+        return -mean_divergence(self, relations)
+
+    def _answer(self, level: float) -> Answer:
+        check_fitted(self, "factors_")
+        return alone_answer(self, level)
+
+    def to_arviz(self) -> Any:
+        """Return the draws of ``"gibbs"`` and ``"sgld"`` as ArviZ ``InferenceData``: one chain."""
+        check_fitted(self, "factors_")
+        return arviz_of(drawn_alone(self))
 
     # -- keeping it -----------------------------------------------------------------------------
 

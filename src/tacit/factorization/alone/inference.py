@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import Signature
 from typing import Any
 
+import numpy as np
+
+from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.cells import cell_divergence
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler
 from tacit.factorization.alone.numerics.langevin import LangevinSampler
 from tacit.factorization.alone.numerics.multiplicative import (
@@ -14,7 +19,15 @@ from tacit.factorization.alone.numerics.multiplicative import (
 from tacit.factorization.alone.numerics.sums import Engine
 from tacit.factorization.alone.numerics.variational import VariationalBayes
 
-__all__ = ["INFERENCES", "READ_BY", "descend", "kernel_of", "row_prior"]
+__all__ = [
+    "INFERENCES",
+    "READ_BY",
+    "check_read",
+    "descend",
+    "kernel_of",
+    "mean_divergence",
+    "row_prior",
+]
 
 INFERENCES = ("map", "vb", "gibbs", "sgld")
 _DEFAULT_PRIOR = (0.5, 10.0)  # shape and mean, of the Bayesian inferences
@@ -32,6 +45,16 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "real_factors": ("sgld",),
 }
 _LOOK = 10  # the objective is looked at every so many iterations
+
+
+def check_read(inference: str, given: Mapping[str, Any], constructor: Signature) -> None:
+    """Raise where a parameter is given that the inference does not read."""
+    for name, readers in READ_BY.items():
+        if inference not in readers and given[name] != constructor.parameters[name].default:
+            raise ParameterError(
+                f"{name} is not read by inference={inference!r}: it is for "
+                f"{' and '.join(repr(reader) for reader in readers)}"
+            )
 
 
 def kernel_of(engine: Engine, given: Mapping[str, Any]) -> Any:
@@ -55,6 +78,16 @@ def kernel_of(engine: Engine, given: Mapping[str, Any]) -> Any:
         step=given["step_size"],
         decay=given["decay"],
     )
+
+
+def mean_divergence(model: Any, relations: Mapping[str, Any]) -> float:
+    """Return the mean divergence of a fitted factorization from listed cells."""
+    total, cells = 0.0, 0
+    for name, found in relations.items():
+        predicted = np.asarray(model.predict(name, found.indices, positions=True))
+        total += cell_divergence(found.values, predicted, model._relation(name).power)
+        cells += found.cells
+    return total / max(cells, 1)
 
 
 def row_prior(

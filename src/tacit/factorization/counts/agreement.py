@@ -48,7 +48,8 @@ from tacit.data.relations import Relation
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
-from tacit.factorization.arrays import Integers
+from tacit.factorization.answers import DEVIATION
+from tacit.factorization.arrays import Arrays, Integers
 from tacit.factorization.counts.learn import (
     Learned,
     SiteLayout,
@@ -182,14 +183,14 @@ class CountsAgreement(FactorizationAgreement):
         told: dict[str, Any] = {"sites": as_text(found.sites)}
         if self.method.views == "own":  # nobody else needs what all views together tell
             yield Ask("learned", **told, **self._passed_on(found))
-            return self._means(self._learn(sites, rng))
+            return self._shared_draws(self._learn(sites, rng))
         learned = self._learn(sites, rng)
         told["members"] = self._padded(members_of_sites(self.problem, sites))
         for joint, name in self._factors.items():
             nothing = np.empty((self.method.draws, 0, self.problem.columns(name)))
             told[f"draws/{joint}"] = learned.draws.get(joint, nothing)
         yield Ask("learned", **told)
-        return self._means(learned)
+        return self._shared_draws(learned)
 
     def relations(
         self, views: Sequence[dict[str, Any]], members: Sequence[int]
@@ -219,9 +220,17 @@ class CountsAgreement(FactorizationAgreement):
         level = levels_of(self.problem, noise, sites)
         return learn(self.method, self.problem, noise, sites, None, level, rng)
 
-    def _means(self, learned: Learned) -> dict[str, Any]:
-        shared = [name for name in self.problem.shared if name in learned.draws]
-        return {n: learned.draws[n].mean(axis=0).reshape(learned.shapes[n]) for n in shared}
+    def _shared_draws(self, learned: Learned) -> Learned:
+        """Return what is about all sites: it follows from the perturbed views alone."""
+        names = [name for name in self.problem.shared if name in learned.draws]
+        shapes = {name: learned.shapes[name] for name in names}
+        return Learned({n: learned.draws[n].reshape(-1, *shapes[n]) for n in names}, shapes)
+
+    def shared(self, result: Learned) -> Arrays:
+        """Return posterior means and standard deviations of the shared factors."""
+        means = {name: draws.mean(axis=0) for name, draws in result.draws.items()}
+        spread = {f"{name}{DEVIATION}": draws.std(axis=0) for name, draws in result.draws.items()}
+        return means | spread
 
     # -- audits and contracts --------------------------------------------------------------
 

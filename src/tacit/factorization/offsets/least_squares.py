@@ -14,6 +14,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
+from tacit.factorization.answers import DEVIATION
 from tacit.factorization.arrays import Arrays, Floats, Integers
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
@@ -22,6 +23,7 @@ from tacit.factorization.offsets.numerics.shrinkage import (
     eigen_features,
     scaled_columns,
     shrink,
+    shrunk_sd,
 )
 from tacit.factorization.offsets.sides import COUNT, Members, packing
 from tacit.factorization.offsets.sums import HALF, LARGEST
@@ -61,7 +63,7 @@ class _Items:
         self._agreed, self._user = public, public.unit == "user"
         self.counts = self.weights = np.zeros(items)
         self.public = self.features = np.zeros((items, 0))
-        self._mean, self._offsets = 0.0, np.zeros(items)
+        self._mean, self._offsets, self._offsets_sd = 0.0, np.zeros(items), np.zeros(items)
         self._members = float(public.problem.members or 1)
         self._averaged = Averaged(items * (2 if self._user else 1))
 
@@ -119,7 +121,8 @@ class _Items:
             self.weights = np.maximum(weights / COUNT, 0.0)
             weight_noise = noise / COUNT**2
             within = self._within * _RESIDUAL / (_RESIDUAL + COUNT**2)
-        self._offsets = shrink(sums, self.weights, noise, within, weight_noise)
+        found = sums, self.weights, noise, within, weight_noise
+        self._offsets, self._offsets_sd = shrink(*found), shrunk_sd(*found)
 
     @property
     def _within(self) -> float:
@@ -151,6 +154,7 @@ class _Items:
         return {
             "mean": np.array([self._mean]),
             f"{item} offset": self._offsets,
+            f"{item} offset{DEVIATION}": self._offsets_sd,
             item: np.column_stack([self.public, self.features]),
             "kinds": np.repeat([1.0, 2.0], sizes),
         }

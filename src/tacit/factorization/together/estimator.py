@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of
@@ -25,12 +26,13 @@ from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
-from tacit.factorization.arrays import Factors, Floats
+from tacit.factorization.answers import arviz_of, sites_answer, without_deviations
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import simulated_error
-from tacit.factorization.together.answering import answer, cell_schema
 from tacit.factorization.together.methods import METHODS, choose_method, method_of
+from tacit.factorization.together.predicting import answer, cell_schema
 from tacit.factorization.together.problem import (
     Problem,
     check_agreement,
@@ -347,7 +349,8 @@ class PrivateFactorization(PrivateEstimator):
         self.method_, self.labels_ = self._method(problem), dict(problem.labels)
         self._about = fitted_settings(problem, self.method_)
         self.shared_ = outcome.agreement.shared(outcome.result)
-        self.shared_factors_ = self.shared_
+        self.shared_factors_ = without_deviations(self.shared_)
+        self.draws_: Arrays = dict(getattr(outcome.result, "draws", {}))
         self.parts_ = {}
         for name in outcome.record.sites:  # they finish on their own, with the shared factors
             side = outcome.holders.get(name)
@@ -437,6 +440,14 @@ class PrivateFactorization(PrivateEstimator):
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
 
+    def to_arviz(self) -> Any:
+        """Return draws of shared factors, of ``method="local"``, as ArviZ ``InferenceData``."""
+        check_fitted(self, "shared_")
+        return arviz_of(vars(self).get("draws_", {}))
+
+    def _found(self, level: float) -> Answer:
+        return sites_answer(self, level)
+
     def _predict_table(
         self, table: Table, data: Any = None, interval: float | None = None
     ) -> dict[str, list[Any]]:
@@ -463,4 +474,4 @@ class PrivateFactorization(PrivateEstimator):
         PrivateFactorization.__init__(self, **fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
         self.entities = self.labels_ or None
-        self.shared_factors_ = self.shared_
+        self.shared_factors_ = without_deviations(self.shared_)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tacit._core.html import table, tag
+from tacit._core.answers import Answer, Answering
 from tacit.errors import LedgerCorrupt
+from tacit.privacy.answers import ledger_answer
 from tacit.privacy.curve import Curve
 from tacit.privacy.events import DpEvent
 from tacit.privacy.groups import Protected
@@ -24,7 +25,7 @@ from tacit.privacy.ledger.witness import check_whole, confirm_row, confirm_seal
 __all__ = ["Record"]
 
 
-class Record:
+class Record(Answering):
     """What was ever charged to a ledger, to read and to verify."""
 
     def __init__(self, store: Store) -> None:
@@ -140,14 +141,8 @@ class Record:
         if seal is not None:
             confirm_seal(self._store, seal)
 
-    def _repr_html_(self) -> str:
-        rows = [
-            (number, time, purpose, whose, own, here, total)
-            for number, time, kind, purpose, whose, own, here, total in self.table()
-            if kind == "charge"
-        ]
-        heads = ["row", "time (UTC)", "purpose", "for one", "own ε", "ε here", "total ε"]
-        return tag("div", tag("p", repr(self)), table("Charges", heads, rows, numbers=3))
+    def _answer(self, level: float) -> Answer:
+        return ledger_answer(self)
 
     def __repr__(self) -> str:
         spent, kind = self.spent, "" if self.durable else ", not durable"

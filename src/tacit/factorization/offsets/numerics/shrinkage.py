@@ -18,6 +18,8 @@ __all__ = [
     "scaled_columns",
     "shrink",
     "shrink_towards",
+    "shrunk_sd",
+    "shrunk_towards",
     "spread_of_items",
 ]
 
@@ -63,19 +65,43 @@ def shrink(
     return np.asarray(sums * (gain if sums.ndim == 1 else gain[:, None]))
 
 
+def shrunk_sd(
+    sums: Floats, weights: Floats, noise: float, within: float, weight_noise: float = 0.0
+) -> Floats:
+    """Return the posterior standard deviation of q_j: what sampling and noise leave open.
+
+    >>> shrunk_sd(np.array([9.0, 0.0]), np.array([9.0, 0.0]), 1.0, 0.1).round(2).tolist()
+    [0.14, 1.0]
+    """
+    tau = spread_of_items(sums, weights, noise, within)
+    total = weights**2 * tau + weights * within + noise + tau * weight_noise
+    return np.asarray(
+        np.sqrt(np.maximum(tau - (weights * tau) ** 2 / np.maximum(total, 1e-300), 0))
+    )
+
+
 def shrink_towards(
     sums: Floats, weights: Floats, noise: float, within: Floats, covariates: Floats
 ) -> Floats:
-    """Return the posterior mean of q_j where public covariates z_j say what to expect of it.
+    """Return the posterior mean of q_j under covariates; see `shrunk_towards`."""
+    return shrunk_towards(sums, weights, noise, within, covariates)[0]
 
-    q_j ~ N(c + z_jᵀa, τ²) with c ~ N(0, 1/10), a ~ N(0, 1/λ) and S_j ~ N(C_j·q_j, within_j + σ²).
-    Everything is integrated out, τ² and λ over ladders: where noise hides what covariates say
-    nothing is made of them. Covariates are standardised over cells, so that c belongs to a typical
-    one, and cut at ±2: what few popular items say is not carried on to items nobody has seen.
+
+def shrunk_towards(
+    sums: Floats, weights: Floats, noise: float, within: Floats, covariates: Floats
+) -> tuple[Floats, Floats]:
+    """Return the posterior mean and standard deviation of q_j, given public covariates.
+
+    q_j ~ N(c + z_jᵀa, τ²) with covariates z_j, c ~ N(0, 1/10), a ~ N(0, 1/λ) and
+    S_j ~ N(C_j·q_j, within_j + σ²). Everything is integrated out, τ² and λ over ladders: where
+    noise hides what covariates say nothing is made of them. Given τ², c and a, q_j has the
+    variance τ²·(1 − C_j²τ²/v_j), v_j that of S_j; what is unknown of c and a adds to it where S_j
+    says little. Covariates are standardised over cells, so that c belongs to a typical one, and
+    cut at ±2: what few popular items say is not carried on to items nobody has seen.
     """
     table = np.column_stack([np.ones(len(sums)), _standardised(covariates, weights)])
     design = table * weights[:, None]
-    fits, means = [], []
+    fits, means, variances = [], [], []
     for tau in _LADDER:
         variance = weights**2 * tau + within + max(noise, 1e-12)
         gram, right = design.T @ (design / variance[:, None]), design.T @ (sums / variance)
@@ -89,8 +115,14 @@ def shrink_towards(
             fits.append(fit - 0.5 * np.linalg.slogdet(gram + np.diag(prior))[1])
             rest = sums - design @ linear
             means.append(table @ linear + weights * tau / variance * rest)
+            open_share = 1.0 - weights**2 * tau / variance  # of the prior, after S_j
+            unknown = np.linalg.solve(gram + np.diag(prior), table.T).T
+            variances.append(open_share * tau + open_share**2 * (table * unknown).sum(axis=1))
     chances = np.exp(np.array(fits) - max(fits))
-    return np.asarray(chances @ np.array(means) / chances.sum())
+    chances /= chances.sum()
+    mean = chances @ np.array(means)
+    spread = chances @ (np.array(variances) + np.square(np.array(means) - mean))
+    return np.asarray(mean), np.asarray(np.sqrt(np.maximum(spread, 0.0)))
 
 
 def _standardised(covariates: Floats, weights: Floats) -> Floats:
