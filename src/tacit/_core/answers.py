@@ -20,11 +20,12 @@ from tacit._core.pictures import Picture
 from tacit._core.plotting import draw
 from tacit.errors import MissingExtra, ParameterError
 
-__all__ = ["ERROR", "SPREAD", "Answer", "Answering", "Table", "shown_number"]
+__all__ = ["ERROR", "NOISE", "SPREAD", "Answer", "Answering", "Table", "shown_number"]
 
 # the columns by which the others of a row are rounded
 ERROR, SPREAD = "standard error", "posterior sd"
 _UNITLESS = ("R-hat",)  # what an error of the estimate says nothing about
+NOISE = "share of noise"  # the column that says how much of a row's variance is privacy noise
 LEVEL = 0.9
 _MOST_ROWS = 30  # in a terminal or a notebook; a frame has them all
 _LONGEST = 160  # characters of a name on a page
@@ -44,6 +45,8 @@ class Table:
         Heading → values, all of one length: text, numbers, or None where there is nothing.
     notes
         What a reader of its numbers should know, such as which of them are mostly noise.
+    shown
+        How many rows are printed at most; 0 says only that they are there.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Table:
     caption: str
     columns: Mapping[str, Sequence[Any]]
     notes: tuple[str, ...] = ()
+    shown: int = _MOST_ROWS
 
     def __post_init__(self) -> None:
         if len({len(values) for values in self.columns.values()}) > 1:
@@ -74,7 +78,9 @@ class Table:
         errors = self.columns.get(ERROR, self.columns.get(SPREAD, [None] * len(self)))
         return [
             [
-                shown_number(values[k], None if heading in _UNITLESS else errors[k])
+                _percent(values[k])
+                if heading == NOISE
+                else shown_number(values[k], None if heading in _UNITLESS else errors[k])
                 for heading, values in self.columns.items()
             ]
             for k in range(len(self))
@@ -114,14 +120,16 @@ class Table:
         from rich.table import Table as Drawn
         from rich.text import Text
 
+        if not self.shown:
+            return f"{self.caption}: {len(self)} rows, see to_frame({self.name!r})"
         drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=True)
         for heading, number in zip(self.columns, self.numbers, strict=True):
             drawn.add_column(Text(heading), justify="right" if number else "left")
-        for row in self.cells[:_MOST_ROWS]:
+        for row in self.cells[: self.shown]:
             drawn.add_row(*(Text(cell) for cell in row))  # names are no markup
         lines = [self.caption, _printed(drawn)]
-        if len(self) > _MOST_ROWS:
-            lines.append(f" … and {len(self) - _MOST_ROWS} more rows: see to_frame()")
+        if len(self) > self.shown:
+            lines.append(f" … and {len(self) - self.shown} more rows: see to_frame()")
         return "\n".join([*lines, *(f" {note}" for note in self.notes)])
 
     def html(self, most: int = _MOST_ROWS, more: str = "see to_frame()") -> Html:
@@ -286,6 +294,11 @@ def shown_number(value: Any, error: Any = None) -> str:
     if digits > 12 or digits < -12:
         return f"{number:.4g}"
     return f"{round(number, digits):,.{max(0, digits)}f}"
+
+
+def _percent(share: float | None) -> str:
+    """Return a share in percent."""
+    return "–" if share is None else f"{100.0 * share:.0f} %"
 
 
 def _named(what: str, found: Iterable[str], name: str | None) -> str:

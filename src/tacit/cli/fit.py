@@ -27,7 +27,7 @@ def price(config: ConfigFile, as_json: Json = False) -> None:
 
 
 def fit(config: ConfigFile, as_json: Json = False) -> None:
-    """Fit what a configuration describes, and write its release and report.
+    """Fit what a configuration describes: print the result, write its release and report.
 
     Example: tacit fit hospitals.toml
     """
@@ -52,16 +52,33 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
     if "release" in output:
         paid = {c.ledger.ledger for c in model.certificates_.values() if c.ledger is not None}
         signing = [s.ledger for s in sites if s.ledger is not None and s.ledger.id in paid]
-        told = {name: str(settings.section("output").get(name, "")) for name in ABOUT}
-        model.release(output["release"], ledgers=signing, **told)
+        about = {name: str(settings.section("output").get(name, "")) for name in ABOUT}
+        model.release(output["release"], ledgers=signing, **about)
         written["release"] = str(output["release"])
     if "report" in output:
         ledgers = {site.name: site.ledger for site in sites if site.ledger is not None}
         written["report"] = str(write_report(model, output["report"], ledgers=ledgers))
+    answer = model.summary()
     certificates = {name: str(found) for name, found in model.certificates_.items()}
     epsilon = {name: found.epsilon for name, found in model.certificates_.items()}
-    lines = [str(cost), *certificates.values(), *(f"{k}: {v}" for k, v in written.items())]
-    show({"epsilon": epsilon, "certificates": certificates, **written}, "\n".join(lines), as_json)
+    told = {
+        "result": answer.headline,
+        "tables": {table.name: _plain(table) for table in answer.tables},
+        "warnings": list(answer.warnings),
+        "promise": answer.promise,
+        "epsilon": epsilon,
+        "certificates": certificates,
+    }
+    lines = [str(answer), f"Cost: {cost}", *(f"{k}: {v}" for k, v in written.items())]
+    show({**told, **written}, "\n\n".join(lines), as_json)
+
+
+def _plain(table: Any) -> dict[str, list[Any]]:
+    """Return a table as JSON takes it: column → numbers and texts."""
+    return {
+        heading: [value.item() if hasattr(value, "item") else value for value in values]
+        for heading, values in table.columns.items()
+    }
 
 
 def _prepared(path: Path) -> tuple[Any, Any, Any, Any]:

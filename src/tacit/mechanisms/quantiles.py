@@ -39,6 +39,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -147,6 +148,32 @@ class Quantiles(Mechanism):
         if self.neighbours == ADD_REMOVE:
             return share / added
         return share / replaced if first else share / (2.0 * added)
+
+    @cached_property
+    def rank_scales(self) -> NDArray[np.float64]:
+        """Return b of the Laplace errors of each quantile's rank, (quantiles, draws); public.
+
+        A draw ∝ exp(−r·|rank − target|) has a rank that is off by about a Laplace error of scale
+        1/r, where values lie about evenly. The target of a later draw lies at a share of the way
+        between two earlier ones, and moves with them by that share.
+        """
+        count = len(self.levels)
+        found = np.zeros((count + 2, count))  # with both ends of the range, which are no draws
+
+        def split(part: _Part, start: int, below: int, above: int) -> None:
+            """Fill in the draws of a part, whose first level is ``start``, between two rows."""
+            if not part.levels:
+                return
+            q, draw = part.q, start + len(part.levels) // 2
+            rate = self.rate(q, part.first)
+            found[draw] = (1.0 - float(q)) * found[below] + float(q) * found[above]
+            found[draw, draw] = 1.0 / rate if rate > 0.0 else math.inf
+            lower, upper = part.halves()
+            split(lower, start, below, draw)
+            split(upper, draw + 1, draw, above)
+
+        split(self._parts, 0, count, count + 1)
+        return found[:count]
 
     # -- drawing ---------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.base import RegressorMixin
 
+from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
@@ -35,6 +36,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.regression import released
 from tacit.regression.agreement import RegressionAgreement
+from tacit.regression.answers import answer_of
 from tacit.regression.bounds import PublicBounds, as_pairs
 from tacit.regression.design import STATISTICS, Design
 from tacit.regression.joining import (
@@ -60,9 +62,8 @@ __all__ = ["PrivateLinearRegression"]
 class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Bayesian linear regression over one holder or many sites, each with one noisy release.
 
-    Every site adds up its rows, releases the sums once with noise from its own ledger, and is not
-    needed again: `add_sites` takes in sites that come later, as raw data or as a mailed
-    `SiteSummary`, without another release of the others.
+    Every site releases the sums over its rows once, with noise from its own ledger: `add_sites`
+    takes in sites that come later, as raw data or as a mailed `SiteSummary`.
 
     Parameters
     ----------
@@ -110,17 +111,13 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     coef_, intercept_, coef_sd_, intercept_sd_
         Posterior means and standard deviations on the caller's own scale.
     noise_sd_
-        The residuals' standard deviation, from the posterior mean of their variance; NaN where
-        the method does not learn it.
+        The residuals' standard deviation; NaN where the method does not learn it.
     posterior_
         The posterior on the model's scale, with draws and diagnostics.
     summaries_
         Site → `SiteSummary`, what each released.
-    n_features_in_, feature_names_in_
-        How many columns a row has, and their names: as stated, or of the table that was fitted.
     design_, columns_
-        What is public about the summaries, and the names of the features and, last, of the
-        response.
+        What is public about the summaries; the names of the features and, last, of the response.
     failures_
         Sites that were left out, and why.
     certificate_, certificates_
@@ -431,10 +428,13 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     def to_arviz(self) -> Any:
         """Return the posterior draws on the caller's own scale as ArviZ ``InferenceData``."""
         check_fitted(self, "coef_")
-        if not hasattr(self, "posterior_"):
-            raise ParameterError("this release holds no draws: pass its summaries_ to fit")
-        summaries = list(self.summaries_.values())
-        return to_arviz(self.posterior_, self.design_, summaries, self.columns_[:-1])
+        drawn, summaries = getattr(self, "posterior_", None), list(self.summaries_.values())
+        return to_arviz(drawn, self.design_, summaries, self.columns_[:-1])
+
+    def _found(self, level: float) -> Answer:
+        drawn, prior = getattr(self, "posterior_", None), self.prior
+        known = (self._line, self.design_, self.columns_, self.summaries_)
+        return answer_of(*known, drawn, prior, level)
 
     _told = property(released.told)
 

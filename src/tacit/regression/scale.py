@@ -22,7 +22,7 @@ from tacit.regression.numerics.moments import Moments
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.summary import SiteSummary
 
-__all__ = ["Line", "mean_weight", "r_squared", "to_arviz", "to_callers_scale"]
+__all__ = ["Line", "mean_weight", "noise_unit", "r_squared", "to_arviz", "to_callers_scale"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Line:
         variance = float(np.mean(posterior.noise_variance))
         if math.isnan(variance):
             variance = _residual_variance([s.moments for s in summaries], posterior.mean)
-        unit = _noise_unit(design, summaries)
+        unit = noise_unit(design, summaries)
         return cls(
             mean[1:],
             float(mean[0] + design.middle[-1]),
@@ -114,15 +114,20 @@ def to_callers_scale(design: Design) -> Array:
 
 
 def to_arviz(
-    posterior: Posterior, design: Design, summaries: Sequence[SiteSummary], names: Sequence[str]
+    posterior: Posterior | None,
+    design: Design,
+    summaries: Sequence[SiteSummary],
+    names: Sequence[str],
 ) -> Any:
     """Return all draws of coefficients, intercept and residuals as ArviZ ``InferenceData``."""
+    if posterior is None:
+        raise ParameterError("a release holds no draws: pass its summaries_ to fit")
     draws = np.asarray(posterior.draws) @ to_callers_scale(design).T
     variance = np.asarray(posterior.noise_variance).reshape(draws.shape[:2])
     values = {
         "coef": draws[..., 1:],
         "intercept": draws[..., 0] + design.middle[-1],
-        "noise_sd": _noise_unit(design, summaries) * np.sqrt(variance),
+        "noise_sd": noise_unit(design, summaries) * np.sqrt(variance),
     }
     return inference_data(values, coords={"feature": list(names)}, dims={"coef": ["feature"]})
 
@@ -137,7 +142,7 @@ def r_squared(y: Any, found: Array) -> float:
     return float(1.0 - residual / np.sum(np.square(y - y.mean())))
 
 
-def _noise_unit(design: Design, summaries: Sequence[SiteSummary]) -> float:
+def noise_unit(design: Design, summaries: Sequence[SiteSummary]) -> float:
     """Return what σ = 1 of the model is on the caller's own scale."""
     return design.half[-1] / math.sqrt(mean_weight(summaries))
 

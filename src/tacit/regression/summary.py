@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tacit._core.answers import Answer, Answering
 from tacit.data.schema import PER_PERSON
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
 from tacit.estimators.release import Release
@@ -21,6 +22,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import GaussianDpEvent
 from tacit.regression.design import Design
 from tacit.regression.numerics.moments import Moments
+from tacit.regression.site_answer import site_answer
 
 __all__ = ["SiteSummary", "check_moments"]
 
@@ -30,7 +32,7 @@ _PARTS = ("what", "schema", "site", "columns", "design", "moments", "certificate
 
 
 @dataclass(frozen=True)
-class SiteSummary:
+class SiteSummary(Answering):
     """What one site released: moments, the design behind them and the certificate.
 
     It can be saved as one file, mailed, loaded and verified; the site's rows are not needed
@@ -80,6 +82,10 @@ class SiteSummary:
         rows = float(reply["rows"][0]) if "rows" in reply else None
         moments = design.unpack(reply["vector"], sd, rows)
         return cls(site, columns, design, moments, certificate, **cls._beside(design, reply))
+
+    def _answer(self, level: float) -> Answer:
+        known = (self.site, self.columns, self.design, self.moments, self.certificate)
+        return site_answer(*known, level)
 
     @classmethod
     def _beside(cls, design: Design, reply: Mapping[str, Any]) -> dict[str, Any]:

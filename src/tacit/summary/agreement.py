@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,34 +23,10 @@ from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
 from tacit.summary.layout import GROUP, PERSON, STATISTICS, W1, W2
-from tacit.summary.naming import Named, Naming, added_up
+from tacit.summary.naming import Naming
+from tacit.summary.totals import Totals
 
-__all__ = ["SummaryAgreement", "Totals"]
-
-
-@dataclass(frozen=True)
-class Totals:
-    """What was learned: the noisy sum of all rows' vectors, and how many rows where public.
-
-    Quantiles with a release of their own, and what cannot be told apart there, stand by column,
-    and so do keys that were named.
-    """
-
-    sum: Any
-    rows: int
-    sites: int
-    quantiles: tuple[Any, ...] = ()
-    resolution: tuple[Any, ...] = ()
-    keys: tuple[Named, ...] = ()
-
-    def __add__(self, other: Totals) -> Totals:
-        named = tuple(added_up(both) for both in zip(self.keys, other.keys, strict=True))
-        return Totals(
-            self.sum + other.sum,
-            self.rows + other.rows,
-            self.sites + other.sites,
-            keys=named,
-        )
+__all__ = ["SummaryAgreement"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +93,7 @@ class SummaryAgreement(Naming, Agreement):
             return (Step("rows", open="the number of rows", replies=rows),) if rows else ()
         replies = {"sum": ArraySpec((self.size,), exponent=self.mechanism.grid.exponent), **rows}
         reach: float | str = 1.0
-        if self.counted and self.mechanism.norm == 1 and self.moments:
+        if self.counted and self.mechanism.norm == 1 and self.squared:
             reach = "both rows' norms are added up, and (t, t²) of two rows are never opposite"
         return (Step("rows", self.mechanism, replies=replies, reach=reach),)
 
@@ -146,24 +122,24 @@ class SummaryAgreement(Naming, Agreement):
 
     def coordinate(self, start: Start) -> Coordinating:
         """Ask once, add up; quantiles take a few rounds more, and keys one for each column."""
-        total, rows, sites = np.zeros(self.size), 0, 1
+        total, rows, sites = np.zeros(self.size), None, 1
         if not self.bare or self.counted:
             found = yield Ask("rows")
             sites = len(found.sites)
-            rows = int(found.total["rows"][0]) if self.counted else 0
+            rows = int(found.total["rows"][0]) if self.counted else None
             total = total if self.bare else found.total["sum"]
-        quantiles, resolution = (), ()
-        if self.ranked and self.sites == 1:
-            quantiles, resolution = yield from self._learn_alone(rows, total)
-        elif self.ranked:
-            quantiles, resolution = yield from self._learn_together(total, sites)
-        named = yield from self._learn_keys()
-        return Totals(total, rows, sites, quantiles, resolution, named)
+        noise = None if self.bare else self.mechanism
+        learned = Totals.of(total, rows, sites, noise)
+        if self.ranked:
+            alone = self.sites == 1
+            learn = self._learn_alone(rows, total) if alone else self._learn_together(total, sites)
+            learned = replace(learned, ranks=(yield from learn))
+        return replace(learned, keys=(yield from self._learn_keys()))
 
     def worst_case(self) -> Neighbours:
         """A row at the top of every range, more or instead of one that is as far as can be."""
         away = -1.0  # t of the other row
-        if self.moments == 2 and self.mechanism.norm == 2:  # see the module's docstring
+        if self.squared and self.mechanism.norm == 2:  # see the module's docstring
             away = 1.0 - (3.0 - math.sqrt(1.0 - 2.0 * W1**2 / W2**2)) / 2.0
         rows, other = {}, {}
         for name, low, high in self.bounds:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
@@ -24,17 +25,20 @@ from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.facts import Facts
-from tacit.estimators.features import NotFitted
+from tacit.estimators.features import NotFitted, check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.summary import released
-from tacit.summary.agreement import SummaryAgreement, Totals
-from tacit.summary.cells import cell_quantiles, cell_widths
-from tacit.summary.layout import GROUP, PERSON, STATISTICS, W0, W1, W2, W3
+from tacit.summary.agreement import SummaryAgreement
+from tacit.summary.answers import answer_of
+from tacit.summary.block import Block
+from tacit.summary.layout import GROUP, PERSON, STATISTICS
 from tacit.summary.naming import by_key
+from tacit.summary.totals import Totals
+from tacit.summary.uncertainty import noise_sd, standard_errors
 
 __all__ = ["PrivateSummary"]
 
@@ -89,6 +93,10 @@ class PrivateSummary(PrivateEstimator):
     resolution_
         By column, how far apart values must be around each quantile to be told apart: the width
         of a cell.
+    errors_
+        Standard errors, under the names of the statistics: ``errors_["mean"]["age"]``. Counts,
+        sums and cells are those of the table, and have noise alone; means, variances and quantiles
+        are those of the population, and sampling counts too.
     certificate_, certificates_
         The certificate, and one per site.
 
@@ -226,8 +234,17 @@ class PrivateSummary(PrivateEstimator):
 
     def _conclude(self, outcome: Outcome) -> None:
         assert isinstance(outcome.agreement, SummaryAgreement)
-        self._totals: Totals = outcome.result
-        self._publish(outcome.agreement, self._totals)
+        self._publish(outcome.agreement, outcome.result)
+
+    def _found(self, level: float) -> Answer:
+        if "_layout" not in vars(self):
+            return released.answer_of_first_schema(self)
+        layout = self._layout
+        values = {name: self._values(name) for name, _ in layout.categories}
+        named = {
+            name: (self.counts_[name], self.noise_sd_[name]["cell"]) for name, _, _ in layout.keys
+        }
+        return answer_of(layout, self._totals, level, self._groups, values, self.by, named)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
@@ -284,15 +301,11 @@ class PrivateSummary(PrivateEstimator):
 
     def _publish(self, layout: SummaryAgreement, totals: Totals) -> None:
         """Turn the noisy sum into statistics: post-processing only."""
-        groups = self._groups
-        self.noise_sd_: dict[str, Any] = {}
+        self._layout, self._totals = layout, totals
+        self.noise_sd_: dict[str, Any] = noise_sd(layout, totals.law)
         self.resolution_: dict[str, Any] = {}
-        if not groups:
-            found = self._statistics(layout, totals, totals.sum)
-        else:
-            parts = np.split(totals.sum, len(groups))
-            each = [self._statistics(layout, totals, part) for part in parts]
-            found = {key: _turned(groups, [one[key] for one in each]) for key in each[0]}
+        groups, each = self._groups, [self._statistics(b) for b in totals.blocks(layout)]
+        found = {key: _turned(groups, [one[key] for one in each]) for key in each[0]}
         if layout.keys:
             self.threshold_: dict[str, int] = {}
             found["counts"] = {**found.get("counts", {}), **self._named(layout, totals)}
@@ -300,67 +313,47 @@ class PrivateSummary(PrivateEstimator):
             setattr(self, f"{statistic}_", value)
         self.shared_ = released.arrays_of(self)
 
-    def _statistics(
-        self, layout: SummaryAgreement, totals: Totals, total: Array
-    ) -> dict[str, Any]:
+    def _statistics(self, block: Block) -> dict[str, Any]:
         """Return the statistics of the rows of one group."""
-        noise = 0.0 if layout.bare else layout.mechanism.variance()
-        sd = math.sqrt(noise * totals.sites)
-        public = layout.counted
-        count = float(totals.rows) if public else total[0] / W0
-        wanted = set(self.statistics)
-        rows = max(count, 1.0)
+        layout, wanted = block.layout, set(self.statistics)
         found: dict[str, Any] = {statistic: {} for statistic in self.statistics}
         if "count" in wanted:
-            found["count"] = max(0.0, float(count))
-        columns = len(layout.columns)
-        table = total[1 : 1 + columns * layout.width].reshape(columns, layout.width)
+            found["count"] = max(0.0, float(block.count or 0.0))
         for c, name in enumerate(layout.columns):
             middle, half = layout.middle[c], layout.half[c]
-            spread = self.noise_sd_[name] = {}
-            if layout.moments:
-                moment = table[c, 0] / W1
-                mean = float(np.clip(moment / rows, -1.0, 1.0))
-                spread["sum"] = float(half * sd / W1)
-                if "sum" in wanted:
-                    found["sum"][name] = float(half * moment + middle * count)
-                if "mean" in wanted:
-                    found["mean"][name] = float(middle + half * mean)
-            if layout.moments == 2:
-                square = float(np.clip(table[c, 1] / W2 / rows + 0.5, 0.0, 1.0))
-                spread["squares"] = float(half**2 * sd / W2)
-                found["variance"][name] = float(half**2 * max(0.0, square - mean**2))
-            if layout.cells:
-                cells = np.maximum(table[c, layout.moments :] / W3, 0.0)
-                edges = middle + half * np.linspace(-1.0, 1.0, layout.cells + 1)
-                spread["cell"] = sd / W3
-                if "histogram" in wanted:
-                    found["histogram"][name] = (cells, edges)
-                if "quantiles" in wanted and not totals.quantiles:
-                    values = cell_quantiles(cells, edges, self.quantiles, sd / W3)
-                    found["quantiles"][name] = values
-                    self.resolution_[name] = cell_widths(edges, values)
-            if totals.quantiles:
-                place = np.searchsorted(layout.ordered, layout.levels)
-                found["quantiles"][name] = np.asarray(totals.quantiles[c])[place]
-                self.resolution_[name] = np.asarray(totals.resolution[c])[place]
+            if "sum" in wanted:
+                found["sum"][name] = float(half * block.moment(c) + middle * (block.count or 0.0))
+            if "mean" in wanted:
+                found["mean"][name] = float(middle + half * block.mean(c))
+            if "variance" in wanted:
+                found["variance"][name] = float(half**2 * block.variance(c))
+            if "histogram" in wanted:
+                found["histogram"][name] = (block.shown(block.cells(c)), block.edges(c))
+            if "quantiles" in wanted:
+                ranks, place = block.ranks_of(c), np.searchsorted(layout.ordered, layout.levels)
+                found["quantiles"][name] = np.asarray(ranks.values)[place]
+                self.resolution_[name] = np.asarray(ranks.resolution)[place]
         if layout.categories:
-            found["counts"] = self._counts(layout, total[1 + columns * layout.width :], sd)
-        if public or layout.counting:
-            self.noise_sd_["count"] = 0.0 if public else sd / W0  # the name of no column's entry
+            found["counts"] = {
+                name: dict(
+                    zip(self._values(name), block.shown(block.category(k)).tolist(), strict=True)
+                )
+                for k, (name, _) in enumerate(layout.categories)
+            }
         return found
 
-    def _counts(self, layout: SummaryAgreement, cells: Array, sd: float) -> dict[str, Any]:
-        """Return how many rows have each value of each category."""
-        found, first = {}, 0
-        for name, size in layout.categories:
-            kind = self._public[name]
-            assert isinstance(kind, Category)
-            numbers = np.maximum(cells[first : first + size] / W3, 0.0).tolist()
-            found[name] = dict(zip(map(plain_text, kind.levels), numbers, strict=True))
-            self.noise_sd_[name] = {"cell": sd / W3}
-            first += size
-        return found
+    @property
+    def errors_(self) -> dict[str, Any]:
+        """Standard errors under the names of the statistics; NaN where none can be told."""
+        check_fitted(self, "certificates_")
+        each = [standard_errors(block) for block in self._totals.blocks(self._layout)]
+        return {key: _turned(self._groups, [one[key] for one in each]) for key in each[0]}
+
+    def _values(self, name: str) -> list[str]:
+        """Return the values of a category, as text."""
+        kind = self._public[name]
+        assert isinstance(kind, Category)
+        return [plain_text(level) for level in kind.levels]
 
     def _named(self, layout: SummaryAgreement, totals: Totals) -> dict[str, Any]:
         """Return how many units have each key that was named."""
@@ -368,7 +361,7 @@ class PrivateSummary(PrivateEstimator):
         for c, mechanism in enumerate(layout.key_mechanisms):
             name = layout.keys[c][0]
             found[name] = by_key(totals.keys[c], self._groups)
-            self.noise_sd_[name] = {"cell": math.sqrt(mechanism.noise_variance * totals.sites)}
+            self.noise_sd_[name] = {"cell": math.sqrt(mechanism.noise_variance * totals.law.sites)}
             self.threshold_[name] = mechanism.threshold
         return found
 
@@ -398,7 +391,9 @@ class PrivateSummary(PrivateEstimator):
 
 
 def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
-    """Return statistics of every group with the groups innermost."""
+    """Return statistics of every group with the groups innermost; without groups, the only one."""
+    if not groups:
+        return values[0]
     if not isinstance(values[0], dict):
         return dict(zip(groups, values, strict=True))
     return {key: _turned(groups, [value[key] for value in values]) for key in values[0]}

@@ -23,6 +23,12 @@ of them, so that Δ stays what it is under add-remove; under replace-one a row m
 for another, and groups are refused. **Keys** whose list is not public are no part of the vector
 (`tacit.summary.naming`).
 
+**Squares that nobody asked for** are free, and say how far means may be off by sampling: where no
+variance is asked for, a column contributes (w₁·t, w₁/2·(t² − 1)). With s = t² its squared L2 norm
+w₁²(s + (1 − s)²/4) is convex in s and largest at s = 1, where it is w₁²; its L1 norm
+w₁(u + (1 − u²)/2) grows on [0, 1] up to w₁: squares vanish where t is largest. Under replace-one
+a²(w₁² + w₁²b²/4) is largest at a = 2, as w₂² = w₁²/4 is less than 2w₁².
+
 The weights give every statistic the same share of Δ². What nobody asked for has no weight: under
 add-remove the count is there for the statistics that need it.
 """
@@ -105,9 +111,17 @@ class Layout:
     @property
     def moments(self) -> int:
         """How many moments of a column are released."""
-        if "variance" in self.statistics:
-            return 2
-        return int(bool({"sum", "mean"} & set(self.statistics)))
+        return 2 * bool({"sum", "mean", "variance"} & set(self.statistics))
+
+    @property
+    def squared(self) -> bool:
+        """Whether squares have a share of Δ; those that nobody asked for are free."""
+        return "variance" in self.statistics
+
+    @property
+    def squares(self) -> tuple[float, float]:
+        """The weight w₂ of squares, and what is taken from each."""
+        return (W2, 0.5) if self.squared else (W1 / 2.0, 1.0)
 
     @property
     def cells(self) -> int:
@@ -179,7 +193,7 @@ class Layout:
     def _of_one_row(self, norm: int, more: int, further: int) -> float:
         w0 = W0 if self.counting else 0.0
         w1 = W1 if self.moments else 0.0
-        w2 = W2 if self.moments == 2 else 0.0
+        w2 = W2 if self.squared else 0.0
         w3 = W3 if self.cells else 0.0
         replace = self.counted
         columns, lists = len(self.columns), len(self.categories) + further

@@ -30,6 +30,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit.estimators.agreement import Ask, Coordinating, Step
 from tacit.estimators.steps import Kind
+from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.geometric import TwoSidedGeometric
 from tacit.mechanisms.laplace import Laplace
@@ -39,6 +40,7 @@ from tacit.privacy.events import ApproximateDpEvent
 from tacit.rounds.messages import ArraySpec
 from tacit.summary.cells import cell_quantiles, cell_widths, finer_edges
 from tacit.summary.layout import W3, Layout
+from tacit.summary.ranks import Ranks
 
 __all__ = ["Ranking"]
 
@@ -190,7 +192,11 @@ class Ranking(Layout):
             cells = Laplace.for_privacy(
                 epsilon, most * (1.0 + self.counted), (self.bins,), **self._how
             )
-            replies = {"values": ArraySpec((len(self.ordered),), low=low, high=high)}
+            # counts of cells were released where quantiles are read from them, and are zero else
+            replies = {
+                "values": ArraySpec((len(self.ordered),), low=low, high=high),
+                "counts": ArraySpec((self.bins,)),
+            }
             kinds = {"splits": Kind({}), "cells": Kind(before, mechanism=cells, merge="sum")}
             free = math.isinf(epsilon)
             steps.append(
@@ -205,13 +211,13 @@ class Ranking(Layout):
             )
         return tuple(steps)
 
-    def _kind(self, rows: int, fullest: float) -> str:
+    def _kind(self, rows: int | None, fullest: float) -> str:
         """Return how a column's quantiles are found, from what is public or was released."""
         epsilon = self._epsilons()["quantiles 0"] / self.rows_per_unit
         if math.isinf(epsilon):
             return "splits"
         if len(self.ordered) == 1:
-            return "cells" if self.counted and rows * epsilon < _FEWEST else "splits"
+            return "splits" if rows is None or rows * epsilon >= _FEWEST else "cells"
         depth = len(self.ordered).bit_length()
         least = _FEW if depth == 2 else _MANY * depth
         return "splits" if fullest * epsilon / (1 + self.counted) > least else "cells"
@@ -237,7 +243,7 @@ class Ranking(Layout):
         table = total[1 : 1 + len(self.columns) * self.width].reshape(len(self.columns), -1)
         return np.asarray(table[:, self.moments :] / W3)
 
-    def _learn_alone(self, rows: int, total: Array) -> Coordinating:
+    def _learn_alone(self, rows: int | None, total: Array) -> Coordinating:
         """Return one holder's quantiles, by splits or from cells."""
         fullest, before = np.zeros(len(self.columns)), None
         if self.cells:
@@ -246,15 +252,37 @@ class Ranking(Layout):
         elif self.looks:
             found = yield Ask("fullest")
             fullest = found.total["counts"]
-        values, widths = [], []
+        steps = {step.name: step for step in self._quantile_steps()}
+        levels, ranks = np.array(self.ordered), []
         for c, (_, low, high) in enumerate(self.bounds):
-            kind = self._kind(rows, float(fullest[c]))
+            kind, step = self._kind(rows, float(fullest[c])), steps[f"quantiles {c}"]
             told = {"before": before[c]} if kind == "cells" and before is not None else {}
-            found = yield Ask(f"quantiles {c}", kind, **told)
-            values.append(found.total["values"])
-            width = 2.0**-30 if kind == "splits" else 1.0 / self.bins
-            widths.append(np.full(len(self.ordered), (high - low) * width))
-        return tuple(values), tuple(widths)
+            found = yield Ask(step.name, kind, **told)
+            values, splits = found.total["values"], step.mechanism
+            if kind == "splits":
+                assert isinstance(splits, Quantiles)
+                width = np.full(len(values), (high - low) * 2.0**-30)
+                ranks.append(Ranks(levels, values, width, splits.rank_scales))
+                continue
+            edges, cells = np.linspace(low, high, self.bins + 1), step.mechanism_of(kind)
+            assert cells is not None
+            width, variance = cell_widths(edges, values), 1.0 / self.weight_of(cells)
+            ranks.append(
+                Ranks(
+                    levels,
+                    values,
+                    width,
+                    counts=found.total["counts"],
+                    edges=edges,
+                    variance=variance,
+                )
+            )
+        return tuple(ranks)
+
+    def weight_of(self, cells: Mechanism) -> float:
+        """Return one over the variance of a cell's count, with what a histogram said before."""
+        earlier = W3**2 / self.mechanism.variance() if self.cells else 0.0
+        return float(1.0 / cells.variance(None) + earlier)
 
     def _learn_together(self, total: Array, sites: int) -> Coordinating:
         """Return quantiles over sites, from cells that follow the released counts."""
@@ -269,12 +297,20 @@ class Ranking(Layout):
                 cells = cells.finer()
             found = yield Ask(name, edges=cells.edges[:, 1:-1])
             cells = cells.with_counts(found.total["counts"], noise.variance() * len(found.sites))
-        values, widths = [], []
-        for c in range(columns):
+        levels, ranks = np.array(self.ordered), []
+        for c, (middle, half) in enumerate(zip(self.middle, self.half, strict=True)):
             places = cell_quantiles(cells.counts[c], cells.edges[c], self.ordered, cells.sd)
-            values.append(self.middle[c] + self.half[c] * places)
-            widths.append(self.half[c] * cell_widths(cells.edges[c], places))
-        return tuple(values), tuple(widths)
+            ranks.append(
+                Ranks(
+                    levels,
+                    middle + half * places,
+                    half * cell_widths(cells.edges[c], places),
+                    counts=cells.counts[c],
+                    edges=middle + half * cells.edges[c],
+                    variance=cells.sd**2,
+                )
+            )
+        return tuple(ranks)
 
 
 @dataclass(frozen=True)

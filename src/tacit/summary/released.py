@@ -13,14 +13,23 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from tacit._core.answers import Answer, Table
 from tacit.estimators.release import Release
 from tacit.privacy.guarantee import Privacy
-from tacit.summary.agreement import Totals
 from tacit.summary.naming import Named
+from tacit.summary.totals import Totals
 
-__all__ = ["TOLD", "adopt", "arrays_of", "dimensions_of", "sentence_of", "settings_of"]
+__all__ = [
+    "TOLD",
+    "adopt",
+    "answer_of_first_schema",
+    "arrays_of",
+    "dimensions_of",
+    "sentence_of",
+    "settings_of",
+]
 
-TOLD = ("columns", "by", "statistics", "bins", "quantiles", "noise", "privacy", "sites")
+TOLD = ("columns", "by", "statistics", "bins", "quantiles", "noise", "privacy")
 
 
 def arrays_of(model: Any) -> dict[str, Any]:
@@ -34,11 +43,7 @@ def arrays_of(model: Any) -> dict[str, Any]:
             else:
                 arrays[name] = np.asarray(value)
     totals: Totals = model._totals
-    arrays |= {"totals/sum": np.asarray(totals.sum), "totals/rows": np.array(totals.rows)}
-    if totals.quantiles:
-        arrays["totals/quantiles"] = np.array(totals.quantiles)
-        arrays["totals/resolution"] = np.array(totals.resolution)
-    return arrays
+    return arrays | totals.arrays
 
 
 def settings_of(model: Any) -> dict[str, Any]:
@@ -51,7 +56,6 @@ def settings_of(model: Any) -> dict[str, Any]:
         "quantiles": list(model.quantiles),
         "noise": model.noise,
         "privacy": None if model.privacy is None else model.privacy.stated(),
-        "sites": model._totals.sites,
     }
 
 
@@ -78,21 +82,18 @@ def sentence_of(model: Any) -> str:
 def adopt(model: Any, release: Release) -> None:
     """Take up what was released: the statistics follow from the sums as they did then."""
     settings, arrays = release.settings, release.arrays
-    sites, stated = settings.pop("sites", None), settings.pop("privacy", None)
+    stated = settings.pop("privacy", None)
     type(model).__init__(model, **settings)
     model.columns = model._public
     model.privacy = None if stated is None else Privacy(**stated)
-    if sites is None:  # the first schema kept statistics alone
+    if not any(Totals.holds(name) for name in arrays):  # the first schema kept statistics alone
         _adopt_statistics(model, release)
         return
-    quantiles = tuple(arrays.get("totals/quantiles", ()))
-    resolution = tuple(arrays.get("totals/resolution", ()))
-    rows = int(arrays["totals/rows"])
+    totals = Totals.from_arrays(arrays)
     # where sites were added, quantiles are read from cells
-    agreement = replace(model._agree([None] * sites), refined=bool(quantiles))
+    agreement = replace(model._agree([None] * totals.law.sites), refined=bool(totals.ranks))
     keys = tuple(_named(arrays, name, model._groups) for name, _, _ in agreement.keys)
-    model._totals = Totals(arrays["totals/sum"], rows, sites, quantiles, resolution, keys)
-    model._publish(agreement, model._totals)
+    model._publish(agreement, replace(totals, keys=keys))
 
 
 def _named(arrays: Mapping[str, Any], column: str, groups: Sequence[str]) -> Named:
@@ -125,6 +126,15 @@ def _adopt_statistics(model: Any, release: Release) -> None:
         for step in path[:-1]:
             place = place.setdefault(unquote(step), {})
         place[unquote(path[-1])] = value
+
+
+def answer_of_first_schema(model: Any) -> Answer:
+    """Return the numbers of a release of the first schema, which knew nothing of their errors."""
+    numbers = {name: float(array) for name, array in model.shared_.items() if not array.ndim}
+    names = [unquote(name) for name in numbers]
+    columns: dict[str, list[Any]] = {"statistic": names, "estimate": [*numbers.values()]}
+    warning = "This release is of the first format, which tells no errors: release anew."
+    return Answer("Private summary", "", (Table("statistics", "Statistics", columns),), (warning,))
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -15,7 +15,7 @@ from tacit.mechanisms.grid import Grid, GridSum
 from tacit.mechanisms.laplace import Laplace
 from tacit.summary.agreement import SummaryAgreement
 from tacit.summary.cells import cell_quantiles
-from tacit.summary.layout import GROUP, W0, W1, W2, W3
+from tacit.summary.layout import GROUP, W0, W1, W3
 from tacit.summary.naming import packed, unit_keys
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def _block(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> 
             t = _scaled(public, c, table[name][start : start + _CHUNK])
             first = 1 + c * public.width
             if public.moments:
-                parts = [W1 * t, W2 * (t * t - 0.5)][: public.moments]
-                part = grid.sum(np.column_stack(parts)).integers
+                weight, taken = public.squares
+                parts = np.column_stack([W1 * t, weight * (t * t - taken)])
+                part = grid.sum(parts).integers
                 total[first : first + public.moments] += part
             if public.cells:
                 counts = _equal_cells(t, public.cells)
@@ -127,30 +128,30 @@ class Rows(Holder):
         public = self.agreement
         if step.name.startswith("keys "):
             return packed(released, *public.keys[_number(step)][1:])
+        if asked.kind:
+            if asked.kind == "cells":
+                return self._read(step, asked, released)
+            return {"values": released, "counts": np.zeros(public.bins)}
         if step.name != "rows":
             (name,) = step.leaving
-            return {name: self._read(step, asked, released) if asked.kind == "cells" else released}
+            return {name: released}
         rows = np.array([sum(self.units(shard) for shard in self.shards)], np.int64)
         found = {"rows": rows} if public.counted else {}
         if public.bare:
             return found
         return {"sum": released.value() if isinstance(released, GridSum) else released} | found
 
-    def _read(self, step: Step, asked: Asked, cells: Array) -> Array:
-        """Return quantiles from released counts of cells, and those of a histogram before."""
+    def _read(self, step: Step, asked: Asked, cells: Array) -> dict[str, Array]:
+        """Return released counts of cells, with those of a histogram before, and quantiles."""
         public, mechanism = self.agreement, step.mechanism_of("cells")
         assert mechanism is not None
         _, low, high = public.bounds[_number(step)]
         edges = np.linspace(low, high, public.bins + 1)
-        weight = 1.0 / mechanism.variance(None)
+        own, weight = 1.0 / mechanism.variance(None), public.weight_of(mechanism)
         if "before" in asked.arrays:
-            earlier = W3**2 / public.mechanism.variance()
-            told = weight * cells + earlier * asked.arrays["before"]
-            weight += earlier
-            cells = told / weight
-        counts = np.maximum(cells, 0.0)
-        found = cell_quantiles(counts, edges, public.ordered, weight**-0.5)
-        return np.clip(found, low, high)
+            cells = (own * cells + (weight - own) * asked.arrays["before"]) / weight
+        found = cell_quantiles(np.maximum(cells, 0.0), edges, public.ordered, weight**-0.5)
+        return {"values": np.clip(found, low, high), "counts": np.asarray(cells, np.float64)}
 
     def units(self, shard: Mapping[str, Any]) -> int:
         """Return the number of rows."""
