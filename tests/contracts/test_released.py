@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -17,6 +18,8 @@ from tacit.estimators import fit, gate
 from tacit.estimators.families import estimator_names
 from tacit.estimators.release import read_release
 from tacit.mechanisms.noise import Noise
+from tacit.report.contents import gather
+from tacit.report.page import render_report
 from tests.contracts.released import SUBJECTS, answered
 
 HERE = Path(__file__).resolve().parents[2]
@@ -31,12 +34,22 @@ def test_every_estimator_is_among_the_subjects() -> None:
 
 
 @pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def reports() -> dict[str, list[str]]:
+    """Return the headline and the tables of every fitted estimator, once `releases` has run."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def releases(
+    tmp_path_factory: pytest.TempPathFactory, reports: dict[str, list[str]]
+) -> tuple[Path, dict[str, Any]]:
     """Return a folder with a release of every estimator, and what the fitted ones answer."""
     folder, told = tmp_path_factory.mktemp("releases"), {}
     for name, subject in SUBJECTS.items():
         model = subject.build().fit(*subject.data(np.random.default_rng(1)))
         told[name] = json.loads(json.dumps(answered(name, model)))
+        answer = gather(model).answer
+        reports[name] = [answer.headline, *map(str, answer.tables)]
         model.release(folder / name)
     return folder, told
 
@@ -67,6 +80,18 @@ def test_what_was_read_back_is_released_again_as_it_was(
     assert again.manifest["arrays"] == first.manifest["arrays"]
     for array, values in first.arrays.items():
         np.testing.assert_array_equal(again.arrays[array], values)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_the_report_of_a_release_has_what_the_fitted_model_answers(
+    name: str, releases: tuple[Path, dict[str, Any]], reports: dict[str, list[str]]
+) -> None:
+    folder, _ = releases
+    contents = gather(folder / name)
+    headline, *tables = reports[name]
+    assert contents.answer.headline == headline
+    assert {str(table) for table in contents.answer.tables} <= set(tables)
+    assert len(render_report(contents).encode()) < 500_000
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -124,12 +149,22 @@ def test_other_data_behind_the_same_replies_give_the_same_release(
     bundles = []
     for seed in (1, 2):
         model = subject.build(random_state=0).fit(*subject.data(np.random.default_rng(seed)))
-        bundles.append(_bundle(model.release(tmp_path / str(seed))))
+        bundles.append(_bundle(model.release(tmp_path / str(seed))) | {"report": _report(model)})
         replies = list(recorded)
     first, second = bundles
     assert first.keys() == second.keys()
     for file in first:
         assert first[file] == second[file], file
+
+
+def _report(model: Any) -> str:
+    """Return the report of a fitted model, without the names of ledgers that live in memory."""
+    contents = gather(model)
+    plain = {
+        name: dataclasses.replace(one, ledger=None, seal=None)
+        for name, one in contents.certificates.items()
+    }
+    return render_report(dataclasses.replace(contents, certificates=plain))
 
 
 def _bundle(folder: Path) -> dict[str, Any]:

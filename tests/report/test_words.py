@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tacit.report.words import GLOSSARY, guess_words, kinds, listed, unit_words
+from tacit.report.words import GLOSSARY, guess_words, joint_words, kinds, listed, unit_words
 from tests.report.pages import certificate
 
 
@@ -39,3 +39,11 @@ def test_seeded_noise_of_one_holder_is_not_hidden_among_others():
     ours = {"a": certificate(), "b": certificate(notes=("seeded noise: not for release",))}
     assert [kind.holders for kind in kinds(ours)] == [("a",), ("b",)]
     assert "not for release" in guess_words(kinds(ours)[1].certificate)
+
+
+def test_two_certificates_for_the_same_people_are_added_up():
+    ours = {"the data": certificate(holder="North"), "later": certificate(holder="North")}
+    ((size, guess),) = joint_words(ours)
+    assert "together ε = 1.2" in size
+    assert "right at most 77" in guess
+    assert joint_words({"a": certificate(holder="a"), "b": certificate(holder="b")}) == []

@@ -142,11 +142,9 @@ class Table:
         more
             Where the others are.
         """
-        numbers = self.numbers
-        text = numbers.index(True) if True in numbers else len(numbers)
         rows = [[_cut(cell) for cell in row] for row in self.cells[:most]]
         heads = [_cut(heading) for heading in self.columns]
-        told = html_table(_cut(self.caption), heads, rows, len(numbers) - text)
+        told = html_table(_cut(self.caption), heads, rows, self.numbers)
         left = len(self) - most
         rest = [f"… and {left:,} more rows: {more}"] if left > 0 else []
         return join([told, *(tag("p", note, class_="soft") for note in [*rest, *self.notes])])

@@ -43,22 +43,27 @@ def join(children: Iterable[object], between: str = "") -> Html:
 
 
 def table(
-    caption: str, headings: Sequence[object], rows: Iterable[Sequence[object]], numbers: int = 0
+    caption: str,
+    headings: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    numbers: int | Sequence[bool] = 0,
 ) -> Html:
     """Return a table whose first cells are row headings, in a box that scrolls on a phone.
 
-    ``numbers`` is how many of the last columns hold numbers, which are set to the right.
+    ``numbers`` is which columns hold numbers, or how many of the last; they are set to the right.
     """
-    first = len(headings) - numbers
+    if isinstance(numbers, int):
+        numbers = [k >= len(headings) - numbers for k in range(len(headings))]
+    right = list(numbers)
 
     def side(k: int) -> str | None:
-        return "number" if k >= first else None
+        return "number" if right[k] else None
 
     head = tag("tr", *(tag("th", h, scope="col", class_=side(k)) for k, h in enumerate(headings)))
     body = [
         tag(
             "tr",
-            tag("th", row[0], scope="row"),
+            tag("th", row[0], scope="row", class_=side(0)),
             *(tag("td", cell, class_=side(k)) for k, cell in enumerate(row) if k),
         )
         for row in rows

@@ -62,7 +62,7 @@ def report(
     except ParameterError as error:
         raise ParameterError(str(error).replace("replace=True", "--replace")) from None
     target = write_report(
-        found,
+        release,
         out,
         title=title,
         purpose=purpose,

@@ -11,7 +11,7 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_called
 from tacit.estimators.release import Release, read_release
 
-__all__ = ["opened"]
+__all__ = ["kind_of", "opened"]
 
 # where estimators are that are no part of a family's list
 _HOMES = ("tacit.moments", "tacit.published")
@@ -30,11 +30,19 @@ def opened(
         Packages with families of their own.
     """
     found = read_release(folder)
-    return found, _kind(found, plugins).from_release(folder)
+    return found, kind_of(found, plugins).from_release(folder)
 
 
-def _kind(found: Release, plugins: Iterable[str]) -> type[PrivateEstimator]:
-    """Return the class of a release: one of a family, or one that tacit has besides."""
+def kind_of(found: Release, plugins: Iterable[str] = ()) -> type[PrivateEstimator]:
+    """Return the class of a release: one of a family, or one that tacit has besides.
+
+    Parameters
+    ----------
+    found
+        The release.
+    plugins
+        Packages with families of their own.
+    """
     module = str(found.manifest["module"])
     # what a release names is a stranger's word: only modules of tacit's own models are imported
     if any(module.startswith(f"{home}.") for home in _HOMES) and "__" not in module:

@@ -6,9 +6,11 @@ show; nothing is guessed from the names of arrays.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,9 @@ from tacit._core.pictures import Bars, Intervals, Picture
 from tacit._version import __version__
 from tacit.errors import ParameterError, TacitError
 from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.families import estimator_called
-from tacit.estimators.release import Release
+from tacit.estimators.release import Release, read_release
 from tacit.estimators.release.models import adopted
+from tacit.estimators.released_models import kind_of
 from tacit.privacy.certificate import Certificate
 
 __all__ = ["Contents", "gather"]
@@ -71,13 +73,16 @@ def gather(source: Any, level: float = LEVEL) -> Contents:
     Parameters
     ----------
     source
-        A `Release`, or whatever was fitted and has a `summary`. Only what was released is taken
-        from an estimator over private data.
+        The folder of a release, a `Release`, or whatever was fitted and has a `summary`. Only
+        what was released is taken from an estimator over private data.
     level
         The probability that intervals are made for.
     """
+    if isinstance(source, str | os.PathLike):
+        release = read_release(source)
+        return _from_release(release, lambda: kind_of(release).from_release(source), level)
     if isinstance(source, Release):
-        return _from_release(source, level)
+        return _from_release(source, lambda: _read_back(source), level)
     certificates = getattr(source, "certificates_", None)
     if certificates is None and hasattr(source, "certificate_"):
         certificates = {source.certificate_.holder or "the data": source.certificate_}
@@ -98,15 +103,16 @@ def gather(source: Any, level: float = LEVEL) -> Contents:
     )
 
 
-def _from_release(release: Release, level: float) -> Contents:
+def _from_release(
+    release: Release, read: Callable[[], PrivateEstimator], level: float
+) -> Contents:
     """Return what a release shows, through the estimator that it was made by if that is here."""
     manifest = release.manifest
-    answer = Answer(release.estimator, str(manifest.get("learned", "")))
     diagnostics: Sequence[Table | Picture] = ()
     try:
-        model = adopted(estimator_called(release.estimator), release, "this")
+        model = read()
     except TacitError as error:
-        answer = _without_model(release, answer, error)
+        answer = _without_model(release, error)
     else:
         answer = _answer_of(model, level)
         diagnostics = _diagnostics_of(model, answer)
@@ -115,7 +121,7 @@ def _from_release(release: Release, level: float) -> Contents:
         answer,
         release.certificates,
         diagnostics,
-        settings={n: v for n, v in release.settings.items() if n not in _FOR_LOADING},
+        settings=_told(release.settings),
         versions=manifest["versions"],
         cites=release.cites,
         date=str(manifest.get("date", "")),
@@ -124,7 +130,17 @@ def _from_release(release: Release, level: float) -> Contents:
     )
 
 
-def _without_model(release: Release, answer: Answer, error: TacitError) -> Answer:
+def _read_back(release: Release) -> PrivateEstimator:
+    """Return the estimator of a release, where nothing but the release is needed for it."""
+    kind = kind_of(release)
+    own = PrivateEstimator.from_release.__func__  # type: ignore[attr-defined]
+    if kind.from_release.__func__ is not own:  # type: ignore[attr-defined]
+        raise ParameterError("pass the folder of the release")
+    model: PrivateEstimator = adopted(kind, release, "this")
+    return model
+
+
+def _without_model(release: Release, error: TacitError) -> Answer:
     """Return what is known of a release whose estimator is not here: which arrays it has."""
     sizes = {name: np.shape(array) for name, array in release.arrays.items()}
     arrays = Table(
@@ -136,16 +152,19 @@ def _without_model(release: Release, answer: Answer, error: TacitError) -> Answe
         },
     )
     warning = f"What was learned cannot be shown in words here: {error}"
-    return Answer(answer.title, answer.headline, (arrays,), (warning,))
+    learned = str(release.manifest.get("learned", ""))
+    return Answer(release.estimator, learned, (arrays,), (warning,))
 
 
 def _answer_of(source: Any, level: float) -> Answer:
-    if not isinstance(source, Answering):
-        return Answer(type(source).__name__)
-    try:
-        return source.summary(level)
-    except TypeError:  # an estimator from outside that says nothing
-        return Answer(type(source).__name__)
+    """Return the answer of an estimator; its sentence for a release where it tells no other."""
+    found = Answer(type(source).__name__)
+    if isinstance(source, Answering):
+        with contextlib.suppress(TypeError):  # one from outside may say nothing
+            found = source.summary(level)
+    if not found.headline and isinstance(source, PrivateEstimator):
+        found = replace(found, headline=source._learned())
+    return found
 
 
 def _diagnostics_of(source: Any, answer: Answer) -> Sequence[Table | Picture]:
@@ -187,10 +206,14 @@ def _training_of(source: Any) -> Sequence[float]:
 def _settings_of(source: Any) -> dict[str, Any]:
     """Return what a release would state; of an estimator without one, its plain parameters."""
     if isinstance(source, PrivateEstimator):
-        return dict(source._settings())
+        return _told(source._settings())
     given = source.get_params(deep=False) if hasattr(source, "get_params") else {}
     return {
         name: value
         for name, value in given.items()
         if isinstance(value, str | int | float | bool) and name not in ("ledger", "checkpoint")
     }
+
+
+def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _FOR_LOADING}

@@ -7,13 +7,25 @@ Shapes carry classes and no colours, so that light, dark and print are the style
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from tacit._core.html import Html, join, tag
 
-__all__ = ["MARKS", "WIDTH", "Drawing", "finite", "margined", "number", "short", "ticks"]
+__all__ = [
+    "MARKS",
+    "WIDTH",
+    "Drawing",
+    "finite",
+    "label_room",
+    "margined",
+    "middle_cut",
+    "number",
+    "short",
+    "ticks",
+]
 
 WIDTH = 360  # units of a drawing; a phone shows about one CSS pixel for each
 MARKS = 6  # series that differ in colour, and in the shape of their points and lines
@@ -140,6 +152,30 @@ def short(label: object, most: int) -> str:
     """
     text = str(label)
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def label_room(labels: Iterable[object]) -> tuple[float, int]:
+    """Return how wide a column of labels is, and how many letters of one fit in.
+
+    >>> label_room(["age", "income"]), label_room(["x" * 100])
+    ((58.0, 7), (168.0, 23))
+    """
+    longest = max((len(str(label)) for label in labels), default=0)
+    letters = min(max(longest, 7), 23)
+    return min(8.0 + 50.0 / 7.0 * letters, 168.0), letters
+
+
+def middle_cut(label: object, most: int) -> str:
+    """Return a label that fits, with its beginning and its end.
+
+    >>> middle_cut("component 1 · feature 2", 15)
+    'compon…eature 2'
+    """
+    text = str(label)
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2 + 1
+    return f"{text[: most - 1 - tail]}…{text[-tail:]}"
 
 
 def _round(value: float) -> str:

@@ -10,7 +10,7 @@ from tacit.privacy.guarantee import shown
 from tacit.privacy.promises import best_guess
 from tacit.report.contents import Contents
 from tacit.report.drawing import WIDTH, Drawing, short
-from tacit.report.words import Kind, guess_words, kinds, listed, unit_words
+from tacit.report.words import NAMELESS, Kind, guess_words, joint_words, kinds, listed, unit_words
 
 __all__ = ["headline_box"]
 
@@ -38,7 +38,9 @@ def headline_box(contents: Contents, facts: Mapping[str, str]) -> Html:
     more = len(answer.warnings) - _MOST_WARNINGS
     left += [tag("p", f"… and {more:,} more such warnings.", class_="soft")] if more > 0 else []
     left.append(_facts(found, contents.certificates, facts))
-    right = [*_promises(found)]
+    together = joint_words(contents.certificates)[:_MOST_KINDS]
+    right = [join([tag("p", tag("strong", size)), tag("p", words)]) for size, words in together]
+    right += _promises(found)
     return tag(
         "section",
         tag("div", *left),
@@ -56,11 +58,13 @@ def _facts(
     if private:
         rows = [
             ("For whom", "; ".join(dict.fromkeys(map(unit_words, private)))),
-            ("Held by", listed(list(certificates))),
+            ("Held by", listed([*certificates]) if [*certificates] != [NAMELESS] else ""),
             ("Against whom", "; ".join(dict.fromkeys(one.against for one in private))),
         ]
-    rows += [(name, text) for name, text in facts.items() if text]
-    pairs = [tag("div", tag("dt", name), tag("dd", short(text, 400))) for name, text in rows]
+    rows += list(facts.items())
+    pairs = [
+        tag("div", tag("dt", name), tag("dd", short(text, 400))) for name, text in rows if text
+    ]
     return tag("dl", *pairs, class_="facts")
 
 

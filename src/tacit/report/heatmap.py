@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit._core.html import Html
 from tacit._core.pictures import HeatMap
-from tacit.report.drawing import WIDTH, Drawing, number, short
+from tacit.report.drawing import WIDTH, Drawing, label_room, middle_cut, number, short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_heat_map", "largest_part"]
 
 _ROWS, _COLUMNS = 40, 24  # a person reads no more of one picture
-_ROW, _LABEL, _KEY = 16.0, 118.0, 34.0
+_ROW, _KEY = 16.0, 34.0
 _DEEPEST = 0.62  # letters can still be read on it
 
 
@@ -41,20 +41,22 @@ def draw_heat_map(picture: HeatMap) -> Html:
     if not sound.size:
         return Html()
     reach = float(np.abs(sound).max()) or 1.0
+    left, letters = label_room(rows)
     longest = max(map(len, columns), default=0)
-    slanted = longest * 6.0 * part.shape[1] > WIDTH - _LABEL
+    slanted = longest * 6.0 * part.shape[1] > WIDTH - left
     lean = min(longest, 14) if slanted else 0  # letters that lean over the next columns
-    width = (WIDTH - _LABEL - 2.2 * lean) / part.shape[1]
+    width = (WIDTH - left - 2.2 * lean) / part.shape[1]
     top = 22.0 + 4.6 * lean
     drawing = Drawing(top + _ROW * len(part) + _KEY)
     for c, name in enumerate(columns):
-        _column(drawing, _LABEL + (c + 0.5) * width, top - 6, name, slanted)
+        _column(drawing, left + (c + 0.5) * width, top - 6, name, slanted)
     for r, (label, row) in enumerate(zip(rows, part, strict=True)):
         y = top + r * _ROW
-        drawing.text(_LABEL - 5, y + _ROW - 4, short(label, 19), text_anchor="end")
+        drawing.text(left - 5, y + _ROW - 4, middle_cut(label, letters), text_anchor="end")
         for c, value in enumerate(row):
-            _cell(drawing, (_LABEL + c * width, y, width), float(value), reach)
-    _key(drawing, top + _ROW * len(part) + 10, reach, bool((sound < 0.0).any()))
+            _cell(drawing, (left + c * width, y, width), float(value), reach)
+    signed = bool((sound < 0.0).any())
+    _key(drawing, (left, top + _ROW * len(part) + 10), reach, signed)
     at = np.unravel_index(
         np.nanargmax(np.where(np.isfinite(part), np.abs(part), -1.0)), part.shape
     )
@@ -105,13 +107,13 @@ def _shade(share: float) -> dict[str, Any]:
     return {"class_": "above" if share >= 0 else "below", "fill_opacity": depth}
 
 
-def _key(drawing: Drawing, y: float, reach: float, signed: bool) -> None:
-    start = -1.0 if signed else 0.0
+def _key(drawing: Drawing, place: tuple[float, float], reach: float, signed: bool) -> None:
+    (left, y), start = place, -1.0 if signed else 0.0
     steps: Sequence[float] = np.linspace(start, 1.0, 21).tolist()
-    width = (WIDTH - _LABEL - 4) / len(steps)
+    width = (WIDTH - left - 4) / len(steps)
     for k, share in enumerate(steps):
-        drawing.box(_LABEL + k * width, y, width, 7, **_shade(share))
+        drawing.box(left + k * width, y, width, 7, **_shade(share))
     middle = (start + 1.0) / 2
-    for place, share, side in ((0.0, start, "start"), (0.5, middle, "middle"), (1.0, 1.0, "end")):
-        x = _LABEL + place * (WIDTH - _LABEL - 4)
+    for at, share, side in ((0.0, start, "start"), (0.5, middle, "middle"), (1.0, 1.0, "end")):
+        x = left + at * (WIDTH - left - 4)
         drawing.text(x, y + 20, number(float(f"{share * reach:.3g}")), text_anchor=side)

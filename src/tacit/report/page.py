@@ -15,7 +15,6 @@ from tacit._core.answers import LEVEL
 from tacit._core.html import Html, tag
 from tacit._version import __version__
 from tacit.errors import ParameterError
-from tacit.estimators.release import read_release
 from tacit.report import making
 from tacit.report.accuracy import Accuracy, accuracy_section
 from tacit.report.budgets import budget_section
@@ -98,8 +97,6 @@ def write_report(
     True
     """
     target = check_free(path, replace)
-    if isinstance(source, str | os.PathLike):
-        source = read_release(source)
     text = render_report(
         gather(source, level),
         title=title,

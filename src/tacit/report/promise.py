@@ -14,11 +14,12 @@ from tacit.privacy.curve import Curve
 from tacit.privacy.guarantee import change_words, shown
 from tacit.report.drawing import short
 from tacit.report.figures import figure
-from tacit.report.words import Kind, guess_words, kinds, listed, unit_words
+from tacit.report.words import Kind, guess_words, joint_words, kinds, listed, unit_words
 
 __all__ = ["assumption_section", "curve_figure", "promise_section"]
 
 _MOST_KINDS = 8
+_ADDED = "adding up everything that was released (accountant: {})"
 _SEEN = {
     "central": "the curator, who holds all of them",
     "site": "each site, its own only",
@@ -35,7 +36,12 @@ def promise_section(certificates: Mapping[str, Certificate]) -> Html:
     found = kinds(certificates)
     curves = {_whose(kind, len(found)): kind.certificate.curve() for kind in found[:6]}
     curve = curve_figure(curves, "what was released")
-    parts = [tag("div", tag("div", _in_short(found)), curve, class_="wide-left")]
+    together = [
+        tag("p", tag("strong", f"{size}."), f" {words}")
+        for size, words in joint_words(certificates)
+    ]
+    short_form = tag("div", *together, _in_short(found))
+    parts = [tag("div", short_form, curve, class_="wide-left")]
     parts += [_in_full(kind) for kind in found[:_MOST_KINDS]]
     if len(found) > _MOST_KINDS:
         parts.append(tag("p", f"{len(found) - _MOST_KINDS:,} more are not shown in full."))
@@ -58,7 +64,7 @@ def _in_short(found: Sequence[Kind]) -> Html:
         "holds when": [_change(kind.certificate) for kind in found],
         "raw data are seen by": [_SEEN[kind.certificate.trust] for kind in found],
         "against": [kind.certificate.against for kind in found],
-        "computed by": [f"the {kind.certificate.accountant} accountant" for kind in found],
+        "computed by": [_ADDED.format(kind.certificate.accountant) for kind in found],
         "noise": [_noise(kind.certificate) for kind in found],
     }
     alike = [[name, cells[0]] for name, cells in told.items() if len(set(cells)) == 1]
@@ -89,7 +95,7 @@ def _in_full(kind: Kind) -> Html:
 def _noise(certificate: Certificate) -> str:
     """Return whether the noise is tacit's own, or a paper's with what its claim leaves out."""
     if certificate.claimed_epsilon is None:
-        return "calibrated to this ε, which is computed from everything that was released"
+        return "calibrated to the ε that was asked for"
     return (
         f"as a paper has it, which claims ε = {shown(certificate.claimed_epsilon, 4)}: "
         f"{certificate.claim}"

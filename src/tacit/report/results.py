@@ -15,7 +15,7 @@ __all__ = ["parts_section", "results_section"]
 
 _ROOM = 260_000  # characters, so that the whole page stays below 500 kB
 _MOST_ROWS = 100
-_WIDE = 6  # columns of a table that has a line for itself
+_WIDE = 58  # letters in a row of a table that has a line for itself
 
 
 def results_section(answer: Answer) -> Html:
@@ -57,8 +57,14 @@ def parts_section(parts: Sequence[Table | Picture], room: int = _ROOM) -> Html:
 def _cards(parts: Sequence[Table | Picture]) -> Iterator[Html]:
     for part in parts:
         if isinstance(part, Table):
-            wide = len(part.columns) > _WIDE
+            wide = _letters(part) > _WIDE
             told = part.html(_MOST_ROWS, "the release has them all")
             yield tag("div", told, class_="card wide" if wide else "card")
         else:
             yield tag("div", figure(part), class_="card")
+
+
+def _letters(table: Table) -> int:
+    """Return about how many letters wide a table is."""
+    rows = [[str(heading) for heading in table.columns], *table.cells[:_MOST_ROWS]]
+    return sum(2 + min(40, max(map(len, column))) for column in zip(*rows, strict=True))

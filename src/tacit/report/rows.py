@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tacit._core.html import Html
 from tacit._core.pictures import Bars, Intervals
-from tacit.report.drawing import WIDTH, Drawing, finite, margined, number, short, ticks
+from tacit.report.drawing import (
+    WIDTH,
+    Drawing,
+    finite,
+    label_room,
+    margined,
+    middle_cut,
+    number,
+    short,
+    ticks,
+)
 
 __all__ = ["MOST_ROWS", "draw_bars", "draw_intervals"]
 
 MOST_ROWS = 40  # a person reads no more of one picture
-_LEFT, _RIGHT, _ROW, _TOP, _BELOW = 112.0, 58.0, 22.0, 6.0, 36.0
+_RIGHT, _ROW, _TOP, _BELOW = 58.0, 22.0, 6.0, 36.0
 
 
 def draw_intervals(picture: Intervals) -> Html:
@@ -24,16 +35,13 @@ def draw_intervals(picture: Intervals) -> Html:
     if not rows:
         return Html()
     reference = picture.reference if finite(picture.reference) else None
-    ends = [end for row in rows for end in row[1:]]
-    drawing, span = _frame(rows, picture.axis, [*ends, reference], zero=False)
+    frame = _Frame(rows, picture.axis, [reference], zero=False)
     if reference is not None:
-        x = _across(reference, span)
-        drawing.line(x, 2, x, _bottom(rows), stroke_dasharray="4 3")
-    for k, (label, value, low, high) in enumerate(rows):
-        y = _named(drawing, k, label, value)
-        _whisker(drawing, y, low, high, span)
-        drawing.point(_across(value, span), y, 1)
-    return drawing.render(picture.title, _described(picture.axis, rows))
+        frame.upright(reference, stroke_dasharray="4 3")
+    for k, (_, value, low, high) in enumerate(rows):
+        frame.whisker(k, low, high)
+        frame.drawing.point(frame.across(value), frame.height(k), 1)
+    return frame.drawing.render(picture.title, _described(picture.axis, rows))
 
 
 def draw_bars(picture: Bars) -> Html:
@@ -42,21 +50,19 @@ def draw_bars(picture: Bars) -> Html:
     >>> "rect" in draw_bars(Bars("Weights", "share", ["a", "b"], [0.4, 0.6]))
     True
     """
-    lows, highs = picture.lows or picture.values, picture.highs or picture.values
+    lows = picture.lows if len(picture.lows) else picture.values
+    highs = picture.highs if len(picture.highs) else picture.values
     rows = _drawable(picture.labels, picture.values, lows, highs)
     if not rows:
         return Html()
-    ends = [end for row in rows for end in row[1:]]
-    drawing, span = _frame(rows, picture.axis, ends, zero=True)
-    start = _across(0.0, span)
-    for k, (label, value, low, high) in enumerate(rows):
-        y, end = _named(drawing, k, label, value), _across(value, span)
-        left, right = sorted((start, end))
-        drawing.box(left, y - 7, right - left, 14, class_="fill pale s0")
+    frame = _Frame(rows, picture.axis, [], zero=True)
+    for k, (_, value, low, high) in enumerate(rows):
+        left, right = sorted((frame.across(0.0), frame.across(value)))
+        frame.drawing.box(left, frame.height(k) - 7, right - left, 14, class_="fill pale s0")
         if low != high:
-            _whisker(drawing, y, low, high, span)
-    drawing.line(start, 2, start, _bottom(rows))
-    return drawing.render(picture.title, _described(picture.axis, rows))
+            frame.whisker(k, low, high)
+    frame.upright(0.0)
+    return frame.drawing.render(picture.title, _described(picture.axis, rows))
 
 
 _Row = tuple[str, float, float, float]
@@ -81,48 +87,57 @@ def _end(end: float | None) -> float:
     return float("nan") if end is None else float(end)
 
 
-def _bottom(rows: Sequence[_Row]) -> float:
-    return _TOP + _ROW * len(rows) + 4
+class _Frame:
+    """A drawing with names to the left, numbers to the right, and an axis below."""
 
+    def __init__(
+        self, rows: Sequence[_Row], axis: str, more: Sequence[float | None], zero: bool
+    ) -> None:
+        self.left, letters = label_room(row[0] for row in rows)
+        self.bottom = _TOP + _ROW * len(rows) + 4
+        self.drawing = drawing = Drawing(self.bottom + _BELOW)
+        self.span = margined([*more, *(end for row in rows for end in row[1:])], zero)
+        for x in ticks(*self.span, 4):
+            self.upright(x, class_="grid")
+            drawing.text(self.across(x), self.bottom + 14, number(x), text_anchor="middle")
+        middle = (self.left + WIDTH - _RIGHT) / 2
+        words = short(axis, 52)
+        drawing.text(
+            max(middle, 3.1 * len(words)),
+            self.bottom + 30,
+            words,
+            text_anchor="middle",
+            class_="soft",
+        )
+        for k, (label, value, _, _) in enumerate(rows):
+            y = self.height(k) + 4
+            drawing.text(self.left - 6, y, middle_cut(label, letters), text_anchor="end")
+            drawing.text(WIDTH, y, number(value), text_anchor="end")
 
-def _across(x: float, span: tuple[float, float]) -> float:
-    share = (x - span[0]) / (span[1] - span[0])
-    return _LEFT + min(max(share, 0.0), 1.0) * (WIDTH - _LEFT - _RIGHT)
+    def height(self, k: int) -> float:
+        """Return where a row is drawn."""
+        return _TOP + _ROW * (k + 0.5)
 
+    def across(self, x: float) -> float:
+        """Return where a number is drawn."""
+        share = (x - self.span[0]) / (self.span[1] - self.span[0])
+        return self.left + min(max(share, 0.0), 1.0) * (WIDTH - self.left - _RIGHT)
 
-def _frame(
-    rows: Sequence[_Row], axis: str, ends: Sequence[float | None], zero: bool
-) -> tuple[Drawing, tuple[float, float]]:
-    """Return a drawing with grid and axis, and the range across."""
-    span, bottom = margined(ends, zero), _bottom(rows)
-    drawing = Drawing(bottom + _BELOW)
-    for x in ticks(*span, 4):
-        drawing.line(_across(x, span), 4, _across(x, span), bottom, class_="grid")
-        drawing.text(_across(x, span), bottom + 14, number(x), text_anchor="middle")
-    drawing.text(WIDTH / 2 + 20, bottom + 30, short(axis, 52), text_anchor="middle", class_="soft")
-    return drawing, span
+    def upright(self, x: float, **style: Any) -> None:
+        """Draw a line through all rows."""
+        self.drawing.line(self.across(x), 3, self.across(x), self.bottom, **style)
 
-
-def _named(drawing: Drawing, k: int, label: str, value: float) -> float:
-    """Write the name and the number of a row; return its height."""
-    y = _TOP + _ROW * (k + 0.5)
-    drawing.text(_LEFT - 6, y + 4, short(label, 19), text_anchor="end")
-    drawing.text(WIDTH, y + 4, number(value), text_anchor="end")
-    return y
-
-
-def _whisker(
-    drawing: Drawing, y: float, low: float, high: float, span: tuple[float, float]
-) -> None:
-    """Draw an interval; an end that is not finite becomes an arrow at the edge."""
-    left = _across(low if finite(low) else span[0], span)
-    right = _across(high if finite(high) else span[1], span)
-    drawing.curve([(left, y), (right, y)], 0)
-    for x, end, way in ((left, low, 1), (right, high, -1)):
-        if finite(end):
-            drawing.curve([(x, y - 4), (x, y + 4)], 0)
-        else:
-            drawing.area([(x, y), (x + 7 * way, y - 5), (x + 7 * way, y + 5)], "fill s0")
+    def whisker(self, k: int, low: float, high: float) -> None:
+        """Draw an interval; an end that is not finite becomes an arrow at the edge."""
+        y, drawing = self.height(k), self.drawing
+        left = self.across(low if finite(low) else self.span[0])
+        right = self.across(high if finite(high) else self.span[1])
+        drawing.curve([(left, y), (right, y)], 0)
+        for x, end, way in ((left, low, 1), (right, high, -1)):
+            if finite(end):
+                drawing.curve([(x, y - 4), (x, y + 4)], 0)
+            else:
+                drawing.area([(x, y), (x + 7 * way, y - 5), (x + 7 * way, y + 5)], "fill s0")
 
 
 def _described(axis: str, rows: Sequence[_Row]) -> str:

@@ -52,7 +52,7 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: 0
 nav a {{ display: inline-block; padding: .25rem 0; }}
 .exact {{ font-size: .92rem; max-width: 60rem; }}
 .grid {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr));
-  gap: 1.2rem 2rem; align-items: start; }}
+  gap: 1.2rem 2rem; align-items: start; grid-auto-flow: dense; }}
 .grid > * {{ min-width: 0; }}
 .wide {{ grid-column: 1 / -1; }}
 figure {{ margin: .5rem 0; max-width: 34rem; }}
@@ -78,9 +78,9 @@ svg .ink {{ fill: var(--ink); }}
 svg .barrier {{ fill: var(--paper); stroke: var(--ink); }}
 .scroll {{ overflow-x: auto; margin: .6rem 0; max-width: 100%; }}
 table {{ border-collapse: collapse; font-size: .92rem; }}
-th, td {{ text-align: left; vertical-align: top; padding: .3rem 1.1rem .3rem 0;
+th, td {{ text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
   border-bottom: 1px solid var(--line); }}
-td, th[scope=row] {{ overflow-wrap: anywhere; min-width: 7.5rem; max-width: 40rem; }}
+td, th[scope=row] {{ overflow-wrap: anywhere; min-width: 6.5rem; max-width: 40rem; }}
 td.number, th.number {{ min-width: 0; }}
 th[scope=row] {{ font-weight: 600; }}
 thead th {{ color: var(--soft); font-weight: 600; vertical-align: bottom; }}

@@ -9,6 +9,7 @@ from tacit._core.html import Html, join, table, tag
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import round_up
 from tacit.report.drawing import WIDTH, Drawing, number, short
+from tacit.report.words import NAMELESS
 
 __all__ = ["Party", "parties", "trust_section"]
 
@@ -63,7 +64,7 @@ def parties(certificates: Mapping[str, Certificate]) -> list[Party]:
     holders = (
         [Party("Each person", _HOLDS[trust], True)]
         if personal
-        else [Party(name[:1].upper() + name[1:], _HOLDS[trust], True) for name in certificates]
+        else [Party(_called(name), _HOLDS[trust], True) for name in certificates]
     )
     others = [*_BETWEEN[trust], Party("The public", "what is released", False)]
     if not private:  # without noise, what is passed on is as good as raw
@@ -135,6 +136,10 @@ def trust_picture(certificates: Mapping[str, Certificate]) -> Html:
     )
     picture = drawing.render("Who saw what", words + ".")
     return tag("div", tag("figure", picture, tag("figcaption", caption)), rows, class_="grid")
+
+
+def _called(holder: str) -> str:
+    return "The holder" if holder == NAMELESS else holder[:1].upper() + holder[1:]
 
 
 def _draw(drawing: Drawing, party: Party, x: float, y: float, width: float) -> None:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tacit.estimators.release.promise import promises
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import round_up, shown
 from tacit.privacy.promises import best_guess
 
-__all__ = ["GLOSSARY", "Kind", "guess_words", "kinds", "listed", "unit_words"]
+__all__ = [
+    "GLOSSARY",
+    "NAMELESS",
+    "Kind",
+    "guess_words",
+    "kinds",
+    "listed",
+    "times_right",
+    "unit_words",
+]
 
+NAMELESS = "the data"  # what a single holder is called that has no name
 _OWN = ("holder", "ledger", "seal", "version", "assumptions")  # differs between equal promises
 _UNITS = {
     "entry": "every single value (one observed cell)",
@@ -132,6 +144,16 @@ def unit_words(certificate: Certificate) -> str:
     return _UNITS[certificate.unit]
 
 
+def times_right(share: float) -> str:
+    """Return how often in 100 a guess is right, rounded up, and 100 only where it is certain.
+
+    >>> times_right(0.7310586), times_right(0.99966465), times_right(1.0)
+    ('73.2', '99.97', '100')
+    """
+    found = [round_up(100.0 * share, digits) for digits in (3, 4, 5, 6, 7, 8)]
+    return f"{next((one for one in found if one < 100.0), 100.0):.8g}"
+
+
 def guess_words(certificate: Certificate) -> str:
     """Return ε in words: what an attacker's best guess improves to.
 
@@ -142,18 +164,10 @@ def guess_words(certificate: Certificate) -> str:
     """
     if not certificate.is_private:
         return "Nothing is promised: what was released may show what one person's data were."
-    share = round_up(100.0 * best_guess(certificate.epsilon, certificate.delta), 3)
     what = _ONE[certificate.unit]
     if certificate.group > 1:
         what = f"{certificate.group} {_SIZES[certificate.unit]}"
-    if certificate.neighbours == REPLACE:
-        question = f"which of two versions of {what} was used"
-    else:
-        question = f"whether {what} was in the data"
-    text = (
-        f"Somebody who knows everything else, and guesses {question}, is right at most "
-        f"{share:g} times in 100. Tossing a coin gives 50."
-    )
+    text = _guess(certificate.epsilon, certificate.delta, what, certificate.neighbours)
     if certificate.claimed_epsilon is not None:
         text += (
             f" The paper behind the method claims ε = {shown(certificate.claimed_epsilon, 4)}; "
@@ -162,3 +176,40 @@ def guess_words(certificate: Certificate) -> str:
     if _is_seeded(certificate):
         text += " But the noise was seeded, and can be computed: this is not for release."
     return text
+
+
+def _guess(epsilon: float, delta: float, what: str, neighbours: str) -> str:
+    if neighbours == REPLACE:
+        question = f"which of two versions of {what} was used"
+    else:
+        question = f"whether {what} was in the data"
+    return (
+        f"Somebody who knows everything else, and guesses {question}, is right at most "
+        f"{times_right(best_guess(epsilon, delta))} times in 100. Tossing a coin gives 50."
+    )
+
+
+def joint_words(certificates: Mapping[str, Certificate]) -> list[tuple[str, str]]:
+    """Return what several certificates that protect the same people promise together.
+
+    Parameters
+    ----------
+    certificates
+        Name → certificate.
+
+    Returns
+    -------
+        Whose and how much, and the same as a guess; nothing where every holder has one.
+    """
+    told = []
+    for found in promises(certificates):
+        if len(found.certificates) < 2:
+            continue
+        whose = f"{listed(found.certificates)} protect the same people"
+        if found.epsilon is None or not math.isfinite(found.epsilon):
+            told.append((whose, "What each of them gives adds up for a person in both."))
+        else:
+            size = f"ε = {shown(found.epsilon, 4)}, δ = {shown(found.delta, 3)}"
+            guess = _guess(found.epsilon, found.delta, _ONE[found.unit], found.neighbours)
+            told.append((f"{whose}: together {size}", guess))
+    return told
