@@ -66,7 +66,8 @@ def drive(
         active = [name for name in active if name in replies]
         if len(replies) < minimum:
             raise SiteFailure(
-                f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
+                f"{len(replies)} sites are left in round {record.rounds + 1}, {minimum} are "
+                "needed: "
                 + "; ".join(f"{f.site}: {f.reason}" for f in record.failures)
                 + coordinator.remark
             )
@@ -122,7 +123,7 @@ def _note(record: RunRecord, name: str, error: Exception, on_failure: str) -> No
     record.failures.append(failure)
     if on_failure == "stop":
         raise SiteFailure(
-            f"site {name!r} failed in round {failure.round}: {failure.reason}"
+            f"site {name!r} failed in round {failure.round + 1}: {failure.reason}"
         ) from error
 
 
