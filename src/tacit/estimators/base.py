@@ -30,7 +30,7 @@ from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release
 from tacit.estimators.release.models import adopted, write_model
 from tacit.estimators.release.promise import gathered
-from tacit.estimators.site import Site, check_sites
+from tacit.estimators.site import ALONE, Site, check_sites
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
@@ -168,7 +168,7 @@ class PrivateEstimator(Estimator):
             As `stated` returned them.
         """
         if len(tables) != 1:
-            raise ParameterError("one table is read: name it in the permission's tables")
+            raise ParameterError(f"one table is read, and {len(tables)} are named: name one")
         (found,) = tables.values()
         return found["table"]
 
@@ -315,7 +315,7 @@ class PrivateEstimator(Estimator):
         self._check_parameters()
         given = self._given("privacy")
         if sites is None:
-            alone = [Site("the data", None, self._given("ledger"))]
+            alone = [Site(ALONE, None, self._given("ledger"))]
             return price_of(self._agree([None]), alone, given)
         holders = self._as_sites(sites)
         return price_of(self._agreed(holders), holders, given)
@@ -338,10 +338,11 @@ class PrivateEstimator(Estimator):
             curated = privacy is not None and privacy.is_curated
             if len(sites) > 1 and curated:
                 raise ParameterError(
-                    "several sites do not share a curator: pass Privacy(…, trust='site')"
+                    "several sites have nobody who sees all rows, as trust='central' would mean: "
+                    "pass Privacy(…, trust='site')"
                 )
         else:
-            sites = [Site("the data", data, own)]
+            sites = [Site(ALONE, data, own)]
         check_sites(sites)
         return sites
 

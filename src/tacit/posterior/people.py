@@ -195,7 +195,7 @@ class PeopleEstimator(PrivateEstimator):
     def _size(self, facts: Sequence[Any]) -> int:
         """Return the public number of people of the one holder: as stated, else the data's."""
         if len(facts) != 1:
-            raise ParameterError("one holder releases its statistics: pass one site")
+            raise ParameterError("one party releases its statistics: pass one table, or one site")
         size: int | None = facts[0] if self.size is None else self.size
         if size is None:
             raise ParameterError(

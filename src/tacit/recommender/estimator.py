@@ -238,7 +238,7 @@ class PrivateRecommender(PrivateEstimator):
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
         """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
         if len(tables) != 1:
-            raise ParameterError("one table is read: name it in the permission's tables")
+            raise ParameterError(f"one table is read, and {len(tables)} are named: name one")
         (found,) = tables.values()
         return from_table(found, facts, self.duplicates)
 

@@ -25,7 +25,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 from tacit.factorization.answers import arviz_of, sites_answer, without_deviations
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
@@ -327,7 +327,7 @@ class PrivateFactorization(PrivateEstimator):
             try:
                 facts.append(self._facts(site.data))
             except ParameterError as error:
-                where = "" if site.name == "the data" else f"site {site.name!r}: "
+                where = "" if site.name == ALONE else f"site {site.name!r}: "
                 raise ParameterError(f"{where}{error}") from None
         return self._agree_on(facts, public or {})
 

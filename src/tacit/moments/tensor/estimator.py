@@ -20,6 +20,7 @@ from tacit.estimators.checking import Findings, tried
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
+from tacit.estimators.site import ALONE
 from tacit.moments.answers import decomposition_answer
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
 from tacit.moments.numerics.sums import entry_weights
@@ -216,7 +217,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         if self.privacy is not None:
             return super().check(data)
         self._check_parameters()
-        return tried({"the data": lambda: _as_tensor(data)})
+        return tried({ALONE: lambda: _as_tensor(data)})
 
     def _power_method(self, tensor: Any, size: int | None) -> Decomposition:
         return power_method(
