@@ -1,8 +1,8 @@
 """The cells of the guide's pages, and a way of running them without a kernel.
 
-A page of the guide is text with cells: fences that begin with ``{code-cell}``. The site runs them in
-kernels; here they run in this process, one page after another, which is much cheaper and enough to
-know that every cell works. Lines with ``!`` are commands, ``%%writefile NAME`` writes a file.
+A page of the guide is text with cells: fences that begin with ``{code-cell}``. The site runs them
+in kernels; here they run in this process, one page after another, which is much cheaper and enough
+to know that every cell works. Lines with ``!`` are commands, ``%%writefile NAME`` writes a file.
 """
 
 from __future__ import annotations
