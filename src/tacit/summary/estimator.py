@@ -7,10 +7,9 @@ stands in `tacit.summary.agreement`, a site's sums in `tacit.summary.sides`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from tacit.summary.agreement import SummaryAgreement, Totals
 from tacit.summary.cells import cell_quantiles, cell_widths
 from tacit.summary.layout import GROUP, PERSON, STATISTICS, W0, W1, W2, W3
 from tacit.summary.naming import by_key
+from tacit.summary.paths import from_arrays, named_arrays, turned
 
 __all__ = ["PrivateSummary"]
 
@@ -145,6 +145,8 @@ class PrivateSummary(PrivateEstimator):
             )
         public = self._public
         for name, kind in public.items():
+            if name in (GROUP, PERSON):
+                raise ParameterError(f"a column cannot be called {name!r} here: rename it")
             if isinstance(kind, Keys):
                 continue
             if not kind.modelled:
@@ -291,13 +293,14 @@ class PrivateSummary(PrivateEstimator):
         else:
             parts = np.split(totals.sum, len(groups))
             each = [self._statistics(layout, totals, part) for part in parts]
-            found = {key: _turned(groups, [one[key] for one in each]) for key in each[0]}
+            found = {key: turned(groups, [one[key] for one in each]) for key in each[0]}
         if layout.keys:
             self.threshold_: dict[str, int] = {}
             found["counts"] = {**found.get("counts", {}), **self._named(layout, totals)}
         for statistic, value in found.items():
             setattr(self, f"{statistic}_", value)
-        self.shared_ = self._arrays()
+        shown = {name: getattr(self, f"{name}_", {}) for name in (*self.statistics, "counts")}
+        self.shared_ = named_arrays(shown)
 
     def _statistics(
         self, layout: SummaryAgreement, totals: Totals, total: Array
@@ -371,18 +374,6 @@ class PrivateSummary(PrivateEstimator):
             self.threshold_[name] = mechanism.threshold
         return found
 
-    def _arrays(self) -> dict[str, Any]:
-        """Return the statistics as named arrays."""
-        arrays: dict[str, Any] = {}
-        for statistic in (*self.statistics, "counts"):
-            for path, value in _leaves(getattr(self, f"{statistic}_", {})):
-                name = "/".join((statistic, *path))
-                if statistic == "histogram":
-                    arrays[f"{name}/counts"], arrays[f"{name}/edges"] = value
-                else:
-                    arrays[name] = np.asarray(value)
-        return arrays
-
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean squared distance of the data from the released means.
 
@@ -411,38 +402,6 @@ class PrivateSummary(PrivateEstimator):
         unlisted: dict[str, Any] = {n: {} for n, kind in public.items() if isinstance(kind, Keys)}
         if unlisted:  # of some, nothing may have been named
             self.counts_ = unlisted
-        for name, array in release.arrays.items():
-            statistic, *path = name.split("/")
-            pair = statistic == "histogram"
-            if pair:
-                if path.pop() == "edges":
-                    continue
-                stem = name.removesuffix("/counts")
-                value: Any = (array, release.arrays[f"{stem}/edges"])
-            else:
-                value = array if statistic == "quantiles" else float(array)
-            if not path:
-                setattr(self, f"{statistic}_", value)
-                continue
-            if not hasattr(self, f"{statistic}_"):
-                setattr(self, f"{statistic}_", {})
-            place = getattr(self, f"{statistic}_")
-            for step in path[:-1]:
-                place = place.setdefault(unquote(step), {})
-            place[unquote(path[-1])] = value
-
-
-def _turned(groups: Sequence[str], values: Sequence[Any]) -> Any:
-    """Return statistics of every group with the groups innermost."""
-    if not isinstance(values[0], dict):
-        return dict(zip(groups, values, strict=True))
-    return {key: _turned(groups, [value[key] for value in values]) for key in values[0]}
-
-
-def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every number, array or pair of nested statistics with the names on its way."""
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for key, inner in value.items():
-        yield from _leaves(inner, (*path, str(key).replace("%", "%25").replace("/", "%2F")))
+        for statistic, value in from_arrays(release.arrays).items():
+            both = {**unlisted, **value} if statistic == "counts" else value
+            setattr(self, f"{statistic}_", both)
