@@ -154,6 +154,8 @@ class PrivateSummary(PrivateEstimator):
             )
         public = self._public
         for name, kind in public.items():
+            if name in (GROUP, PERSON):
+                raise ParameterError(f"a column cannot be called {name!r} here: rename it")
             if isinstance(kind, Keys):
                 continue
             if not kind.modelled:
