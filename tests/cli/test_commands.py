@@ -107,6 +107,40 @@ def test_price_fit_predict_report_and_refusal(capsys, hospital):
     assert call(capsys, "price", config)[0] == 3
 
 
+SUMMARY = """
+estimator = "summary"
+[parameters]
+statistics = ["count", "mean"]
+[columns]
+age = {kind = "number", low = 0, high = 100}
+[privacy]
+epsilon = 1.0
+[[site]]
+name = "North"
+data = "ages.csv"
+ledger = "north.db"
+ledger_epsilon = 4.0
+[output]
+release = "found"
+"""
+
+
+def test_the_result_of_a_fit_comes_first_and_json_has_its_tables(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ages.csv").write_text("age\n" + "50\n" * 400, encoding="utf-8")
+    (tmp_path / "s.toml").write_text(SUMMARY, encoding="utf-8")
+    status, out, err = call(capsys, "fit", "s.toml")
+    assert status == 0, err
+    order = ["the mean of age", "standard error", "Promise", "Cost", "release: found"]
+    assert [out.index(words) for words in order] == sorted(out.index(words) for words in order)
+    (tmp_path / "s.toml").write_text(SUMMARY.replace("found", "again"), encoding="utf-8")
+    status, out, _ = call(capsys, "fit", "s.toml", "--json")
+    told = json.loads(out)
+    assert told["tables"]["statistics"]["statistic"] == ["count", "mean"]
+    assert told["tables"]["statistics"]["low"][1] < 50 < told["tables"]["statistics"]["high"][1]
+    assert "the mean of age" in told["result"] and told["promise"].startswith("Promise")
+
+
 def line_of(text, part):
     return next(k for k, line in enumerate(text.splitlines(), 1) if part in line)
 
