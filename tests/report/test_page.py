@@ -128,6 +128,7 @@ def test_without_a_certificate_it_says_so_and_has_no_section_about_one():
 def test_without_noise_the_picture_says_that_all_see_raw_data():
     model = tc.PrivateSummary({"age": (0, 110)}, statistics=("mean",)).fit({"age": [1.0, 2.0]})
     text = render_report(gather(model))
+    assert "Do not send it to anybody" in text
     assert "no noise: no guarantee" in text
     assert "Nothing is promised" in text
 
@@ -202,14 +203,15 @@ def test_a_release_whose_estimator_is_not_here_still_has_a_page(fitted, tmp_path
     assert "Released arrays" in render_report(found)
 
 
-def test_an_estimator_without_privacy_shows_its_settings_and_no_objective():
+def test_what_was_fitted_without_privacy_has_a_page_for_its_holder_only():
     plain = tc.CoupledFactorization("row:k column:k", rank=1, iterations=30, random_state=0)
     found = gather(plain.fit(np.outer([1.0, 2, 3], [2.0, 1, 4])))
     assert found.settings["rank"] == 1
     assert len(found.training) > 1
-    assert "No promise." in render_report(found)
-    assert "objective" not in render_report(found)
-    assert "objective" in render_report(found, own=True)
+    text = render_report(found)
+    assert "No promise." in text
+    assert "Do not send it to anybody" in text.split("<nav")[0]
+    assert 'id="training"' in text
 
 
 def test_an_answer_of_nothing_but_a_title_is_enough():

@@ -340,7 +340,7 @@ class SingleTopicModel(MomentEstimator):
             "smoothing": self.smoothing,
             "unknown": self._unknown,
             "privacy": self._asked(),
-            **({} if columns is None else {"columns": columns.described()}),
+            "columns": None if columns is None else columns.described(),
         }
 
     @classmethod

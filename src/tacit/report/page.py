@@ -37,8 +37,8 @@ __all__ = ["check_free", "render_report", "write_report"]
 _TURNING = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _UNSEEN = {code: "\ufffd" for code in [*range(9), *range(11, 32), *range(127, 160), *_TURNING]}
 _OWN = (
-    "The holder's own page: it shows numbers that were computed on private data without noise. "
-    "Do not send it to anybody."
+    "The holder's own page: it shows numbers that were computed on the data without noise. Do not "
+    "send it to anybody."
 )
 
 
@@ -83,7 +83,8 @@ def write_report(
         The probability that intervals are made for.
     own
         Whether this is the holder's own page: only that one may show scores and training curves
-        of private data, and it says so at its top.
+        of private data, and it says so at its top. What was fitted without a guarantee has no
+        other page.
     replace
         Whether a file that exists may be written over.
 
@@ -174,6 +175,7 @@ def render_report(
             "that stays with the holder"
         )
     certificates = contents.certificates
+    own = own or not certificates or not all(one.is_private for one in certificates.values())
     parts: list[tuple[str, Html]] = [
         ("What was learned", results_section(contents.answer)),
         ("The promise", promise_section(certificates)),
