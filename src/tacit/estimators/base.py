@@ -30,9 +30,9 @@ from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release
 from tacit.estimators.release.models import adopted, write_model
 from tacit.estimators.release.promise import gathered
+from tacit.estimators.row_privacy import check_dropping, check_row_privacy
 from tacit.estimators.site import ALONE, Site, check_sites
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.promises import promise
@@ -137,10 +137,6 @@ class PrivateEstimator(Estimator):
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
         """Return the names of every released array's dimensions, and the names along them."""
         return {}, {}
-
-    def _learned(self) -> str:
-        """Say in one sentence what was learned, from what was released alone."""
-        return ""
 
     def _adopt(self, release: Release) -> None:
         """Take up what was released."""
@@ -281,28 +277,10 @@ class PrivateEstimator(Estimator):
         return "row" if columns is None else columns.unit
 
     def _check_dropping(self) -> None:
-        """Raise where rows would be left out although their number is public (PRIVACY A13)."""
-        privacy, columns = self._request(), self._stated_columns
-        replaced = privacy is not None and privacy.neighbours == REPLACE
-        if replaced and columns is not None and columns.drops:
-            raise ParameterError(
-                "under replace-one the number of rows is public, so none may be left out for what "
-                "it holds: pass missing='impute', or Privacy(…, neighbours='add-remove-one')"
-            )
+        check_dropping(self._request(), self._stated_columns)
 
     def _check_row_privacy(self, what: str) -> None:
-        """Raise unless the request is one for rows or people, held by a curator or by sites."""
-        privacy, unit = self._request(), self._default_unit
-        if privacy is not None and privacy.unit != unit:
-            hint = ": name the person in columns" if privacy.unit == "user" else ""
-            raise ParameterError(
-                f"privacy.unit must be {unit!r} for {what}, got {privacy.unit!r}{hint}"
-            )
-        self._check_dropping()
-        if privacy is not None and privacy.trust not in ("central", "site"):
-            raise ParameterError(
-                f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
-            )
+        check_row_privacy(self._request(), self._stated_columns, self._default_unit, what)
 
     def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
         """Return what `fit` would cost each site; no value is read and nothing changes.

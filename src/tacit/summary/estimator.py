@@ -385,9 +385,6 @@ class PrivateSummary(PrivateEstimator):
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
         return released.dimensions_of(self)
 
-    def _learned(self) -> str:
-        return released.sentence_of(self)
-
     def _adopt(self, release: Release) -> None:
         released.adopt(self, release)
 

@@ -174,9 +174,6 @@ class OrthogonalDecomposition(PrivateEstimator):
         dims = {"components": ("component", "coordinate"), "eigenvalues": ("component",)}
         return dims, {"component": [f"component {k}" for k in range(len(self.eigenvalues_))]}
 
-    def _learned(self) -> str:
-        return f"{len(self.eigenvalues_)} orthogonal components of a symmetric tensor."
-
     def _adopt(self, release: Release) -> None:
         OrthogonalDecomposition.__init__(self, **release.settings)
         self.components_ = release.arrays["components"]
