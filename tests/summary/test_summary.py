@@ -476,13 +476,15 @@ def test_without_noise_no_ledger_is_charged():
     assert ledger.counter == 0
 
 
-def test_a_holder_that_fails_releases_nothing_and_hides_the_reason(monkeypatch):
+def test_a_holder_that_fails_releases_nothing_and_tells_the_reason_to_itself_alone(monkeypatch):
     def broken(public, table, grid):
         raise ValueError(f"patient aged {table['age'][0]}")
 
     monkeypatch.setattr(sides, "row_sums", broken)
-    with pytest.raises(SiteFailure) as caught:
+    with pytest.raises(SiteFailure, match="ValueError: patient aged"):
         PrivateSummary(BOUNDS, privacy=PRIVACY).fit(TABLE)
+    with pytest.raises(SiteFailure, match="ValueError") as caught:
+        PrivateSummary(BOUNDS, privacy=AT_SITES).fit(split_sites((4.0, 4.0, 4.0)))
     assert "patient" not in str(caught.value)
 
 

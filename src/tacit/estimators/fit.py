@@ -195,7 +195,7 @@ def fit(
             on_failure=place.on_failure,
             checkpoint=checkpoint,
             progress=lambda _: advance(1),
-            own=True,
+            own=len(sites) == 1,  # whoever fits several sites is not each of their holders
         )
     certificates = {
         site.name: certify(agreement, site, gates[site.name], holders[site.name], place.notes)
