@@ -476,17 +476,16 @@ def test_without_noise_no_ledger_is_charged():
     assert ledger.counter == 0
 
 
-def test_a_holder_that_fails_releases_nothing_and_is_told_the_reason(monkeypatch):
-    """The caller of a fit in one process holds the data; records for others keep the kind only."""
-
+def test_a_holder_that_fails_releases_nothing_and_tells_the_reason_to_itself_alone(monkeypatch):
     def broken(public, table, grid):
         raise ValueError(f"patient aged {table['age'][0]}")
 
     monkeypatch.setattr(sides, "row_sums", broken)
-    model = PrivateSummary(BOUNDS, privacy=PRIVACY)
-    with pytest.raises(SiteFailure, match="patient aged"):
-        model.fit(TABLE)
-    assert not [name for name in vars(model) if name.endswith("_")]
+    with pytest.raises(SiteFailure, match="ValueError: patient aged"):
+        PrivateSummary(BOUNDS, privacy=PRIVACY).fit(TABLE)
+    with pytest.raises(SiteFailure, match="ValueError") as caught:
+        PrivateSummary(BOUNDS, privacy=AT_SITES).fit(split_sites((4.0, 4.0, 4.0)))
+    assert "patient" not in str(caught.value)
 
 
 # -- price ------------------------------------------------------------------------------------

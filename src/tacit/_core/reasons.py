@@ -1,7 +1,7 @@
 """What went wrong, and where, for whoever holds the data and for nobody else (PRIVACY A11).
 
 An error of another library may hold what a cell held. It is shown where the data are: to the
-caller of a fit in the same process, and in a site's own log. A record of a run and a message to
+caller of a fit on one holder's data, and in a site's own log. A record of a run and a message to
 others hold its kind at most.
 """
 

@@ -197,7 +197,7 @@ def fit(
                 on_failure=place.on_failure,
                 checkpoint=checkpoint,
                 progress=lambda _: advance(1),
-                own=True,
+                own=len(sites) == 1,  # whoever fits several sites is not each of their holders
             )
         except SiteFailure as error:
             raise _told(error, sites) from error.__cause__
