@@ -27,9 +27,12 @@ coverage: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 -m slow -q
 
-# the guide as HTML, with an API reference; a broken link is an error
+# the guide, build/docs/<version>/, with what its examples show; a warning or a broken link is an error.
+# Pages are run again where they or tacit changed.
 docs: $(VENV)/.dev
-	@$(BIN)/python docs/build.py build/docs | tail -1
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -j 2 -d build/doctrees docs \
+		build/docs/$$($(BIN)/python -c "import tacit; print(tacit.__version__)")
+	@echo "build/docs/index.html"
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
@@ -67,7 +70,7 @@ peers: .venv-diffprivlib/.done
 	@.venv-diffprivlib/bin/python -m pip --disable-pip-version-check -q install -r benchmarks/requirements-diffprivlib.txt
 	@touch $@
 
-# axe checks the report's accessibility in tests/report/test_browser.py, where there is a Chromium
+# axe checks the accessibility of the report and of the guide, where there is a Chromium
 axe: node_modules/axe-core/axe.min.js
 
 node_modules/axe-core/axe.min.js:

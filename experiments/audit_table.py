@@ -2,13 +2,12 @@
 
 The attacker knows everything but one unit and sees every release of a run through the estimator's
 own code (`tacit.audit`). Bounds hold with 99.9 % confidence each. ``--quick`` takes two settings
-of each and fewer runs. The summary of all settings is the table of docs/audit.md.
+of each and fewer runs. The guide shows its record, estimator by estimator (``--record``).
 """
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from experiments.runner import Outcome
 from tacit.audit import Audit, audit
 from tacit.published.attacks import audit_sums
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
-MARK = "<!-- audit-table -->"
 QUICK = (4, 9)  # of the ten settings
 
 
@@ -81,30 +78,4 @@ def run(quick: bool) -> Outcome:
         f"least share of certified ε, of {len(known)} best attacks ({least['estimator']}, "
         f"certified {least['certified']:.3g})", least["share"], "≥ 0.5", least["share"] >= 0.5,
     )  # fmt: skip
-    if not quick and PAGE.exists():
-        write_table(rows)
     return outcome
-
-
-def write_table(rows: list[dict[str, Any]]) -> None:
-    """Put the summary of all settings into the guide, between its two marks."""
-    lines = [
-        "| estimator | unit | trust | claimed ε | certified ε | attacked ε | share |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name in dict.fromkeys(row["estimator"] for row in rows):
-        own = [row for row in rows if row["estimator"] == name]
-
-        def span(key: str, own: Any = own) -> str:
-            values = [row[key] for row in own]
-            return f"{min(values):.3g} – {max(values):.3g}"
-
-        best = "" if own[0]["best attack known"] else " *"
-        units, trusts = (", ".join(dict.fromkeys(r[k] for r in own)) for k in ("unit", "trust"))
-        lines.append(
-            f"| {name}{best} | {units} | {trusts} | {span('claimed')} | {span('certified')} | "
-            f"{span('attacked')} | {span('share')} |"
-        )
-    before, rest = PAGE.read_text(encoding="utf-8").split(MARK, 1)
-    after = rest.split(MARK, 1)[1]
-    PAGE.write_text(before + MARK + "\n" + "\n".join(lines) + "\n" + MARK + after, "utf-8")

@@ -35,7 +35,7 @@ LEAST, MOST = 0.87, 0.93
 EPSILONS, SIZES, TABLES = (0.1, 1.0, 10.0), (100, 1_000, 10_000, 100_000), 1_000
 DELTA = 1e-6
 CHUNK = 50
-QUICK = {"tables": 60, "sizes": (1_000,), "epsilons": (1.0,), "shapes": ("normal", "lognormal")}
+QUICK = {"tables": 40, "sizes": (1_000,), "epsilons": (1.0,), "shapes": ("normal", "lognormal")}
 OPTIONS = {
     "--processes": {"type": int, "default": 2, "help": "how many run at once"},
     "--only": {"default": "", "help": "summaries or regressions"},

@@ -285,6 +285,6 @@ def run(quick: bool) -> Outcome:
         curves(outcome, "paper", (1,), (), ("GD-DR", "GD-DR, once, shuffler"))
     if not quick:
         baseline(outcome, "small", EPSILONS)
-        spreads(outcome)
+    spreads(outcome)
     slopes(outcome, quick)
     return outcome

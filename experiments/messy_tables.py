@@ -44,7 +44,7 @@ def tried(case: Case, chosen: list[Subject], only: tuple[str, ...]) -> list[dict
         truth = case.truth(subject.used)
         right: Any = None
         if truth is not None and (case.distinct or subject.columns):
-            right = by_python(subject, case, subject.clean(truth)).found
+            right = by_python(subject, case, subject.clean(truth, case.policy)).found
         with new_folder() as folder:
             place, data = place_of(case, Path(folder))
             results: list[tuple[str, Result]] = [("file", by_python(subject, case, data))]

@@ -8,13 +8,18 @@ function ``run(quick) -> Outcome``. Underscores in the module's name become dash
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import json
 import math
 import pkgutil
+import shlex
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 SUPPORT = {"runner", "data", "datasets", "known_misses", "metrics", "timing", "__main__"}
@@ -68,6 +73,9 @@ def main(package: str, arguments: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", help="which one; without it, list them")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="a form that fits a minute")
+    parser.add_argument(
+        "--record", type=Path, metavar="FOLDER", help="keep the table for the guide"
+    )
     options, more = parser.parse_known_args(arguments)
     known = specs(package)
     if options.name is None:
@@ -89,16 +97,63 @@ def main(package: str, arguments: list[str] | None = None) -> int:
     _show(outcome)
     ok = all(check.ok for check in outcome.checks)
     print(f"{'all bars met' if ok else 'some bars missed'} in {seconds:.1f} s")
-    if options.json:
-        result = {
+    result = _plain(
+        {
             "name": options.name,
             "ok": ok,
             "checks": [asdict(check) for check in outcome.checks],
             "rows": outcome.rows,
             "seconds": round(seconds, 3),
         }
-        print(json.dumps(_plain(result), ensure_ascii=False))
+    )
+    if options.record:
+        kept = record(options.record, package, result, quick=options.quick, more=more)
+        print(f"recorded in {kept}")
+    if options.json:
+        print(json.dumps(result, ensure_ascii=False))
     return 0
+
+
+def record(
+    folder: Path,
+    package: str,
+    result: dict[str, Any],
+    *,
+    quick: bool,
+    more: Sequence[str] = (),
+) -> Path:
+    """Write a result with the command, commit, form and date it came from: what the guide shows.
+
+    A full and a quick form of one table are two files, so that one never replaces the other.
+    """
+    form, name = "quick" if quick else "full", result["name"]
+    words = ["python", "-m", package, name, *(["--quick"] if quick else []), *more]
+    about = {
+        "command": shlex.join(words),
+        "form": form,
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}{'.quick' if quick else ''}.json"
+    text = json.dumps({**about, **result}, ensure_ascii=False, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def commit() -> str:
+    """Return the commit of the clone, with a plus where its files differ from it."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    found = subprocess.run(
+        [*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        return "unknown"
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "-uno", "--", ".", "../src", "../benchmarks"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
 def _show(outcome: Outcome) -> None:

@@ -6,6 +6,7 @@ import fnmatch
 import hashlib
 import itertools
 from collections import defaultdict
+from functools import cache
 
 from benchmarks._mutants.dangerous import dangerous
 from benchmarks._mutants.equivalent import EQUIVALENT
@@ -24,13 +25,19 @@ def targets() -> list[str]:
     return sorted(found - set(LEFT_OUT))
 
 
+@cache
+def every() -> tuple[Mutant, ...]:
+    """Return every mistake that the operators make."""
+    return tuple(
+        mutant
+        for file in targets()
+        for mutant in mutants_of(file, (SOURCE / file).read_text(encoding="utf-8"))
+    )
+
+
 def generated() -> list[Mutant]:
     """Return every mistake that the operators make and that is one."""
-    found = []
-    for file in targets():
-        text = (SOURCE / file).read_text(encoding="utf-8")
-        found += [mutant for mutant in mutants_of(file, text) if mutant.name not in EQUIVALENT]
-    return found
+    return [mutant for mutant in every() if mutant.name not in EQUIVALENT]
 
 
 def spread(mutants: list[Mutant], count: int, seed: int = SEED) -> list[Mutant]:

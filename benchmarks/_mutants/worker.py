@@ -131,8 +131,9 @@ def _wait(child: int, until: float) -> int | None:
         if done:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.02)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
+    for end in (os.killpg, os.kill):  # a child that is just starting has no group of its own yet
+        with suppress(ProcessLookupError):
+            end(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
 

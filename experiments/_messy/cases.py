@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -216,6 +217,11 @@ def _as_written(cells: Cells, typed: Typed) -> Iterator[Case]:
     shown = [day.strftime(forms[k % 3]) for k, day in enumerate(typed["admitted"])]
     yield Case("dates in three forms", {**cells, "admitted": shown}, typed,
                policy={"formats": forms})  # fmt: skip
+    placed = [f"{day}T{k % 24:02d}:30:00{'+02:00' if k % 2 else '-0500'}"
+              for k, day in enumerate(typed["admitted"])]  # fmt: skip
+    yield Case("days with times and their offsets", {**cells, "admitted": placed}, typed)
+    apart = {name: [normalize("NFD", text) for text in column] for name, column in cells.items()}
+    yield Case("letters composed otherwise", apart, typed)
     odd = [[f"{a}.0", f"+{a}", f"{a / 10}e1", f"0{a}"][k % 4] for k, a in enumerate(typed["age"])]
     yield Case("numbers in four forms", {**cells, "age": odd}, typed)
     order = np.random.default_rng(1).permutation(len(typed["age"]))
@@ -289,6 +295,11 @@ def _people(cells: Cells, typed: Typed) -> Iterator[Case]:
     twice = np.sort(np.append(np.arange(len(ids)), [4, 20]))
     yield Case("rows that stand twice", _rows(cells, twice), _rows(typed, twice), distinct=False,
                policy={"rows_per_person": 3})  # fmt: skip
+    yield Case("rows that stand twice, counted once", _rows(cells, twice), typed, distinct=False,
+               policy={"key": ["patient", "test"], "duplicates": "first"})  # fmt: skip
+    long = [f"{'a' * 100_000}{k}" if int(k) < 12 else k for k in typed["patient"]]
+    yield Case("ids of a hundred thousand letters", {**cells, "patient": long},
+               {**typed, "patient": long})  # fmt: skip
     none = changed(cells, "patient", {8: "", 9: "NA"})
     yield Case("nobody's rows", none, typed, ((8, "patient"), (9, "patient")))
 
@@ -307,6 +318,7 @@ def _wrong_cells(cells: Cells, typed: Typed) -> Iterator[Case]:
     yield case("an unknown ward", "ward", {6: "Trier"})
     yield case("an unknown test", "test", {6: "LDL-C", 70: "ldl"})
     yield case("outside the range", "dose", {0: "5.001", 9: "-1"})
+    yield case("a byte of zeros in a number", "age", {3: "4\x000", 9: "\x00"})
     yield case("infinity", "pressure", {12: "inf", 13: "1e400"})
     yield case("an infinite result", "result", {12: "inf"})
     yield case("decimal commas that nobody stated", "dose", {1: "1,5", 3: "2,25"})
@@ -343,6 +355,8 @@ def _wrong_files(cells: Cells, typed: Typed) -> Iterator[Case]:
 
     yield whole("an empty file", raw(b""))
     yield whole("blank lines only", raw(b"\n\n\n"))
+    yield whole("carriage returns alone", csv(end="\r"), "line feed")
+    yield whole("a line of headings without end", raw(head.encode() * 40_000))
     yield whole("in latin-1, which nobody stated", csv(encoding="latin-1"), "row")
     yield whole("a column twice", raw(f"{head},age\n{line},3\n".encode()), "age")
     yield whole("a column without a name", raw(f"{head},\n{line},3\n".encode()), "name")
@@ -359,9 +373,9 @@ def _wrong_files(cells: Cells, typed: Typed) -> Iterator[Case]:
     lacking = folder_of(csv(), csv(), csv(), drop="age")
     yield Case("a folder in which a column is missing", cells, typed, refused=("1.csv", "age"),
                write=lacking, frames=False)  # fmt: skip
-    short = raw(f"{head}\n{line}\n{line.rsplit(',', 4)[0]}\n".encode())
+    short = raw(f"{head}\n{line}\n{line.rsplit(',', 6)[0]}\n".encode())
     first = {name: [column[0]] * 2 for name, column in typed.items()}
-    gone = tuple((1, name) for name in ("ward", "treated", "admitted"))
+    gone = tuple((1, name) for name in ("ward", "treated", "admitted", "job", "note"))
     yield Case("a row that is too short", cells, first, gone, distinct=False, write=short,
                frames=False, either=True)  # fmt: skip
     gap = raw(f"{head}\n{line}\n\n{line}\n".encode())

@@ -78,9 +78,10 @@ class Subject:
         names = [*dict(self.entities).values()]
         return read(data, names, self.value, labels={names[1]: TESTS})
 
-    def clean(self, typed: Typed) -> Any:
-        """Return the typed columns that it looks at."""
-        return {name: typed[name] for name in self.used}
+    def clean(self, typed: Typed, policy: dict[str, Any]) -> Any:
+        """Return the typed columns that it looks at, with those that name a record."""
+        key = policy.get("key", ()) if self.columns else ()
+        return {name: typed[name] for name in dict.fromkeys((*self.used, *key))}
 
 
 def _is_place(data: Any) -> bool:
@@ -95,6 +96,8 @@ def subjects() -> list[Subject]:
     return [
         Subject("summary", "PrivateSummary", {"statistics": ["count", "mean"]},
                 ("age", "dose", "steps", "sex", "ward", "treated", "admitted")),
+        Subject("keys", "PrivateSummary", {"statistics": ["count"]}, ("age", "job", "ward")),
+        Subject("texts", "SingleTopicModel", {"topics": 2}, ("note",)),
         Subject("regression", "PrivateLinearRegression",
                 {"target": "pressure", "method": "Bayes-fixedS-fast"}, (*features, "pressure")),
         Subject("classifier", "PrivateDropoutClassifier", {"target": "sex", **few},
@@ -129,11 +132,16 @@ def alike(found: dict[str, Any], right: dict[str, Any]) -> bool:
     exact sums behind the releases: none where the same rows were read, and at least one step of
     the grid where a single cell was read otherwise. What a fit computes from the same release is
     the same up to rounding, 1e-9 of the number: far below its stated uncertainty, which is that of
-    the noise.
+    the noise. Which values are named is a part of what is said.
     """
     common = set(found) & set(right)
-    return bool(common) and all(
-        found[name].shape == right[name].shape
-        and np.allclose(found[name], right[name], rtol=1e-9, atol=1e-9, equal_nan=True)
-        for name in common
+    named = [{name for name in one if name.startswith("counts/")} for one in (found, right)]
+    return (
+        bool(common)
+        and named[0] == named[1]
+        and all(
+            found[name].shape == right[name].shape
+            and np.allclose(found[name], right[name], rtol=1e-9, atol=1e-9, equal_nan=True)
+            for name in common
+        )
     )

@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.data import problems, schema
+from tacit.data import problems, rules, schema
 from tacit.data.kinds import Category, Number, Parsed
 from tacit.data.reading import Table
 
@@ -96,7 +96,12 @@ def _no_places() -> AbstractContextManager[Any]:
     def where(table: Any, what: str, name: str, rows: Any, *more: Any) -> Any:
         return vague() if rows.any() else []
 
-    return mock.patch.object(schema, "trouble", where)
+    return mock.patch.object(rules, "trouble", where)
+
+
+def _every_row() -> AbstractContextManager[Any]:
+    """Count every row of a record."""
+    return mock.patch.object(schema, "counted_once", return_value=[])
 
 
 def _bare() -> AbstractContextManager[Any]:
@@ -141,6 +146,8 @@ TWINS = (
     Twin("raises at the first error", _first_error, ("ten things at once",), TABLES,
          ("not in one pass",)),
     Twin("does not say where", _no_places, ("text among numbers",), TABLES, ("without a place",)),
+    Twin("counts every row of a record", _every_row, ("rows that stand twice, counted once",),
+         TABLES, ("silently wrong",)),
     Twin("lets a cast raise", _bare, ("text among numbers",), TABLES, ("bare exception",)),
     Twin("is asked after the charge", _charge_first, ("text among numbers",), TABLES,
          ("ε spent on a failure",)),

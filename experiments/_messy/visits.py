@@ -15,8 +15,9 @@ import tacit as tc
 
 TESTS = ("LDL", "HDL", "TSH", "CRP", "K")
 WARDS = ("Köln", "Bonn", "Ulm")
+JOBS, WORDS = ("nurse", "Ärztin", "cook"), ("fever", "cough", "bone", "x-ray")
 COLUMNS = ("patient", "test", "result", "n", "age", "dose", "steps", "pressure", "sex", "ward",
-           "treated", "admitted", "remark")  # fmt: skip
+           "treated", "admitted", "remark", "job", "note")  # fmt: skip
 NUMBERS = ("result", "n", "age", "dose", "steps", "pressure")
 Typed = dict[str, list[Any]]
 Cells = dict[str, list[Any]]
@@ -40,6 +41,8 @@ def visits(rows: int = 240, seed: int = 7) -> Typed:
         "treated": rng.choice([True, False], rows).tolist(),
         "admitted": days,
         "remark": ["fine"] * rows,
+        "job": rng.choice(JOBS, rows).tolist(),
+        "note": [" and ".join(rng.choice(WORDS, 4)) for _ in range(rows)],
     }
 
 
@@ -66,6 +69,8 @@ def kinds(formats: tuple[str, ...] = ()) -> dict[str, Any]:
         "ward": {"kind": "category", "levels": list(WARDS)},
         "treated": {"kind": "boolean"},
         "admitted": {"kind": "date", "low": "2020-01-01", "high": "2026-12-31", **forms},
+        "job": {"kind": "keys", "at_most": 9, "length": 20},
+        "note": {"kind": "text", "vocabulary": list(WORDS)},
     }
 
 

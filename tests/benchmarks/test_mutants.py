@@ -11,7 +11,7 @@ from benchmarks._mutants.dangerous import ENTRIES, dangerous, out_of_date
 from benchmarks._mutants.equivalent import EQUIVALENT
 from benchmarks._mutants.mutant import ROOT, SOURCE
 from benchmarks._mutants.operators import OPERATORS, mutants_of
-from benchmarks._mutants.sample import chosen, generated, spread, targets
+from benchmarks._mutants.sample import chosen, every, generated, spread, targets
 from benchmarks._mutants.selection import MOST, Coverage, by_place, joined, statement_lines
 from benchmarks.known_misses import KNOWN_MISSES
 
@@ -56,11 +56,12 @@ def test_every_operator_is_tested_and_used():
 def test_there_are_enough_mistakes_and_each_can_be_read():
     mutants = chosen(None, 250)
     assert len(mutants) == len({mutant.name for mutant in mutants}) == 250
+    texts = {m.file: (SOURCE / m.file).read_text(encoding="utf-8") for m in mutants}
+    sound = {file: ast.dump(ast.parse(text)) for file, text in texts.items()}
     for mutant in mutants:
-        text = (SOURCE / mutant.file).read_text(encoding="utf-8")
-        changed = mutant.applied(text)
-        assert changed != text
-        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text)), mutant.name
+        changed = mutant.applied(texts[mutant.file])
+        assert changed != texts[mutant.file]
+        assert ast.dump(ast.parse(changed)) != sound[mutant.file], mutant.name
 
 
 def test_mistakes_written_by_hand_fit_the_source():
@@ -69,11 +70,7 @@ def test_mistakes_written_by_hand_fit_the_source():
 
 
 def test_what_is_called_equivalent_is_made_and_has_a_reason():
-    names = set()
-    for file in targets():
-        text = (SOURCE / file).read_text(encoding="utf-8")
-        names |= {mutant.name for mutant in mutants_of(file, text)}
-    assert set(EQUIVALENT) <= names
+    assert set(EQUIVALENT) <= {mutant.name for mutant in every()}
     assert all(EQUIVALENT.values())
 
 

@@ -114,7 +114,7 @@ def test_a_file_that_is_not_there_or_lacks_columns_is_said(family, tmp_path):
 
 
 @pytest.mark.parametrize("family", ["mixture", "network-classifier", "posterior"])
-@pytest.mark.filterwarnings("ignore:.*do not stand out of the noise")
+@pytest.mark.filterwarnings("ignore:.*cannot be told from the noise")
 def test_what_was_checked_can_be_fitted_and_predicts_by_name(family, tmp_path):
     if family.startswith("network"):
         pytest.importorskip("torch")

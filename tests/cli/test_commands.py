@@ -107,6 +107,40 @@ def test_price_fit_predict_report_and_refusal(capsys, hospital):
     assert call(capsys, "price", config)[0] == 3
 
 
+SUMMARY = """
+estimator = "summary"
+[parameters]
+statistics = ["count", "mean"]
+[columns]
+age = {kind = "number", low = 0, high = 100}
+[privacy]
+epsilon = 1.0
+[[site]]
+name = "North"
+data = "ages.csv"
+ledger = "north.db"
+ledger_epsilon = 4.0
+[output]
+release = "found"
+"""
+
+
+def test_the_result_of_a_fit_comes_first_and_json_has_its_tables(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ages.csv").write_text("age\n" + "50\n" * 400, encoding="utf-8")
+    (tmp_path / "s.toml").write_text(SUMMARY, encoding="utf-8")
+    status, out, err = call(capsys, "fit", "s.toml")
+    assert status == 0, err
+    order = ["the mean of age", "standard error", "Promise", "Cost", "release: found"]
+    assert [out.index(words) for words in order] == sorted(out.index(words) for words in order)
+    (tmp_path / "s.toml").write_text(SUMMARY.replace("found", "again"), encoding="utf-8")
+    status, out, _ = call(capsys, "fit", "s.toml", "--json")
+    told = json.loads(out)
+    assert told["tables"]["statistics"]["statistic"] == ["count", "mean"]
+    assert told["tables"]["statistics"]["low"][1] < 50 < told["tables"]["statistics"]["high"][1]
+    assert "the mean of age" in told["result"] and told["promise"].startswith("Promise")
+
+
 def line_of(text, part):
     return next(k for k, line in enumerate(text.splitlines(), 1) if part in line)
 
@@ -155,6 +189,26 @@ def test_what_is_not_there_is_one_sentence(capsys, tmp_path, monkeypatch, argume
     status, out, err = call(capsys, *arguments)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert words in err
+
+
+def test_a_recommender_predicts_from_the_rows_own_ratings(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    films = ["Alien", "Brazil", "Cube"]
+    rng = np.random.default_rng(0)
+    table = [(f"u{u}", film, rng.integers(1, 6)) for u in range(40) for film in films]
+    users, items, ratings = (list(column) for column in zip(*table, strict=True))
+    model = tc.PrivateRecommender((1, 5), items=films, rank=1, privacy=tc.Privacy(8.0, 1e-5))
+    model.fit({"user": users, "item": items, "rating": ratings}).release("r")
+    (tmp_path / "own.csv").write_text("user,item,rating\nz,Alien,5\nz,Cube,\n", encoding="utf-8")
+    status, out, _ = call(capsys, "predict", "r", "own.csv", "--json")
+    (found,) = json.loads(out)["predictions"]
+    assert status == 0 and found == model.device({"Alien": 5}).predict(["Cube"])[0]
+    assert json.loads(out)["columns"]["item"] == ["Cube"]
+    _, out, _ = call(capsys, "predict", "r", "own.csv", "--top", "1")
+    (best, _), *_ = model.device({"Alien": 5}).top(1)
+    assert out.splitlines()[1].startswith(f"z,{best},")
+    _, _, err = call(capsys, "predict", "r", "own.csv", "--top", "0")
+    assert "n must be" in err
 
 
 def test_a_summary_and_a_regression_predict_or_say_why_not(capsys, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ TESTS, WARDS = ("LDL", "HDL", "TSH", "CRP"), ("Köln", "Bonn", "Ulm")
 def stated():
     """Return the files of settings on the page."""
     text = PAGE.read_text(encoding="utf-8")
-    found = re.findall(r"`(\w+\.toml)`, .*?```toml\n(.*?)```", text, flags=re.S)
+    found = re.findall(r"%%writefile (\w+\.toml)\n(.*?)```", text, flags=re.S)
     return dict(found)
 
 
@@ -102,9 +102,12 @@ def test_one_check_says_everything_about_all_three(exports):
     (exports / "south.csv").write_text("\n".join(lines), encoding="utf-8")
     found = run(exports, "check", *stated())
     assert found.exit_code == 1
-    page = PAGE.read_text(encoding="utf-8")
-    said = [line for line in page.splitlines() if line.startswith("pressure.toml, South: ")]
-    assert len(said) == 2
+    said = (
+        "pressure.toml, South: column 'ward', unknown: south.csv, row 7: 'Bon'. It is none of "
+        "Köln, Bonn, Ulm: mend it, or pass unknown=",
+        "pressure.toml, South: column 'pressure', unreadable: south.csv, row 9: 'n. d.'. A number "
+        "is needed: mend it, or pass decimal=',' for decimal commas",
+    )
     for line in said:
         assert line in found.stdout
         assert line.replace("pressure.toml", "patients.toml") in found.stdout

@@ -38,6 +38,21 @@ def test_a_release_is_verified_against_its_ledger(call, here, witness):
     }
 
 
+def test_what_was_checked_and_who_signed_the_release_is_said(call, here, tmp_path):
+    _, text, _ = call("verify", here / "release")
+    assert "every file has the digest that it was released with, on 20" in text
+    assert "the release is signed by the ledger's key" in text
+    model = tc.PrivateSummary({"x": (0, 1)}, privacy=tc.Privacy(1.0))
+    model.fit({"x": np.array([0.5, 0.25])}).release(tmp_path / "unsigned")
+    _, text, _ = call("verify", tmp_path / "unsigned", "--json")
+    found = json.loads(text)
+    assert found["release signed by"] == []
+    assert (
+        "the release itself is unsigned: who wrote its numbers is not proved" in found["checked"]
+    )
+    assert found["promises"][0]["certificates"] == ["the data"]
+
+
 def test_another_ledger_is_no_witness(call, here):
     tc.Ledger.open(here / "other.db", epsilon=4.0)
     code, _, error = call("verify", here / "release", "--ledger", here / "other.db")

@@ -19,7 +19,7 @@ from tacit.privacy.events import ADD_REMOVE
 from tests.contracts.hostile import examples, play
 
 NAMES = sorted(estimator_names())
-VERBS = ("price", "check", "fit", "release", "from_release")
+VERBS = ("price", "check", "fit", "summary", "to_frame", "plot", "release", "from_release")
 # what only some estimators answer to
 OWN = {
     "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model", "device",

@@ -87,6 +87,13 @@ def test_a_date_is_the_same_day_however_it_is_written():
     assert columns.read(data).values["dose"].tolist() == [3, 4]
 
 
+def test_values_that_no_list_holds_are_not_taken_for_one_record():
+    columns = tc.Columns(ward=["A", "B"], dose=tc.number(0, 9), key="ward", unknown="B",
+                         duplicates="first")  # fmt: skip
+    read = columns.read({"ward": ["A", "X", "Y", "X"], "dose": [1, 2, 3, 4]})
+    assert read.values["dose"].tolist() == [1, 2, 3]
+
+
 def test_records_come_before_the_bound_on_rows_and_before_averages():
     data = {"id": ["a"] * 4, "visit": [1, 1, 1, 2], "dose": [3, 3, 3, 9], "sex": ["f"] * 4}
     assert sorted(stated("first", rows_per_person=2).read(data).values["dose"]) == [3, 9]

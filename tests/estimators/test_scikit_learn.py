@@ -284,14 +284,22 @@ def test_steps_that_learn_nothing_are_no_caveat(first):
 
 
 def test_what_the_caller_states_is_listed_as_stated():
-    scale = StandardScaler()
-    assert "'first' (StandardScaler) is public, as the caller states" in assumed(
-        scale, public=("first",)
+    halved = FunctionTransformer(lambda rows: rows / 2.0)
+    assert "'first' (FunctionTransformer) is public, as the caller states" in assumed(
+        halved, public=("first",)
     )
     frozen = FrozenEstimator(StandardScaler().fit([[0.0, 0.0], [9.0, 9.0]]))
     assert any("what it was fitted on is taken to be public" in note for note in assumed(frozen))
     with pytest.raises(ParameterError, match="public names 'second'"):
-        assumed(scale, public=("second",))
+        assumed(halved, public=("second",))
+
+
+@pytest.mark.parametrize(
+    "first", [StandardScaler(), FeatureUnion([("one", StandardScaler())]), PCA(2)]
+)
+def test_the_callers_word_does_not_make_public_what_is_about_to_see_raw_rows(first):
+    with pytest.raises(ParameterError, match="that this pipeline fits on the raw rows"):
+        assumed(first, public=("first",))
 
 
 @pytest.mark.parametrize("kind", [tc.PublicScaler, PlainPipeline, ColumnTransformer])

@@ -221,7 +221,7 @@ def test_a_coordinator_without_the_identities_asks_nobody(tmp_path, known):
 def test_sites_that_pinned_another_identity_of_a_partner_do_not_share_with_it(tmp_path):
     found = services(tmp_path)
     other = PINNED | {"West": pinned(["stranger"])["stranger"]}
-    with pytest.raises(SiteFailure, match="'West' failed in round 0: the keys of 'West' are not"):
+    with pytest.raises(SiteFailure, match="'West' failed in round 1: the keys of 'West' are not"):
         run_proposal(SECURE, Direct(found), partners=other)
 
 

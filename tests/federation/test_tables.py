@@ -68,7 +68,7 @@ def computation(request):
     return request.param
 
 
-@pytest.mark.filterwarnings("ignore:.*do not stand out of the noise")
+@pytest.mark.filterwarnings("ignore:.*cannot be told from the noise")
 def test_sites_agree_on_columns_whatever_their_order(computation, tmp_path):
     found = services(tmp_path, computation, rows(1))
     assert all(not service.problems() for service in found.values())

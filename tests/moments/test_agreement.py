@@ -143,7 +143,7 @@ def test_as_many_vectors_are_sent_as_pay_off(size, rank, width):
 
 def test_whitening_needs_a_delta_where_there_is_noise():
     pure = {"unit": "document", "delta": 0.0}
-    with pytest.raises(ParameterError, match="whitening needs Gaussian noise"):
+    with pytest.raises(ParameterError, match="this method adds Gaussian noise"):
         TopicAgreement(6, 2, tc.Privacy(1.0, **pure))
     assert TopicAgreement(6, 2, tc.Privacy(math.inf, **pure)).is_free
 

@@ -165,7 +165,7 @@ def test_a_site_too_large_for_whole_numbers_is_refused_before_anybody_pays(monke
         self.units = 10**9
 
     monkeypatch.setattr(DocumentMoments, "__init__", huge)
-    with pytest.raises(ParameterError, match=r"too many for whole-number products"):
+    with pytest.raises(ParameterError, match=r"too many for whole-number"):
         fit(sites, privacy=privacy)
     assert all(site.ledger.remaining.epsilon == 2.0 for site in sites)
 

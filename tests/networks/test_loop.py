@@ -290,7 +290,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
     training = settings(steps=2, sampling_rate=0.5)
     run(training, checkpoint=tmp_path / "run")
     other = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
-    with pytest.raises(ParameterError, match="another agreement"):
+    with pytest.raises(ParameterError, match="other settings"):
         run(training, checkpoint=tmp_path / "run", module=other)
 
 

@@ -169,7 +169,7 @@ def test_too_few_draws_to_choose_by_are_refused_before_anybody_pays():
 def test_two_medians_are_refused_before_anybody_pays():
     ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=9.0, delta=1e-3)
     model = adaptive(ledger, candidates=["|x|", "median |x|"], first_statistic="median |x|")
-    with pytest.raises(ParameterError, match="both not known"):
+    with pytest.raises(ParameterError, match="has no formula: of several"):
         model.fit(generator(13).uniform(-6, 6, 300))
     assert ledger.remaining.epsilon == 9.0
 

@@ -33,7 +33,7 @@ def summary(name, **more):
 
 
 @pytest.mark.parametrize(("settings", "words"), [
-    ({"method": "MCMC-B&S", "statistics": "Sz"}, "needs yᵀy"),
+    ({"method": "MCMC-B&S", "statistics": "Sz"}, "needs the sum of squares of the response"),
     ({"prior": "flat"}, "prior"),
     ({"prior": Prior(features=np.eye(2))}, "prior.features"),
     ({"prior": Prior(features=-np.eye(3))}, "positive definite"),
@@ -83,7 +83,7 @@ def test_bounds_changed_after_the_fit_do_not_mix():
 def test_a_site_that_joins_alone_needs_a_site_of_its_own():
     central = Privacy(1.0, 1e-6, trust="central")
     fitted = model(privacy=central).fit([site("A")])
-    with pytest.raises(ParameterError, match="share a curator"):
+    with pytest.raises(ParameterError, match="nobody who sees all rows"):
         fitted.add_sites([site("B")])
 
 

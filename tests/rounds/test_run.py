@@ -127,7 +127,7 @@ def test_progress_is_told():
 def test_a_failing_site_stops_the_run(fault):
     how, reason = FAULTS[fault]
     coordinator = Averager()
-    with pytest.raises(SiteFailure, match=f"site 'b' failed in round 2: .*{reason}"):
+    with pytest.raises(SiteFailure, match=f"site 'b' failed in round 3: .*{reason}"):
         run(coordinator, [*sites("a"), Faulty("b", ROWS["b"], how), *sites("c")])
     assert len(coordinator.seen) == 2  # the round that failed was not absorbed
 
@@ -166,13 +166,13 @@ def test_a_foreign_error_is_named_but_not_quoted():
 def test_too_few_sites_stop_the_run():
     faulty = [Faulty(name, ROWS[name], raises, since) for name, since in (("a", 1), ("b", 2))]
     coordinator = Averager()
-    with pytest.raises(SiteFailure, match=r"1 sites are left in round 2, 2 are needed: a: .*; b:"):
+    with pytest.raises(SiteFailure, match=r"1 sites are left in round 3, 2 are needed: a: .*; b:"):
         run(coordinator, [*faulty, *sites("c")], on_failure="exclude", minimum=2)
     assert len(coordinator.seen) == 2
 
 
 def test_no_site_left_stops_the_run():
-    with pytest.raises(SiteFailure, match="0 sites are left in round 1"):
+    with pytest.raises(SiteFailure, match="0 sites are left in round 2"):
         run(Averager(), [Faulty("a", ROWS["a"], raises, 1)], on_failure="exclude")
 
 

@@ -14,6 +14,7 @@ from tacit.federation.proposal import Proposal
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.summary.agreement import STATISTICS, SummaryAgreement
+from tacit.summary.layout import GROUP, PERSON
 from tacit.summary.naming import packed, unit_keys, unpacked
 
 TOWNS = tc.Columns(age=tc.number(20, 90), town=tc.keys(at_most=20, length=16))
@@ -62,11 +63,14 @@ def test_a_release_with_keys_by_groups_is_read_back(tmp_path):
     [
         ({"privacy": tc.Privacy(1.0)}, ParameterError, "δ pays for those that become known"),
         ({"by": "town"}, ParameterError, "whose values are listed"),
+        ({"privacy": tc.Privacy(1e-6, 1e-6)}, ParameterError, "too small to name anything"),
+        ({"columns": {GROUP: tc.keys()}}, ParameterError, "rename it"),
+        ({"columns": {PERSON: (0, 1)}}, ParameterError, "rename it"),
     ],
 )
 def test_what_keys_cannot_do_is_refused_before_anything_is_read(change, error, words):
     with pytest.raises(error, match=words):
-        tc.PrivateSummary(TOWNS, **{"privacy": PRIVATE, **change}).price()
+        tc.PrivateSummary(**{"columns": TOWNS, "privacy": PRIVATE, **change}).price()
 
 
 def test_people_with_several_keys_go_with_add_remove_only():

@@ -45,6 +45,7 @@ def _compile(
     fastmath = {"reassoc", "contract"} if reassociate else False
     options = {
         "nogil": True,
+        "no_cfunc_wrapper": True,  # only Python and other kernels call it
         "fastmath": fastmath,
         "error_model": "numpy" if unchecked else "python",
     }

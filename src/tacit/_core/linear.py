@@ -45,7 +45,11 @@ def inlined(function: Function) -> Function:
 
     Sums may be reordered, so that they vectorise; nothing is assumed about NaN.
     """
-    return cast("Function", register_jitable(fastmath={"reassoc", "contract"})(function))
+    # only kernels call it: entries for Python and C would be compiled for nothing
+    form = register_jitable(
+        fastmath={"reassoc", "contract"}, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )
+    return cast("Function", form(function))
 
 
 @inlined

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.fit import fit
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 
 __all__ = ["Neighbours", "worst_case"]
 
@@ -49,7 +49,7 @@ def worst_case(estimator: Any) -> Neighbours:
         raise ParameterError("there is nothing to audit: pass an estimator with privacy=…")
     estimator._check_parameters()
     agreement = estimator._agree([estimator._imagined()])
-    site = Site("the data", None)
+    site = Site(ALONE, None)
 
     def fit_held(model: PrivateEstimator, given: Any) -> PrivateEstimator:
         model._keep(fit(agreement, [site], {site.name: given}, model._place()))

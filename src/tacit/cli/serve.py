@@ -41,14 +41,14 @@ def serve(
     from tacit.serve.answers import Served
 
     served = Served(release, plugins or ())
-    if host not in LOOPBACK:
-        typer.echo(
-            f"tacit: {host} can be reached by others, without a password and without encryption: "
-            "put a server with TLS before it where what people send is sensitive",
-            err=True,
-        )
 
     def ready(url: str) -> None:
+        if host not in LOOPBACK:
+            typer.echo(
+                f"tacit: {host} can be reached by others, without a password and without "
+                "encryption: put a server with TLS before it where what people send is sensitive",
+                err=True,
+            )
         words = f"{served.release.estimator} is served at {url} (end with Ctrl-C)."
         show({"url": url, "estimator": served.release.estimator}, words, as_json)
 

@@ -218,3 +218,18 @@ def _join(parts: Sequence[Documents]) -> Documents:
         np.concatenate([part.counts for part in parts]),
         sizes.pop(),
     )
+
+
+def counted_words(data: Any) -> int:
+    """Return how many words a table of counts has columns for; no count is looked at."""
+    if isinstance(data, Relation):
+        return data.shape[1]
+    first = data[0] if isinstance(data, list | tuple) and data else data
+    if isinstance(first, Documents):
+        return first.vocabulary
+    if hasattr(first, "tocsr") or np.ndim(first) == 2:
+        return int(np.shape(first)[1])
+    raise ParameterError(
+        "vocabulary must be given for documents of word numbers: pass vocabulary=…, how many "
+        "words there are"
+    )

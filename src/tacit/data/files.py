@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.data.values import NA_WORDS
+from tacit.data.values import NA_WORDS, repeated
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILES", "Source", "clear_numbers", "plain_numbers", "read_file", "source"]
 
+_HEADINGS = 1 << 24  # bytes of the longest line of headings
 _SEPARATORS = (",", ";", "\t", "|")
 _TEXT_FILES = (".csv", ".tsv", ".txt", ".tab")
 _ARROW_FILES = (".feather", ".arrow", ".ipc")
@@ -127,6 +128,8 @@ def _from_text(file: Path, where: Source) -> pl.DataFrame:
 
     with file.open("rb") as stream:
         start = stream.read(1 << 16)
+        if b"\n" not in start:  # a long line of headings
+            start += stream.read(_HEADINGS)
     encoding = _encoding(start, where.encoding)
     raw: Any = file
     if encoding != "utf-8":
@@ -172,13 +175,17 @@ def _headings(file: Path, start: bytes, separator: str | None) -> tuple[list[str
         separator = max(counts, key=lambda mark: counts[mark])
         if file.suffix.lower() in (".tsv", ".tab") and counts["\t"]:
             separator = "\t"
-    names = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=separator))]
-    if len(set(names)) < len(names) or not all(names):
-        twice = sorted(
-            {name or "(no name)" for name in names if names.count(name) > 1 or not name}
-        )
+    try:
+        names = [name.strip() for name in next(csv.reader(io.StringIO(line), delimiter=separator))]
+    except csv.Error as error:
         raise ParameterError(
-            f"{file.name} must begin with a line of distinct column names: {twice}"
+            f"{file.name} must begin with a line of column names, and lines must end in a line "
+            f"feed: {error}"
+        ) from None
+    if len(set(names)) < len(names) or not all(names):
+        twice = sorted({name or "(no name)" for name in repeated(names, "")})
+        raise ParameterError(
+            f"{file.name} must begin with a line of distinct column names: {twice[:9]}"
         )
     return names, separator
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
+from unicodedata import normalize
 
 import numpy as np
 
@@ -28,8 +29,11 @@ _MOST_KEYS, _LONGEST_KEY = 100_000, 1024
 
 
 def _read(column: pl.Series, words: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return texts without blanks around, and where there is none: null, or one of the words."""
-    found = texts(column)
+    """Return texts without blanks around, and where there is none: null, or one of the words.
+
+    Letters that can be written in two ways are written in one.
+    """
+    found = texts(column).str.normalize("NFC")
     marks = found.str.to_lowercase().is_in(lowered(words)).fill_null(True)
     values = np.empty(len(found), object)
     values[:] = found.fill_null("").to_list()
@@ -107,7 +111,10 @@ class Text(Kind):
     @cached_property
     def _spelled(self) -> tuple[str, ...]:
         """The vocabulary as it is looked for: parts in small letters with blanks between them."""
-        return tuple(" ".join(re.findall(_TOKEN, str(word).lower())) for word in self.vocabulary)
+        return tuple(
+            " ".join(re.findall(_TOKEN, normalize("NFC", str(word)).lower()))
+            for word in self.vocabulary
+        )
 
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Return texts as they are; `counts` says which words they hold."""

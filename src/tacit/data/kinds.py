@@ -129,6 +129,13 @@ def _numbers(found: pl.Series) -> NDArray[np.float64]:
     return floats(found.cast(pl.Float64, strict=False))
 
 
+def _places(found: pl.Series, names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the positions of texts in a list; NaN where there is none."""
+    import polars as pl
+
+    return floats(found.cast(pl.Enum(list(names)), strict=False).to_physical())
+
+
 @dataclass(frozen=True)
 class Number(Kind):
     """Numbers in a public range."""
@@ -219,10 +226,11 @@ class Category(Kind):
         import polars as pl
 
         names = [plain_text(level) for level in self.levels]
-        listed = pl.Enum(names)
-        found, values = read_texts(
-            column, lambda c: floats(c.cast(listed, strict=False).to_physical())
-        )
+        found, values = read_texts(column, lambda c: _places(c, names))
+        left = np.flatnonzero(np.isnan(values))
+        composed = pl.Series(names).str.normalize("NFC").to_list()
+        if left.size and len(set(composed)) == len(names):  # the same letters, written otherwise
+            values[left] = _places(texts(found[left]).str.normalize("NFC"), composed)
         known = ~np.isnan(values)
         missing = missing_among(found, [w for w in words if w not in lowered(names)], values)
         return Parsed(values, missing, np.zeros(len(values), bool), ~known & ~missing)
@@ -319,7 +327,10 @@ class Boolean(Kind):
 
 @dataclass(frozen=True)
 class Date(Kind):
-    """Dates, or dates with times, in a public range; ISO unless ``formats`` say otherwise."""
+    """Dates, or dates with times, in a public range; ISO unless ``formats`` say otherwise.
+
+    Day and time are those of the place where they were written: an offset is not taken off.
+    """
 
     low: dt.datetime
     high: dt.datetime
@@ -333,7 +344,8 @@ class Date(Kind):
         "%Y-%m-%d %H:%M:%S%.f",
         "%Y-%m-%dT%H:%M",
         "%Y-%m-%d %H:%M",
-        "%Y-%m-%dT%H:%M:%S%.fZ",
+        "%Y-%m-%dT%H:%M:%S%.f%z",
+        "%Y-%m-%d %H:%M:%S%.f%z",
     )
 
     def __post_init__(self) -> None:

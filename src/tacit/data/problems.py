@@ -100,6 +100,15 @@ def gathered(*readings: Callable[[], Any]) -> list[Any]:
     return found
 
 
+def _shown(column: Any, row: int) -> Any:
+    """Return what stands in a row; a moment that Python cannot hold has no text of its own."""
+    if str(getattr(column, "dtype", "")).startswith("Datetime"):
+        within = column[row : row + 1].dt.year()[0]
+        if within is not None and not 1 <= within <= 9999:
+            return f"a day in the year {within}"
+    return column[row]
+
+
 def trouble(
     table: Table, what: str, name: str, where: NDArray[np.bool_], column: Any, remedy: str
 ) -> list[Problem]:
@@ -110,6 +119,6 @@ def trouble(
     places = []
     for row in rows[:_PLACES].tolist():
         file, number = table.place(row)
-        value = column[row]
+        value = _shown(column, row)
         places.append((file, number, "" if value is None else str(value)[:60]))
     return [Problem(what, name, tuple(places), int(rows.size), remedy)]

@@ -18,7 +18,7 @@ import numpy as np
 from tacit._core.threads import threads
 from tacit.data.files import FILES, Source, clear_numbers, plain_numbers, read_file, source
 from tacit.data.kinds import Kind, Number, Parsed
-from tacit.data.values import NA_WORDS, floats, lowered, plain_text, texts
+from tacit.data.values import NA_WORDS, floats, lowered, plain_text, repeated, texts
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _T = TypeVar("_T")
+_EXACT = 2.0**53  # whole numbers up to here are told apart as decimals
 _MANY = 20_000  # rows, from which on threads pay
 
 __all__ = ["Source", "Table", "is_table", "read_rows", "source"]
@@ -118,7 +119,13 @@ class Table(Mapping[str, "NDArray[Any]"]):
 
     def names(self, name: str) -> tuple[pl.Series, NDArray[np.bool_]]:
         """Return a column of ids as text, and where there is none."""
-        found = texts(self.column(name)).fill_null("")
+        column = self.column(name)
+        if column.dtype.is_float() and bool((column.abs() > _EXACT).any()):
+            raise ParameterError(
+                f"column {name!r} holds ids above 2^53 as decimals, which can no longer be told "
+                "apart: read them as text or as whole numbers"
+            )
+        found = texts(column).fill_null("")
         short = np.flatnonzero(found.str.len_bytes() <= max(len(w.encode()) for w in self.na))
         absent = np.zeros(len(found), bool)
         absent[short] = found[short].str.to_lowercase().is_in(lowered(self.na)).to_numpy()
@@ -273,6 +280,8 @@ def _is_frame(data: Any) -> bool:
         nw.from_native(data)
     except TypeError:
         return False
+    except nw.exceptions.DuplicateError:  # a frame all the same, whose reader says what is wrong
+        return True
     return True
 
 
@@ -282,6 +291,8 @@ def _from_frame(data: Any) -> pl.DataFrame:
 
     if hasattr(data, "read_all"):
         data = data.read_all()
+    if hasattr(data, "column_names"):  # Arrow
+        _distinct([str(name) for name in data.column_names])
     if hasattr(data, "iloc"):  # pandas: names may be numbers or tuples, and may stand twice
         data = data.set_axis([str(name) for name in data.columns], axis=1)
         _distinct(list(data.columns))
@@ -294,13 +305,15 @@ def _from_frame(data: Any) -> pl.DataFrame:
     for name, own in zip(names, frame.columns, strict=True):
         values = frame.get_column(own)
         plain = values.dtype not in (nw.Object, nw.Unknown)
-        columns[name] = values.to_polars() if plain else _series(name, values.to_native())
+        try:
+            columns[name] = values.to_polars() if plain else _series(name, values.to_native())
+        except UnicodeEncodeError:
+            columns[name] = _series(name, values.to_list())
     return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
 
 def _distinct(names: list[str]) -> None:
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
+    if twice := repeated(names):
         raise ParameterError(f"columns must have distinct names, and {twice[:9]} stand twice")
 
 
@@ -345,15 +358,27 @@ def _series(name: str, values: Any) -> pl.Series:
         array = array.astype(np.float64) if odd or not array.dtype.isnative else array
         return pl.Series(name, np.ascontiguousarray(array))
     if array is not None and array.dtype.kind == "M" and array.ndim == 1:
-        return pl.Series(name, array.astype("datetime64[us]"))
-    items = list(values) if array is None else array.tolist()
+        moments = array.astype("datetime64[us]")
+        if (moments.astype(array.dtype) != array)[~np.isnat(array)].any():
+            raise ParameterError(f"column {name!r} holds moments that are too far away")
+        return pl.Series(name, moments)
+    try:
+        items = list(values) if array is None else array.tolist()
+    except TypeError:
+        kind = type(values).__name__
+        raise ParameterError(f"column {name!r} must be a list of values, got {kind}") from None
     if array is not None and array.ndim != 1:
         raise ParameterError(f"column {name!r} must have one axis, got {array.ndim}")
     if all(type(item) is float for item in items):
         return pl.Series(name, items, dtype=pl.Float64)
     if all(type(item) is int and -(2**63) <= item < 2**63 for item in items):
         return pl.Series(name, items, dtype=pl.Int64)
-    return pl.Series(name, [_item(item) for item in items], dtype=pl.String)
+    found = [_item(item) for item in items]
+    try:
+        return pl.Series(name, found, dtype=pl.String)
+    except UnicodeEncodeError:  # half a character, which no file could hold: each stays itself
+        plain = [t if t is None else t.encode(errors="backslashreplace").decode() for t in found]
+        return pl.Series(name, plain, dtype=pl.String)
 
 
 def _item(item: Any) -> str | None:
@@ -363,7 +388,7 @@ def _item(item: Any) -> str | None:
     try:
         if item != item:
             return None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError):
         raise ParameterError(f"a cell must hold one value, got {type(item).__name__}") from None
     if isinstance(item, bytes):
         return item.decode("utf-8", errors="replace")

@@ -48,15 +48,15 @@ def record_codes(
     table, key
         The table, and the columns that name a record.
     kinds
-        Those of columns that have one: a date is the same day however it is written. Others are
-        ids, compared as text.
+        Those of columns that have one: a number or a date is the same however it is written.
+        Others are ids, compared as text.
     people
         A number for the person of each row, where people are named.
     """
     codes = np.zeros(table.rows, np.int64) if people is None else people
     problems: list[Problem] = []
     for name in key:
-        if name in kinds:
+        if isinstance(kinds.get(name), Number | Date):
             parsed = table.parse(name, kinds[name])
             absent, own = parsed.missing | parsed.bad, _numbered(parsed.values)
         else:

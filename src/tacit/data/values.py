@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ __all__ = [
     "moment",
     "plain_text",
     "read_texts",
+    "repeated",
     "since_epoch",
     "texts",
 ]
@@ -37,6 +39,7 @@ __all__ = [
 NA_WORDS = ("", "na", "n/a", "nan", "null", "none", "nil", "#n/a", "-", ".")
 DAY = 86_400.0
 EPOCH = dt.datetime(1970, 1, 1)
+_OFFSET = r"(?:Z|[+-]\d{2}:?\d{2})$"  # from universal time
 
 
 def plain_text(value: Any) -> str:
@@ -110,6 +113,11 @@ def missing_among(
     return missing
 
 
+def repeated(names: Sequence[str], *more: str) -> list[str]:
+    """Return the names that stand twice, and those of ``more`` that stand there at all."""
+    return sorted(name for name, n in Counter(names).items() if n > 1 or name in more)
+
+
 def lowered(words: Sequence[str]) -> list[str]:
     """Return words in small letters."""
     return [str(word).lower() for word in words]
@@ -130,8 +138,8 @@ def days_of(found: pl.Series, form: str) -> NDArray[np.float64]:
     """
     if not any(mark in form for mark in ("%H", "%I", "%T", "%R")):
         return floats(found.str.to_date(form, strict=False).to_physical())
-    if form.endswith("Z"):  # in universal time, which is all that is compared
-        found, form = found.str.strip_suffix("Z"), form.removesuffix("Z")
+    if form.endswith("%z"):  # the time is that of the place, as of a frame with time zones
+        found, form = found.str.replace(_OFFSET, ""), form.removesuffix("%z")
     return days(found.str.to_datetime(form, time_unit="us", strict=False))
 
 

@@ -30,9 +30,9 @@ from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release, read_release
 from tacit.estimators.release.models import adopted, write_model
 from tacit.estimators.release.promise import gathered
-from tacit.estimators.site import Site, check_sites
+from tacit.estimators.row_privacy import check_dropping, check_row_privacy
+from tacit.estimators.site import ALONE, Site, check_sites
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.promises import promise
@@ -138,10 +138,6 @@ class PrivateEstimator(Estimator):
         """Return the names of every released array's dimensions, and the names along them."""
         return {}, {}
 
-    def _learned(self) -> str:
-        """Say in one sentence what was learned, from what was released alone."""
-        return ""
-
     def _adopt(self, release: Release) -> None:
         """Take up what was released."""
         raise TypeError(f"{type(self).__name__} cannot be read back")
@@ -168,7 +164,7 @@ class PrivateEstimator(Estimator):
             As `stated` returned them.
         """
         if len(tables) != 1:
-            raise ParameterError("one table is read: name it in the permission's tables")
+            raise ParameterError(f"one table is read, and {len(tables)} are named: name one")
         (found,) = tables.values()
         return found["table"]
 
@@ -281,28 +277,10 @@ class PrivateEstimator(Estimator):
         return "row" if columns is None else columns.unit
 
     def _check_dropping(self) -> None:
-        """Raise where rows would be left out although their number is public (PRIVACY A13)."""
-        privacy, columns = self._request(), self._stated_columns
-        replaced = privacy is not None and privacy.neighbours == REPLACE
-        if replaced and columns is not None and columns.drops:
-            raise ParameterError(
-                "under replace-one the number of rows is public, so none may be left out for what "
-                "it holds: pass missing='impute', or Privacy(…, neighbours='add-remove-one')"
-            )
+        check_dropping(self._request(), self._stated_columns)
 
     def _check_row_privacy(self, what: str) -> None:
-        """Raise unless the request is one for rows or people, held by a curator or by sites."""
-        privacy, unit = self._request(), self._default_unit
-        if privacy is not None and privacy.unit != unit:
-            hint = ": name the person in columns" if privacy.unit == "user" else ""
-            raise ParameterError(
-                f"privacy.unit must be {unit!r} for {what}, got {privacy.unit!r}{hint}"
-            )
-        self._check_dropping()
-        if privacy is not None and privacy.trust not in ("central", "site"):
-            raise ParameterError(
-                f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}"
-            )
+        check_row_privacy(self._request(), self._stated_columns, self._default_unit, what)
 
     def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
         """Return what `fit` would cost each site; no value is read and nothing changes.
@@ -315,7 +293,7 @@ class PrivateEstimator(Estimator):
         self._check_parameters()
         given = self._given("privacy")
         if sites is None:
-            alone = [Site("the data", None, self._given("ledger"))]
+            alone = [Site(ALONE, None, self._given("ledger"))]
             return price_of(self._agree([None]), alone, given)
         holders = self._as_sites(sites)
         return price_of(self._agreed(holders), holders, given)
@@ -338,10 +316,11 @@ class PrivateEstimator(Estimator):
             curated = privacy is not None and privacy.is_curated
             if len(sites) > 1 and curated:
                 raise ParameterError(
-                    "several sites do not share a curator: pass Privacy(…, trust='site')"
+                    "several sites have nobody who sees all rows, as trust='central' would mean: "
+                    "pass Privacy(…, trust='site')"
                 )
         else:
-            sites = [Site("the data", data, own)]
+            sites = [Site(ALONE, data, own)]
         check_sites(sites)
         return sites
 

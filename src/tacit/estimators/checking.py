@@ -15,7 +15,7 @@ from tacit._core.pictures import Bars
 from tacit.data.problems import BadTable, Problem
 from tacit.errors import ParameterError, TacitError
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 from tacit.rounds.sides import Failure
 
 __all__ = ["Findings", "examined", "loaded_by", "problems_of", "tried"]
@@ -135,9 +135,9 @@ def loaded_by(
         except Exception as error:
             if exclude:
                 failures.append(Failure(0, site.name, BadTable.said))
-            elif isinstance(error, BadTable) and site.name != "the data":
+            elif isinstance(error, BadTable) and site.name != ALONE:
                 raise BadTable(error.problems, site.name) from None
-            elif isinstance(error, ParameterError) and site.name != "the data":
+            elif isinstance(error, ParameterError) and site.name != ALONE:
                 raise ParameterError(f"site {site.name!r}: {error}") from None
             else:
                 raise

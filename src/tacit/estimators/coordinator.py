@@ -114,7 +114,10 @@ class Asking(Coordinator):
         """Go through what was heard again, from the last state that was kept."""
         note = json.loads(state["note"].tobytes())
         if note["digest"] != self.agreement.digest:
-            raise ParameterError("the checkpoint belongs to another agreement: use another folder")
+            raise ParameterError(
+                "the checkpoint is of a fit with other settings, sizes or sites: use those, or "
+                "another folder"
+            )
         self.seed, self._heard = int(note["seed"]), []
         self._kept = _under("kept/", state) if note["kept"] else None
         self._begin()

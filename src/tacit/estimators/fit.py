@@ -19,8 +19,9 @@ from typing import Any
 from tacit._core.check import AnyOf, OneOf, check
 from tacit._core.folders import check_writable
 from tacit._core.progress import progress_bar
+from tacit._core.reasons import told_to_holder
 from tacit._core.rng import fresh_seed
-from tacit.errors import BudgetExceeded
+from tacit.errors import BudgetExceeded, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.gate import Gate
@@ -188,15 +189,18 @@ def fit(
         # what can fail has been tried: only now is anybody charged
         for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
             gates[holding].reservation = reservation
-        record = run(
-            asking,
-            participants,
-            aggregator=aggregator,
-            on_failure=place.on_failure,
-            checkpoint=checkpoint,
-            progress=lambda _: advance(1),
-            own=True,
-        )
+        try:
+            record = run(
+                asking,
+                participants,
+                aggregator=aggregator,
+                on_failure=place.on_failure,
+                checkpoint=checkpoint,
+                progress=lambda _: advance(1),
+                own=True,
+            )
+        except SiteFailure as error:
+            raise _told(error, sites) from error.__cause__
     certificates = {
         site.name: certify(agreement, site, gates[site.name], holders[site.name], place.notes)
         for site in sites
@@ -205,6 +209,14 @@ def fit(
     for gate in gates.values():
         gate.close()
     return Outcome(agreement, asking.result, record, certificates, holders)
+
+
+def _told(error: SiteFailure, sites: Sequence[Site]) -> SiteFailure:
+    """Return the error of a run as its caller reads it: one table knows no sites or rounds."""
+    cause = error.__cause__
+    if len(sites) > 1 or not isinstance(cause, Exception):
+        return error
+    return SiteFailure(f"the fit stopped: {told_to_holder(cause)}")
 
 
 def coordinator(agreement: Agreement, seed: int | None) -> Asking:

@@ -17,6 +17,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline as PlainPipeline
 from sklearn.pipeline import _name_estimators
+from sklearn.utils import get_tags
 
 from tacit.data.scaling import PublicScaler
 from tacit.errors import ParameterError
@@ -92,8 +93,9 @@ class Pipeline(PlainPipeline):  # type: ignore[misc]
     steps, transform_input, memory, verbose
         As in scikit-learn.
     public
-        Names of steps that the caller states to be public: fitted before on public data, or
-        mapping each row by itself. The certificate lists them as stated.
+        Names of steps that the caller states to be public: frozen after a fit on public data, or
+        mapping each row by itself. The certificate lists them as stated. A step of scikit-learn's
+        that would be fitted here, on the raw rows, is refused.
 
     Examples
     --------
@@ -190,6 +192,7 @@ class Pipeline(PlainPipeline):  # type: ignore[misc]
             for model in _private_in(step):
                 found.append((model, list(lines)))
             if name in self.public:
+                _check_public(name, step)
                 lines.append(f"{name!r} ({type(step).__name__}) is public, as the caller states")
             else:
                 lines += seen_before(name, step)
@@ -210,6 +213,16 @@ def make_pipeline(*steps: Any, memory: Any = None, public: tuple[str, ...] = ())
         As in `Pipeline`.
     """
     return Pipeline(_name_estimators(steps), memory=memory, public=public)
+
+
+def _check_public(name: str, step: Any) -> None:
+    """Raise where a step that is stated to be public is about to learn from the raw rows."""
+    kind, home = type(step).__name__, type(step).__module__
+    if home.startswith("sklearn.") and kind != "FrozenEstimator" and get_tags(step).requires_fit:
+        raise ParameterError(
+            f"public names {name!r}, a {kind} that this pipeline fits on the raw rows: fit it on "
+            "public data and pass FrozenEstimator of it, or take tc.PublicScaler"
+        )
 
 
 def _private_in(step: Any) -> list[PrivateEstimator]:

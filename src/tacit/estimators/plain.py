@@ -12,6 +12,7 @@ from tacit._core.check import Constraint, check_table
 from tacit._core.html import tag
 from tacit.estimators.checking import Findings, tried
 from tacit.estimators.parameters import parts_of, with_parts
+from tacit.estimators.site import ALONE
 
 __all__ = ["Estimator"]
 
@@ -66,4 +67,4 @@ class Estimator(Answering, BaseEstimator):  # type: ignore[misc]
             As in `fit`. What is found is for whoever holds the data.
         """
         self._check_parameters()
-        return tried({"the data": lambda: self._try(data if y is None else (data, y))})
+        return tried({ALONE: lambda: self._try(data if y is None else (data, y))})

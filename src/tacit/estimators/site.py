@@ -10,7 +10,9 @@ from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.release.plain import check_text
 from tacit.privacy.ledger.ledger import Ledger
 
-__all__ = ["Site", "check_sites"]
+__all__ = ["ALONE", "Site", "check_sites"]
+
+ALONE = "the data"  # what a table that was passed by itself is called in prices and certificates
 
 
 @dataclass(frozen=True)
@@ -53,4 +55,7 @@ def check_sites(sites: list[Site]) -> None:
             raise ParameterError(str(error)) from None
     ledgers = [site.ledger.id for site in sites if site.ledger is not None]
     if len(set(ledgers)) != len(ledgers):
-        raise ParameterError("every site needs a ledger of its own: one ledger, one data holder")
+        raise ParameterError(
+            "every site needs a ledger of its own, which counts what is learned about the people "
+            "of that site"
+        )

@@ -18,7 +18,7 @@ SENTENCES = {
     "call": "there is no such call",
     "message": "the message is none of tacit's, too long, or belongs to another run or request",
     "order": "this may not be asked now: calls, steps and rounds come in order, once each",
-    "request": "the request is not what the step may be asked",
+    "request": "the request is not one that may be made at this point of the run",
     "proposal": "the proposal cannot be read",
     "version": "the two sides do not agree on what is public: compare versions",
     "opened": "the run was opened or closed before, with something else",

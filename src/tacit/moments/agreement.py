@@ -124,7 +124,7 @@ class MomentAgreement(Agreement):
         privacy = self.privacy
         if privacy is not None and math.isfinite(privacy.epsilon) and privacy.delta <= 0.0:
             raise ParameterError(
-                "privacy.delta must be positive, because whitening needs Gaussian noise: pass "
+                "privacy.delta must be positive, because this method adds Gaussian noise: pass "
                 "Privacy(…, delta=1e-6); OrthogonalDecomposition is purely ε-private with δ = 0, "
                 "for tensors that need no whitening"
             )

@@ -332,10 +332,6 @@ class GaussianMixture(MomentEstimator):
         names = self.columns_ or [f"feature {k}" for k in range(self.means_.shape[1])]
         return dims, {"component": groups, "feature": list(names)}
 
-    def _learned(self) -> str:
-        shares = ", ".join(f"{weight:.0%}" for weight in self.weights_)
-        return f"A mixture of {len(self.weights_)} Gaussians with the shares {shares}."
-
     def _adopt(self, release: Release) -> None:
         settings = release.settings
         settings.pop("privacy", None)

@@ -217,8 +217,8 @@ def check_room(public: MomentAgreement, units: int) -> None:
     room = np.ldexp(1.0, 62 - public.unit_bits) * public.mechanisms[0].grid.step / public.sites
     if public.whole and units * public.second_sensitivity > room:
         raise ParameterError(
-            f"a site holds more than {room:.3g} units, too many for whole-number products at "
-            "this little noise: make several sites of it, or use trust='site'"
+            f"a site holds more than {room:.3g} rows or documents, too many for whole-number "
+            "products at this little noise: make several sites of it, or use trust='site'"
         )
 
 

@@ -24,8 +24,8 @@ def check_signal(white: Whitening, sd: float, privacy: Privacy | None) -> None:
         rank = int((white.values > 1e-9 * max(float(white.values[0]), 1e-300)).sum())
         if rank < len(white.values):
             raise ParameterError(
-                f"{len(white.values)} components were asked for, but the second moment has "
-                f"rank {rank}: pass at most {rank}"
+                f"{len(white.values)} components were asked for, but the data have no more than "
+                f"{rank}: pass at most {rank}"
             )
         return
     if not white.hidden:
@@ -38,10 +38,10 @@ def check_signal(white: Whitening, sd: float, privacy: Privacy | None) -> None:
     epsilon = epsilon_of(GaussianDpEvent(sigma), privacy.delta)
     state = "below zero" if last <= 0.0 else f"{last:.3g}"
     warnings.warn(
-        f"{white.hidden} of {len(white.values)} eigenvalues of the noisy second moment do not "
-        f"stand out of the noise (it reaches {white.edge:.3g}, the smallest is {state}): that "
-        f"many components are guesses. It would take at least {factor:.2g} times the data, or "
-        f"ε of at least {epsilon:.2g}, or fewer components",
+        f"{white.hidden} of {len(white.values)} components cannot be told from the noise, and are "
+        f"guesses: the noise reaches {white.edge:.3g}, the weakest component {state}. It would "
+        f"take at least {factor:.2g} times the data, or ε of at least {epsilon:.2g}, or fewer "
+        "components",
         UserWarning,
         stacklevel=5,
     )
@@ -52,8 +52,8 @@ def check_delta(privacy: Privacy | None, count: float, unit: str) -> None:
     if privacy is None or math.isinf(privacy.epsilon) or privacy.delta * max(count, 1.0) <= 1.0:
         return
     warnings.warn(
-        f"delta = {privacy.delta:g} is above one in the number of {unit}s: a mechanism that "
-        "publishes one of them whole would pass; pass a smaller delta",
+        f"delta = {privacy.delta:g} is above 1 / (number of {unit}s): to publish one {unit} whole "
+        "would be within the promise; pass a smaller delta",
         UserWarning,
         stacklevel=6,
     )

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
-from tacit.data.documents import Documents
+from tacit.data.documents import Documents, counted_words
 from tacit.data.duplicates import RULES, duplicates_note
 from tacit.data.members import distinct_ids, members_stated
 from tacit.data.reading import Table
 from tacit.data.relations import Relation
 from tacit.data.schema import Columns
-from tacit.data.synthetic import topic_documents
 from tacit.data.words import named_words, spelled_out
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.blanks import Blank
-from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
 from tacit.estimators.release import Release
-from tacit.estimators.site import Site
 from tacit.moments.agreement import MOST_COMPONENTS, TopicAgreement
 from tacit.moments.answers import topics_answer
+from tacit.moments.blanks import TO_STATE
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.sums import DocumentMoments
 from tacit.moments.numerics.whitening import Whitening, as_weights, onto_simplex
 from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
+from tacit.moments.simulation import topics_error
 from tacit.moments.texts import TextColumn
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
@@ -127,12 +123,7 @@ class SingleTopicModel(MomentEstimator):
     _told: ClassVar[tuple[str, ...]] = (
         "topics", "vocabulary", "columns", "smoothing", "unknown", "privacy",
     )  # fmt: skip
-    _to_state: ClassVar[Mapping[str, Blank]] = {
-        ".value": Blank("the column that counts how often a word occurs in a document"),
-        "parameters.vocabulary": Blank("the public list of words", '["…"]'),
-        "columns.document": Blank("the column that names the document"),
-        "columns.word": Blank("the column of words"),
-    }
+    _to_state = TO_STATE
     _inference_only: ClassVar[tuple[str, ...]] = ("restarts", "iterations", "smoothing")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "topics": Integer(1, MOST_COMPONENTS),
@@ -228,7 +219,7 @@ class SingleTopicModel(MomentEstimator):
                 "vocabulary must be stated, and is never read from private documents: pass "
                 "vocabulary=[…], the public list of words"
             )
-        return _columns(data)
+        return counted_words(data)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         size = self._size(facts)
@@ -357,32 +348,7 @@ class SingleTopicModel(MomentEstimator):
         topics = [f"topic {k}" for k in range(len(self.topics_))]
         return dims, {"topic": topics, "word": list(self.vocabulary_)}
 
-    def _learned(self) -> str:
-        said = [
-            f"{weight:.0%} of documents ({', '.join(map(str, words)) or 'hidden by the noise'})"
-            for weight, words in zip(self.weights_, self.top_words(3)[:5], strict=False)
-        ]
-        more = " …" if len(self.weights_) > len(said) else ""
-        return f"{len(self.weights_)} topics: {'; '.join(said)}{more}."
-
-    @classmethod
-    def _simulate(cls, facts: Facts, seed: int) -> float:
-        """Return the mean total variation of word probabilities of documents of one topic each."""
-        words = max(facts.features, facts.rank)
-        documents, topics, _ = topic_documents(
-            facts.rows, words, facts.rank, words=max(3, facts.per_row), seed=seed
-        )
-        ends = np.linspace(0, facts.rows, facts.sites + 1).astype(int).tolist()
-        sites = [
-            Site(f"site {k}", documents[start:stop])
-            for k, (start, stop) in enumerate(itertools.pairwise(ends))
-        ]
-        model = cls(
-            facts.rank, vocabulary=words, random_state=seed, privacy=facts.request("document")
-        )
-        found = model.fit(sites).topics_
-        far = 0.5 * np.abs(found[:, None, :] - topics[None, :, :]).sum(axis=2)
-        return float(far[linear_sum_assignment(far)].mean())
+    _simulate = classmethod(topics_error)
 
     def _adopt(self, release: Release) -> None:
         settings = release.settings
@@ -473,18 +439,3 @@ class SingleTopicModel(MomentEstimator):
         known |= self.topics_.shape[1] == 1
         chosen = [row if some else row[:0] for row, some in zip(order, known, strict=True)]
         return [[int(i) if positions else self.vocabulary_[i] for i in row] for row in chosen]
-
-
-def _columns(data: Any) -> int:
-    """Return how many columns a table of counts has; no count is looked at."""
-    if isinstance(data, Relation):
-        return data.shape[1]
-    first = data[0] if isinstance(data, list | tuple) and data else data
-    if isinstance(first, Documents):
-        return first.vocabulary
-    if hasattr(first, "tocsr") or np.ndim(first) == 2:
-        return int(np.shape(first)[1])
-    raise ParameterError(
-        "vocabulary must be given for documents of word numbers: pass vocabulary=…, how many "
-        "words there are"
-    )

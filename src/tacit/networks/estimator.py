@@ -20,7 +20,6 @@ from tacit.data.matrices import check_lengths, warn_of_column
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted, remember
 from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.release import Release
@@ -30,6 +29,7 @@ from tacit.networks.agreement import Examples, NetworkAgreement
 from tacit.networks.answers import network_answer
 from tacit.networks.architectures import ACTIVATIONS, Given, Perceptron
 from tacit.networks.backend import nn, torch
+from tacit.networks.blanks import TO_STATE
 from tacit.networks.dropout import LayerDropout, layer_dropout
 from tacit.networks.dynamics import DYNAMICS, Dynamics
 from tacit.networks.layers import check_rows_independent, made_up
@@ -61,13 +61,7 @@ class PrivateNetwork(TableNetwork):
         "privacy", "columns", "order", "target", "names", "hidden", "activation", "bounds",
         "normalize", "rows", "dropout", "shape", "given", "steps", "training",
     )  # fmt: skip
-    _to_state: ClassVar[Mapping[str, Blank]] = {
-        "parameters.target": Blank("the column to explain, one of [columns] below"),
-        "parameters.rows": Blank("about how many rows all sites have together; it is public"),
-        "parameters.training": Blank(
-            "how it is trained, as in tacit.networks.Training", '{steps = "…"}', needed=False
-        ),
-    }
+    _to_state = TO_STATE
     _stated_facts = ("inputs",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "hidden": AnyOf(InstanceOf(tuple, list), None),
@@ -382,10 +376,6 @@ class PrivateNetwork(TableNetwork):
 
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
         return {"samples": ("sample", "weight"), "final": ("weight",)}, {}
-
-    def _learned(self) -> str:
-        count = sum(parameter.numel() for parameter in self.module_.parameters())
-        return f"A Bayesian network of {count} weights, with samples of its posterior."
 
     def _adopt(self, release: Release) -> None:
         settings = release.settings

@@ -24,7 +24,7 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.fit import Place, fit
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 from tacit.networks.agreement import STEP, Examples, NetworkAgreement
 from tacit.networks.architectures import Given
 from tacit.networks.backend import nn, torch
@@ -262,7 +262,7 @@ def train(
     )
     agreement.check_network()
     data = agreement.check_examples(Examples(inputs, targets, device))
-    site = Site("the data", None, ledger)
+    site = Site(ALONE, None, ledger)
     place = Place("private network", random_state, checkpoint=checkpoint)
     outcome = fit(agreement, [site], {site.name: data}, place)
     trained: Trained = outcome.result

@@ -17,12 +17,12 @@ from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
-from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted
 from tacit.estimators.predicting import beside, columns_schema
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.posterior.blanks import TO_STATE
 from tacit.posterior.mechanism import MECHANISMS
 from tacit.posterior.numerics.infer import ParameterPosterior
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
@@ -87,13 +87,7 @@ class PeopleEstimator(PrivateEstimator):
     """Base: a population, bounds of a person's number, and a public number of people."""
 
     _default_neighbours = REPLACE
-    _to_state: ClassVar[Mapping[str, Blank]] = {
-        "parameters.population": Blank(
-            'the law of the numbers: "Bernoulli", "Exponential", "NormalVariance", "Poisson", '
-            '"UniformWidth", or {name = "NormalMean", sd = 2.0}'
-        ),
-        "columns.target": Blank("the column with one number for each person"),
-    }
+    _to_state = TO_STATE
     _people: ClassVar[int] = 20  # of an imagined holder
 
     population: Population | None
@@ -195,7 +189,7 @@ class PeopleEstimator(PrivateEstimator):
     def _size(self, facts: Sequence[Any]) -> int:
         """Return the public number of people of the one holder: as stated, else the data's."""
         if len(facts) != 1:
-            raise ParameterError("one holder releases its statistics: pass one site")
+            raise ParameterError("one party releases its statistics: pass one table, or one site")
         size: int | None = facts[0] if self.size is None else self.size
         if size is None:
             raise ParameterError(
@@ -285,15 +279,6 @@ class PeopleEstimator(PrivateEstimator):
             return {}, {}
         dims = {name: own for name, own in DIMS.items() if name in self.shared_}
         return dims, {"parameter": list(self.posterior_.names)}
-
-    def _learned(self) -> str:
-        if not hasattr(self, "posterior_"):
-            return ""
-        said = [
-            f"{name} = {mean:.4g} (posterior standard deviation {sd:.2g})"
-            for name, mean, sd in zip(self.posterior_.names, self.mean_, self.sd_, strict=True)
-        ]
-        return f"The parameters of a population: {', '.join(said)}."
 
     def _take_up(
         self, release: Release, names: Sequence[str], said: Sequence[Mapping[str, Any]]

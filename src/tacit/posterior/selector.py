@@ -237,7 +237,3 @@ class StatisticSelector(PeopleEstimator):
             first_statistic=early.statistic,
             privacy=self._asked_of(settings),
         )
-
-    def _learned(self) -> str:
-        found = super()._learned()
-        return f"{found} The statistic that tells most was {self.selected_.name}."

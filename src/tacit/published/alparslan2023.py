@@ -32,7 +32,7 @@ from tacit._core.arrays import Array
 from tacit._core.check import Constraint, InstanceOf, OneOf, Real, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.price import Price, price_of
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.privacy.events import ADD_REMOVE
@@ -311,6 +311,9 @@ class ThesisRegression(PrivateLinearRegression):
         if not self._noisy or self.privacy is None or self.privacy.neighbours != ADD_REMOVE:
             raise ParameterError("published noise needs Privacy(1.0, delta) under add-remove")
 
+    def _agree(self, facts: Sequence[Any], shares: int = 1) -> RegressionAgreement:
+        raise ParameterError("bounds are read from the data: there is nothing to agree on without")
+
     def _agreed(self, sites: Sequence[Site]) -> RegressionAgreement:
         return self._together([], list(sites))
 
@@ -333,7 +336,7 @@ class ThesisRegression(PrivateLinearRegression):
         """
         if not hasattr(self, "design_"):
             raise NotCertified("bounds are read from the data: there is no price before fit")
-        holders = self._as_sites(sites or Site("the data", None))
+        holders = self._as_sites(sites or Site(ALONE, None))
         return price_of(self._agreement(self.design_, len(holders)), holders)
 
     def _options(self) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from tacit.data.written import written_names
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.blanks import Blank
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
@@ -32,6 +31,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
 from tacit.recommender.answers import items_answer
+from tacit.recommender.blanks import TO_STATE
 from tacit.recommender.device import Device, Devices, released_items
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.recommender.predicting import answer, rating_schema
@@ -106,18 +106,7 @@ class PrivateRecommender(PrivateEstimator):
 
     _purpose = "private recommender"
     _told = ("labels", "bounds", "rank", "options")
-    _to_state: ClassVar[Mapping[str, Blank]] = {
-        ".value": Blank("the column of ratings"),
-        "parameters.bounds": Blank("the lowest and the highest rating there can be", '["…", "…"]'),
-        "parameters.items": Blank("the public list of items, or how many there are", '["…"]'),
-        "parameters.item_weights": Blank(
-            "how sensitive ratings of each item are, in (0, 1], in the order of items",
-            '["…"]',
-            needed=False,
-        ),
-        "columns.user": Blank("the column that names the person"),
-        "columns.item": Blank("the column that names the item"),
-    }
+    _to_state = TO_STATE
     _default_neighbours = REPLACE
     _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
         "_devices": ("the ratings of its users", "from_release(folder)")
@@ -238,7 +227,7 @@ class PrivateRecommender(PrivateEstimator):
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
         """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
         if len(tables) != 1:
-            raise ParameterError("one table is read: name it in the permission's tables")
+            raise ParameterError(f"one table is read, and {len(tables)} are named: name one")
         (found,) = tables.values()
         return from_table(found, facts, self.duplicates)
 
@@ -342,12 +331,6 @@ class PrivateRecommender(PrivateEstimator):
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
         dims = {"base": ("item",), "features": ("item", "feature")}
         return dims, {"item": list(self.items_)}
-
-    def _learned(self) -> str:
-        return (
-            f"A table of {len(self.items_)} items, from which a device with somebody's own "
-            "ratings tells what they would like."
-        )
 
     def _adopt(self, release: Release) -> None:
         found = release.settings

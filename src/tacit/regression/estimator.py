@@ -25,7 +25,6 @@ from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
-from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted, check_fitted, remember
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.parameters import stores_parameters
@@ -37,6 +36,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.regression import released
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.answers import answer_of
+from tacit.regression.blanks import TO_STATE
 from tacit.regression.bounds import PublicBounds, as_pairs
 from tacit.regression.design import STATISTICS, Design
 from tacit.regression.joining import (
@@ -138,9 +138,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     """
 
     _purpose = "linear regression"
-    _to_state: ClassVar[Mapping[str, Blank]] = {
-        "parameters.target": Blank("the column to explain, one of [columns] below")
-    }
+    _to_state = TO_STATE
     _agreements: ClassVar[type[RegressionAgreement]] = RegressionAgreement
     _summaries: ClassVar[type[SiteSummary]] = SiteSummary
     _stored: ClassVar[tuple[str, ...]] = (
@@ -443,9 +441,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
         return released.dimensions_of(self)
-
-    def _learned(self) -> str:
-        return released.sentence_of(self)
 
     def _adopt(self, release: Release) -> None:
         released.adopt(self, release)

@@ -62,7 +62,10 @@ def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | 
         )
     check_sites(list(sites))
     if sites and len(names) > 1 and privacy is not None and privacy.is_curated:
-        raise ParameterError("several sites do not share a curator: pass Privacy(…, trust='site')")
+        raise ParameterError(
+            "several sites have nobody who sees all rows, as trust='central' would mean: pass "
+            "Privacy(…, trust='site')"
+        )
 
 
 def check_together(
@@ -77,8 +80,8 @@ def check_together(
         _check_belongs(summary, known[0].design, known[0].columns)
         if method in SQUARE_METHODS and summary.moments.square is None:
             raise ParameterError(
-                f"method {method!r} needs yᵀy, and {summary.site!r} did not release it: use "
-                "method='auto'"
+                f"method {method!r} needs the sum of squares of the response, and "
+                f"{summary.site!r} did not release it: use method='auto'"
             )
     relations = {s.certificate.neighbours for s in known if s.certificate.is_private}
     if noisy:

@@ -28,7 +28,10 @@ def check_method(method: str, noisy: bool, statistics: str, changed: Collection[
             f"method {method!r} takes sums for exact: pass privacy=None, or method='auto'"
         )
     if method in SQUARE_METHODS and statistics == "Sz":
-        raise ParameterError(f"method {method!r} needs yᵀy: pass statistics='moments' or 'Szu'")
+        raise ParameterError(
+            f"method {method!r} needs the sum of squares of the response: pass "
+            "statistics='moments' or 'Szu'"
+        )
     for name in UNREAD.get(method, ()):
         if name in changed:
             raise ParameterError(f"method {method!r} does not read {name}: leave it out")

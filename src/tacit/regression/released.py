@@ -23,7 +23,7 @@ from tacit.regression.numerics.moments import Prior
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.scale import Line
 
-__all__ = ["adopt", "answer", "arrays_of", "dimensions_of", "sentence_of", "settings_of", "told"]
+__all__ = ["adopt", "answer", "arrays_of", "dimensions_of", "settings_of", "told"]
 
 _OWN = ("columns", "middle", "half", "norm", "names", "labels", "sites", "prior", "privacy")
 _SAMPLED = "posterior/"
@@ -86,12 +86,6 @@ def dimensions_of(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, Seq
     }
     own = {name: dims[name] for name in dims if name in model.shared_}
     return own, {"feature": features, "term": terms, "other term": terms}
-
-
-def sentence_of(model: Any) -> str:
-    """Say what was learned."""
-    *features, response = model.columns_
-    return f"A linear regression of {response} on {', '.join(features)}, with uncertainty."
 
 
 def answer(model: Any, table: Table, interval: float | None) -> dict[str, list[Any]]:

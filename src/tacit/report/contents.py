@@ -10,7 +10,7 @@ import contextlib
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -157,13 +157,11 @@ def _without_model(release: Release, error: TacitError) -> Answer:
 
 
 def _answer_of(source: Any, level: float) -> Answer:
-    """Return the answer of an estimator; its sentence for a release where it tells no other."""
+    """Return the answer of an estimator; one from outside may have none."""
     found = Answer(type(source).__name__)
     if isinstance(source, Answering):
-        with contextlib.suppress(TypeError):  # one from outside may say nothing
+        with contextlib.suppress(TypeError):
             found = source.summary(level)
-    if not found.headline and isinstance(source, PrivateEstimator):
-        found = replace(found, headline=source._learned())
     return found
 
 

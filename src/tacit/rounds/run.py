@@ -43,7 +43,7 @@ class _Notes:
         self.said.append(f"{name}: {reason}")
         if self.on_failure == "stop":
             raise SiteFailure(
-                f"site {name!r} failed in round {failure.round}: {reason}"
+                f"site {name!r} failed in round {failure.round + 1}: {reason}"
             ) from error
 
 
@@ -91,9 +91,8 @@ def drive(
         active = [name for name in active if name in replies]
         if len(replies) < minimum:
             raise SiteFailure(
-                f"{len(replies)} sites are left in round {record.rounds}, {minimum} are needed: "
-                + "; ".join(said)
-                + coordinator.remark
+                f"{len(replies)} sites are left in round {record.rounds + 1}, {minimum} are "
+                "needed: " + "; ".join(said) + coordinator.remark
             )
         coordinator.absorb(record.rounds, aggregator.collect(replies))
         for name, reason in coordinator.faults().items():

@@ -28,6 +28,8 @@ from tacit.summary.totals import Totals
 
 __all__ = ["SummaryAgreement"]
 
+_CROWD = 10_000  # rows of a worst case at most
+
 
 @dataclass(frozen=True)
 class SummaryAgreement(Naming, Agreement):
@@ -141,22 +143,27 @@ class SummaryAgreement(Naming, Agreement):
         away = -1.0  # t of the other row
         if self.squared and self.mechanism.norm == 2:  # see the module's docstring
             away = 1.0 - (3.0 - math.sqrt(1.0 - 2.0 * W1**2 / W2**2)) / 2.0
-        rows, other = {}, {}
+        # of keys, others have one as often as it takes to be named now and then
+        others = max([2, *(min(one.threshold, _CROWD) for one in self.key_mechanisms)])
+        size, own = others + self.rows_per_unit, range(self.rows_per_unit)
+        rows: dict[str, Any] = {}
+        other: dict[str, Any] = {}
         for name, low, high in self.bounds:
             middle, half = (low + high) / 2.0, (high - low) / 2.0
-            rows[name] = np.array([high] * (2 + self.rows_per_unit))
-            other[name] = np.array([high, high, *([middle + away * half] * self.counted)])
+            rows[name] = np.full(size, high)
+            other[name] = np.array([high] * others + [middle + away * half] * self.counted)
         for name, _ in self.categories:
-            rows[name] = np.zeros(2 + self.rows_per_unit)
-            other[name] = np.array([0.0, 0.0, *([1.0] * self.counted)])
-        own = range(self.rows_per_unit)  # each row of the unit has a key that its others have not
-        for name, _, length in self.keys:
-            rows[name] = np.array(["0", "0", *(f"{k:x}"[:length] for k in own)], object)
-            other[name] = np.array(["0", "0", *(["1"] * self.counted)], object)
+            rows[name] = np.zeros(size)
+            other[name] = np.array([0.0] * others + [1.0] * self.counted)
+        for name, _, length in self.keys:  # each row of the unit has a key of its own
+            rows[name] = np.array(["0"] * others + [f"{k:x}"[:length] for k in own], object)
+            other[name] = np.array(["0"] * others + ["1"] * self.counted, object)
         if self.keys and self.rows_per_unit > 1:
-            rows[PERSON], other[PERSON] = np.array([0, 1, *(2 for _ in own)]), np.array([0, 1])
+            whose = np.arange(others)
+            rows[PERSON] = np.append(whose, np.full(len(own), others))
+            other[PERSON] = whose
         if self.groups > 1:
-            rows[GROUP], other[GROUP] = np.zeros(2 + self.rows_per_unit), np.zeros(2)
+            rows[GROUP], other[GROUP] = np.zeros(size), np.zeros(others)
         return Neighbours(rows, other)
 
     @classmethod

@@ -154,6 +154,8 @@ class PrivateSummary(PrivateEstimator):
             )
         public = self._public
         for name, kind in public.items():
+            if name in (GROUP, PERSON):
+                raise ParameterError(f"a column cannot be called {name!r} here: rename it")
             if isinstance(kind, Keys):
                 continue
             if not kind.modelled:
@@ -382,9 +384,6 @@ class PrivateSummary(PrivateEstimator):
 
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
         return released.dimensions_of(self)
-
-    def _learned(self) -> str:
-        return released.sentence_of(self)
 
     def _adopt(self, release: Release) -> None:
         released.adopt(self, release)

@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 
 from tacit._core.arrays import Array
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Coordinating, Step
-from tacit.mechanisms.stable_histogram import MOST, StableHistogram
+from tacit.mechanisms.stable_histogram import LEAST, MOST, StableHistogram
 from tacit.privacy.calibration import split_budget
 from tacit.rounds.messages import ArraySpec
 from tacit.summary.layout import GROUP, PERSON
@@ -59,6 +60,11 @@ class Naming(Ranking):
         norm = next((noise.norm for noise in self._noises.values()), 1)
         even = {name: 1.0 for name, _, _ in self.keys}
         epsilons = split_budget(self._shares(norm)["keys"] * _ROOM, even)
+        if min(epsilons.values()) < LEAST:
+            raise ParameterError(
+                f"the share of ε that is left for {self.keys[0][0]!r} is too small to name "
+                "anything: ask for fewer statistics, or for a larger ε"
+            )
         deltas = split_budget(self.privacy.delta * (0.5 if self._noises else 1.0), even)
         return tuple(
             StableHistogram(min(epsilons[name], MOST), deltas[name], self.rows_per_unit, **how)

@@ -25,7 +25,6 @@ __all__ = [
     "answer_of_first_schema",
     "arrays_of",
     "dimensions_of",
-    "sentence_of",
     "settings_of",
 ]
 
@@ -70,13 +69,6 @@ def dimensions_of(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, Seq
             dims[name] = ("quantile",)
     levels = [float(level) for level in model.quantiles]
     return dims, {"quantile": levels} if ("quantile",) in dims.values() else {}
-
-
-def sentence_of(model: Any) -> str:
-    """Say what was learned."""
-    kinds = ", ".join((*model.statistics, *(["counts"] if hasattr(model, "counts_") else [])))
-    groups = "" if model.by is None else f", for every value of {model.by}"
-    return f"Private statistics ({kinds}) of {', '.join(model._public)}{groups}."
 
 
 def adopt(model: Any, release: Release) -> None:

@@ -454,7 +454,7 @@ def sends_nothing(reply):
 @pytest.mark.parametrize("fault", [raises, sends_nan, sends_wrong_shape, sends_nothing])
 def test_a_faulty_site_stops_the_run_or_is_left_out(fault, monkeypatch):
     Faulty(monkeypatch, fault)
-    with pytest.raises(SiteFailure, match="site 's1' failed in round 2") as caught:
+    with pytest.raises(SiteFailure, match="site 's1' failed in round 3") as caught:
         estimator(Langevin(rounds=5), privacy()).fit(sites())
     assert "private detail" not in str(caught.value)
     ledgers = [tc.Ledger.memory(unit="user", epsilon=5.0, delta=1e-3) for _ in range(2)]

@@ -229,7 +229,7 @@ def test_a_site_that_fails_stops_the_run_or_is_left_out(monkeypatch, how):
     break_site(monkeypatch, "B", 1, how)
     ledgers = {n: tc.Ledger.memory(unit="user", epsilon=3.0, delta=1e-5) for n in "AB"}
     sites = [tc.Site(n, relation(ratings(k)), ledgers[n]) for k, n in enumerate("AB")]
-    with pytest.raises(SiteFailure, match="'B' failed in round 1"):
+    with pytest.raises(SiteFailure, match="'B' failed in round 2"):
         factorization().fit(sites)
     fitted = factorization(on_failure="exclude").fit(sites)
     assert [f.site for f in fitted.failures_] == ["B"] and list(fitted.parts_) == ["A"]

@@ -60,7 +60,7 @@ def test_one_holder_with_privacy_is_one_site():
     assert list(central.parts_) == ["the data"]
     assert central.predict("the data", [[0, "b"]]).shape == (1,)
     curated = tc.Privacy(2.0, 1e-5, unit="user", trust="central")
-    with pytest.raises(ParameterError, match="do not share a curator"):
+    with pytest.raises(ParameterError, match="nobody who sees all rows"):
         model(privacy=curated).fit(sites())
 
 

@@ -65,7 +65,7 @@ def _draw_from_run(path, who):
 @pytest.fixture(scope="module")
 def everybody():
     """Return a function that runs a worker in eight processes at once."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # of a process that holds none of the ledgers
     pool = context.Pool(PROCESSES, _remember, (context.Barrier(PROCESSES),))
 
     def run(worker, path):

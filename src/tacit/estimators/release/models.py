@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit._core.answers import LEVEL
 from tacit.errors import ParameterError
 from tacit.estimators.features import NothingFitted
 from tacit.estimators.release.layout import Release
@@ -49,7 +50,7 @@ def write_model(
         module=kind.__module__,
         dims=dims,
         coords=coords,
-        learned=model._learned(),
+        learned=model._found(LEVEL).headline,
         purpose=purpose,
         contact=contact,
         ledgers=signing if ledgers is None else ledgers,

@@ -19,31 +19,27 @@ from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 from tacit.factorization.answers import arviz_of, sites_answer, without_deviations
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.binding import as_relations, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import simulated_error
+from tacit.factorization.together import released
+from tacit.factorization.together.blanks import TO_STATE
 from tacit.factorization.together.methods import METHODS, choose_method, method_of
 from tacit.factorization.together.predicting import answer, cell_schema
 from tacit.factorization.together.problem import (
     Problem,
     check_agreement,
+    check_released,
     problem_of,
     state_problem,
-)
-from tacit.factorization.together.released import (
-    TOLD,
-    dimensions_of,
-    fitted_parameters,
-    fitted_settings,
 )
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
 from tacit.factorization.together.stated import Stated
@@ -130,23 +126,8 @@ class PrivateFactorization(PrivateEstimator):
         "parts_": ("its sites' cells", "from_release(folder).adopt(site)")
     }
     _purpose = "coupled factorization"
-    _told = TOLD
-    _to_state: ClassVar[Mapping[str, Blank]] = {
-        ".value": Blank("the column of values"),
-        "parameters.model": Blank(
-            "who or what a cell is about; :k is the pattern that they share", '"person:k item:k"'
-        ),
-        "parameters.bounds": Blank("the lowest and the highest value there can be", '["…", "…"]'),
-        "parameters.options": Blank(
-            "settings of the method, such as rounds", '{rounds = "…"}', needed=False
-        ),
-        "columns.person": Blank("the column that names the person, who is protected"),
-        "columns.item": Blank("the column that names the item"),
-        "labels.item": Blank(
-            "the public list of items, the same at every site; or a text file, a line for each",
-            '["…"]',
-        ),
-    }
+    _told = released.TOLD
+    _to_state = TO_STATE
     _stated_facts = ("members", "options")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
@@ -327,7 +308,7 @@ class PrivateFactorization(PrivateEstimator):
             try:
                 facts.append(self._facts(site.data))
             except ParameterError as error:
-                where = "" if site.name == "the data" else f"site {site.name!r}: "
+                where = "" if site.name == ALONE else f"site {site.name!r}: "
                 raise ParameterError(f"{where}{error}") from None
         return self._agree_on(facts, public or {})
 
@@ -347,7 +328,7 @@ class PrivateFactorization(PrivateEstimator):
         self.agreement_ = outcome.agreement
         problem = problem_of(outcome.agreement)
         self.method_, self.labels_ = self._method(problem), dict(problem.labels)
-        self._about = fitted_settings(problem, self.method_)
+        self._about = released.fitted_settings(problem, self.method_)
         self.shared_ = outcome.agreement.shared(outcome.result)
         self.shared_factors_ = without_deviations(self.shared_)
         self.draws_: Arrays = dict(getattr(outcome.result, "draws", {}))
@@ -380,14 +361,7 @@ class PrivateFactorization(PrivateEstimator):
             raise NothingFitted("there is nothing to adopt: call fit, from_release or pass shared")
         holders = [sites] if isinstance(sites, Site) else list(sites)
         agreement = self._agreed(holders)
-        problem = problem_of(agreement)
-        for entity, size in problem.sizes.items():
-            offset = found.get(f"{entity} offset")
-            if offset is not None and np.shape(offset) != (size,):
-                raise ParameterError(
-                    f"what was released is not about the {size} members of {entity!r}: pass the "
-                    "labels of the fit"
-                )
+        check_released(problem_of(agreement), found)
         self.agreement_, self.parts_, self._held = agreement, {}, {}
         for site in holders:
             data, gate = self._read(site.data, agreement), Gate(None, Noise("grid"))
@@ -464,14 +438,11 @@ class PrivateFactorization(PrivateEstimator):
         return dict(self._about)
 
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
-        return dimensions_of(self.shared_, self.labels_)
-
-    def _learned(self) -> str:
-        return f"Shared factors of {', '.join(self._about['shared'])}, for predictions at a site."
+        return released.dimensions_of(self.shared_, self.labels_)
 
     def _adopt(self, release: Release) -> None:
         found = self._about = release.settings
-        PrivateFactorization.__init__(self, **fitted_parameters(found))
+        PrivateFactorization.__init__(self, **released.fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
         self.entities = self.labels_ or None
         self.shared_factors_ = without_deviations(self.shared_)

@@ -16,7 +16,14 @@ from tacit.factorization.language.structure import BoundModel, CoupledModel
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["Problem", "check_agreement", "members_in", "problem_of", "state_problem"]
+__all__ = [
+    "Problem",
+    "check_agreement",
+    "check_released",
+    "members_in",
+    "problem_of",
+    "state_problem",
+]
 
 
 @dataclass(frozen=True)
@@ -204,3 +211,14 @@ def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None
                     f"the members of {entity!r} are listed differently from what all sides "
                     "agreed on"
                 )
+
+
+def check_released(problem: Problem, shared: Mapping[str, Any]) -> None:
+    """Raise unless what was released is about the members of a problem's entities."""
+    for entity, size in problem.sizes.items():
+        offset = shared.get(f"{entity} offset")
+        if offset is not None and np.shape(offset) != (size,):
+            raise ParameterError(
+                f"what was released is not about the {size} members of {entity!r}: pass the "
+                "labels of the fit"
+            )

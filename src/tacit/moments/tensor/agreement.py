@@ -65,7 +65,9 @@ class TensorAgreement(Agreement):
 
     def __post_init__(self) -> None:
         if self.sites != 1:
-            raise ParameterError("a tensor is decomposed at its one holder, who passes it alone")
+            raise ParameterError(
+                "a tensor is decomposed in one place: pass one, not several sites"
+            )
 
     @cached_property
     def mechanism(self) -> Gaussian | KNorm:

@@ -20,6 +20,7 @@ from tacit.estimators.checking import Findings, tried
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
+from tacit.estimators.site import ALONE
 from tacit.moments.answers import decomposition_answer
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
 from tacit.moments.numerics.sums import entry_weights
@@ -173,9 +174,6 @@ class OrthogonalDecomposition(PrivateEstimator):
         dims = {"components": ("component", "coordinate"), "eigenvalues": ("component",)}
         return dims, {"component": [f"component {k}" for k in range(len(self.eigenvalues_))]}
 
-    def _learned(self) -> str:
-        return f"{len(self.eigenvalues_)} orthogonal components of a symmetric tensor."
-
     def _adopt(self, release: Release) -> None:
         OrthogonalDecomposition.__init__(self, **release.settings)
         self.components_ = release.arrays["components"]
@@ -216,7 +214,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         if self.privacy is not None:
             return super().check(data)
         self._check_parameters()
-        return tried({"the data": lambda: _as_tensor(data)})
+        return tried({ALONE: lambda: _as_tensor(data)})
 
     def _power_method(self, tensor: Any, size: int | None) -> Decomposition:
         return power_method(

@@ -66,7 +66,7 @@ class ParameterPosterior(Answering):
 
     sampler: str
     names: tuple[str, ...]
-    draws: Array
+    draws: Array = field(repr=False)
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -144,7 +144,8 @@ class NoisyStatistic(Answering):
         ordered = isinstance(self.statistic, OrderStatistic)
         if ordered != (self.noise.kind == "smooth") or (ordered and self.local):
             raise ParameterError(
-                "order statistics go with smooth noise, released by a curator, and nothing else"
+                "order statistics go with smooth noise, added by whoever holds all rows, and with "
+                "nothing else"
             )
         if self.local and self.statistic.dimension(self.bounds) != 1:
             raise ParameterError("an answer of each person is one number, not a vector")

@@ -192,8 +192,8 @@ def check_view(releases: Sequence[NoisyStatistic], view: int) -> None:
     for other in known:
         if not has_likelihood(other):
             raise ParameterError(
-                f"p(y | θ) of {release.statistic.name} and of {other.statistic.name} are both not "
-                "known: of several releases one may be such"
+                f"how probable a released {release.statistic.name} or {other.statistic.name} is "
+                "has no formula: of several releases one may be such"
             )
     if view == LOCAL and not release.local:
         raise ParameterError("the sequential sampler needs each person's own answer")

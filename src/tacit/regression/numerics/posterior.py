@@ -71,8 +71,8 @@ class Posterior(Answering):
     """
 
     method: str
-    draws: Array
-    noise_variance: Array
+    draws: Array = field(repr=False)
+    noise_variance: Array = field(repr=False)
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -91,8 +91,8 @@ def check_sampler(sampler: str, releases: Sequence[NoisyStatistic]) -> None:
     for release in releases:
         if not has_likelihood(release):
             raise ParameterError(
-                f"p(y | θ) of {release.statistic.name} is not known: use sampler='mhaar' or "
-                "'mhaar-rb'"
+                f"how probable a released {release.statistic.name} is has no formula: use "
+                "sampler='mhaar' or 'mhaar-rb'"
             )
 
 

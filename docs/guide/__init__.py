@@ -1,0 +1,1 @@
+"""Small extensions of Sphinx that the guide is built with."""
