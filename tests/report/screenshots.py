@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 import tacit as tc
 from tacit.demo.run import run_demo
@@ -57,9 +58,12 @@ def main(target):
                 for width, height in HEIGHTS.items():
                     for dark in (False, True):
                         browser.open(page, width, dark=dark)
-                        whole = browser.run("document.documentElement.scrollHeight")
-                        look = "-dark" if dark else ""
-                        browser.picture(target / f"{kind}-{width}{look}.png", min(height, whole))
+                        whole = browser.run("document.body.getBoundingClientRect().bottom")
+                        place = target / f"{kind}-{width}{'-dark' if dark else ''}.png"
+                        browser.picture(place, min(height, whole + 16))
+                        with Image.open(place) as full:  # a guide is downloaded
+                            few = full.convert("RGB").quantize(64)
+                        few.save(place, optimize=True)
         finally:
             browser.close()
 

@@ -113,3 +113,4 @@ def test_ticks_and_ranges_survive_extremes():
     low, high = margined([3.0], zero=True)
     assert low == 0.0 < high
     assert number(1e300) == "1e+300"
+    assert number(-0.0) == "0"

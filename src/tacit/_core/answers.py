@@ -334,5 +334,6 @@ _STYLE = (
     ".tacit table{border-collapse:collapse}.tacit td,.tacit th{padding:.15em .7em;"
     "text-align:left}.tacit .number{text-align:right;font-variant-numeric:tabular-nums}"
     ".tacit caption{text-align:left;font-weight:600}.tacit .soft{opacity:.75;font-size:90%}"
-    ".tacit .scroll{overflow-x:auto;max-width:100%}"
+    ".tacit .scroll{overflow-x:auto;max-width:100%}.tacit .long{overflow-wrap:anywhere;"
+    "min-width:12rem}.tacit p{overflow-wrap:anywhere}"
 )

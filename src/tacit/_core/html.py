@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = ["Html", "join", "table", "tag"]
 
+_WORD = 24  # letters of a word that may be broken, so that a table does not grow with it
 _VOID = {"meta", "br", "line", "rect", "path", "circle", "polyline"}
 
 
@@ -56,15 +57,19 @@ def table(
         numbers = [k >= len(headings) - numbers for k in range(len(headings))]
     right = list(numbers)
 
-    def side(k: int) -> str | None:
-        return "number" if right[k] else None
+    def kind(k: int, cell: object) -> str | None:
+        if right[k]:
+            return "number"
+        return "long" if any(len(word) > _WORD for word in str(cell).split()) else None
 
-    head = tag("tr", *(tag("th", h, scope="col", class_=side(k)) for k, h in enumerate(headings)))
+    head = tag(
+        "tr", *(tag("th", h, scope="col", class_=kind(k, h)) for k, h in enumerate(headings))
+    )
     body = [
         tag(
             "tr",
-            tag("th", row[0], scope="row", class_=side(0)),
-            *(tag("td", cell, class_=side(k)) for k, cell in enumerate(row) if k),
+            tag("th", row[0], scope="row", class_=kind(0, row[0])),
+            *(tag("td", cell, class_=kind(k, cell)) for k, cell in enumerate(row) if k),
         )
         for row in rows
     ]

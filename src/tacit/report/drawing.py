@@ -137,7 +137,7 @@ def number(value: Any) -> str:
     """
     if value is None or math.isnan(float(value)):
         return "–"
-    found = float(value)
+    found = float(value) + 0.0  # no minus before zero
     if math.isinf(found):
         return "∞" if found > 0 else "−∞"
     text = f"{found:,.0f}" if 1000 <= abs(found) < 1e9 else f"{found:.4g}"

@@ -18,19 +18,24 @@ _MOST_KINDS, _MOST_WARNINGS = 4, 8
 _LEFT, _RIGHT, _ROW = 8.0, 8.0, 40.0
 
 
-def headline_box(contents: Contents, facts: Mapping[str, str]) -> Html:
+def headline_box(
+    contents: Contents, facts: Mapping[str, str], summary: Sequence[str] = ()
+) -> Html:
     """Return the box.
 
     Parameters
     ----------
     contents
         What the report is about.
+    summary
+        Further sentences.
     facts
         Date, purpose, contact: what is empty is left out.
     """
     answer, found = contents.answer, kinds(contents.certificates)
     learned = answer.headline or f"What {answer.title} learned stands below."
     left = [tag("p", short(learned, 700), class_="learned")]
+    left += [tag("p", line) for line in summary]
     left += [
         tag("p", "⚠ ", short(warning, 500), class_="warning", role="note")
         for warning in answer.warnings[:_MOST_WARNINGS]

@@ -70,7 +70,7 @@ def write_report(
     title
         Of the page.
     summary
-        Sentences for its top.
+        Sentences for its top, below the one that says what was learned.
     purpose, contact, date
         What it is for, whom to ask, and its day; those of the release, and today, unless given.
     ledgers
@@ -191,10 +191,10 @@ def render_report(
         ("What the words mean", making.glossary_section()),
     ]
     name = short(title or contents.answer.title or contents.estimator, 160)
-    head = [tag("h1", name), *(tag("p", line, class_="lead") for line in summary)]
+    head = [tag("h1", name)]
     if own:
         head.insert(0, tag("p", _OWN, class_="own", role="note"))
-    head.append(headline_box(contents, _facts(contents, facts or {})))
+    head.append(headline_box(contents, _facts(contents, facts or {}), summary))
     return _page(f"Own page: {name}" if own else name, head, parts)
 
 

@@ -15,19 +15,23 @@ __all__ = ["parts_section", "results_section"]
 
 _ROOM = 260_000  # characters, so that the whole page stays below 500 kB
 _MOST_ROWS = 100
+_LONG = 12  # rows of a table that would push its picture out of sight
 _WIDE = 58  # letters in a row of a table that has a line for itself
 
 
 def results_section(answer: Answer) -> Html:
-    """Return tables and pictures in turn, then what the answer folds.
+    """Return tables and pictures in turn, long tables last, then what the answer folds.
 
     Parameters
     ----------
     answer
         What an estimator learned.
     """
-    pairs = itertools.zip_longest(answer.tables, answer.pictures.values())
-    parts = [part for pair in pairs for part in pair if part is not None]
+    parts: list[Table | Picture] = []
+    for table, picture in itertools.zip_longest(answer.tables, answer.pictures.values()):
+        long = table is not None and len(table) > _LONG and _letters(table) > _WIDE
+        pair = (picture, table) if long else (table, picture)
+        parts += [part for part in pair if part is not None]
     folded = [
         tag("details", tag("summary", short(heading, 120)), parts_section(inner, _ROOM // 8))
         for heading, inner in answer.details.items()

@@ -29,7 +29,6 @@ h2 {{ font-size: 1.3rem; margin: 2.4rem 0 .6rem; padding-top: .6rem;
   border-top: 1px solid var(--line); }}
 main > section:first-child h2 {{ margin-top: .8rem; }}
 p, li, dd {{ max-width: 46rem; overflow-wrap: anywhere; }}
-.lead {{ font-size: 1.05rem; }}
 .soft, caption {{ color: var(--soft); }}
 a {{ color: var(--link); }}
 .box {{ border: 1px solid var(--line); border-radius: 10px; background: var(--pale);
@@ -80,8 +79,8 @@ svg .barrier {{ fill: var(--paper); stroke: var(--ink); }}
 table {{ border-collapse: collapse; font-size: .92rem; }}
 th, td {{ text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0;
   border-bottom: 1px solid var(--line); }}
-td, th[scope=row] {{ overflow-wrap: anywhere; min-width: 6.5rem; max-width: 40rem; }}
-td.number, th.number {{ min-width: 0; }}
+td {{ max-width: 40rem; }}
+.long {{ overflow-wrap: anywhere; min-width: 12rem; }}
 th[scope=row] {{ font-weight: 600; }}
 thead th {{ color: var(--soft); font-weight: 600; vertical-align: bottom; }}
 .number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
