@@ -289,7 +289,7 @@ DOCUMENTS = Documents.from_words([[0, 1, 2], [0, 0, 1], [2, 2, 1, 0]] * 5, 3)
 
 @pytest.mark.parametrize(("options", "data", "message"), [
     ({"topics": 4}, DOCUMENTS, "4 components cannot be found in 3"),
-    ({"topics": 2}, [[0, 0, 0]] * 9, "rank 1"),
+    ({"topics": 2}, [[0, 0, 0]] * 9, "no more than 1"),
     ({}, [[0], [1, 2]], "no document has three words"),
     ({}, np.array([[1, -1, 2]]), "negative"),
     ({"vocabulary": 5}, DOCUMENTS, "vocabulary has 5"),
@@ -299,7 +299,7 @@ DOCUMENTS = Documents.from_words([[0, 1, 2], [0, 0, 1], [2, 2, 1, 0]] * 5, 3)
     ({"share": 1.0}, DOCUMENTS, "share"), ({"topics": 0}, DOCUMENTS, "topics"),
     ({"smoothing": 0.0}, DOCUMENTS, "smoothing"),
     ({"privacy": privacy(1.0, trust="central")},
-     [tc.Site("a", DOCUMENTS), tc.Site("b", DOCUMENTS)], "curator"),
+     [tc.Site("a", DOCUMENTS), tc.Site("b", DOCUMENTS)], "trust='site'"),
     ({}, [tc.Site("a", DOCUMENTS), tc.Site("b", np.ones((3, 4), int))], "different sizes"),
 ])  # fmt: skip
 def test_bad_topic_models_are_refused(options, data, message):
@@ -342,7 +342,7 @@ def test_what_is_hidden_is_not_made_up():
     ({"centre": [0.0, 1.0]}, np.ones((5, 3)), ParameterError, "centre has 2"),
     ({"features": 4}, np.ones((5, 3)), ParameterError, "4 were stated"),
     ({"privacy": privacy()}, np.ones((5, 3)), ParameterError, "unit"),
-    ({}, np.zeros((50, 3)), ParameterError, "rank"),
+    ({}, np.zeros((50, 3)), ParameterError, "no more than 0"),
 ])  # fmt: skip
 def test_bad_mixtures_are_refused(options, data, error, message):
     with pytest.raises(error, match=message):
