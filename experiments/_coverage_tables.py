@@ -101,23 +101,23 @@ def regression_rows(seed: int, n: int) -> tuple[dict[str, Any], dict[str, float]
 
     Coefficients are drawn anew for every table, on the scale on which ranges are [−1, 1], from the
     law that the estimator believes in: normal with a variance ~ IG(2, 0.2), residuals with a
-    variance ~ IG(1.5, 0.01). Tables of which a response would lie outside of its range are drawn
-    again: what is outside is clipped, and no interval counts that.
+    variance ~ IG(1.5, 0.01), up to 0.15². Features fill a part of their ranges, so that responses
+    keep within theirs for nearly all coefficients; the few tables of which one does not are drawn
+    again. What lies outside is clipped, and no interval counts that.
     """
     rng = np.random.default_rng([seed, n])
     scaled = np.column_stack(
         [
-            np.clip(rng.normal(0.0, 0.3, n), -1.0, 1.0),
-            rng.uniform(-0.7, 0.7, n),
-            2.0 * rng.beta(3.0, 4.5, n) - 0.8,
+            rng.normal(0.0, 0.12, n),
+            rng.uniform(-0.25, 0.25, n),
+            0.6 * (rng.beta(2.0, 5.0, n) - 0.3),
         ]
     )
     while True:
-        sd = math.sqrt(0.2 / rng.gamma(2.0))
+        sd, residual_sd = math.sqrt(0.2 / rng.gamma(2.0)), math.sqrt(0.01 / rng.gamma(1.5))
         intercept, *slopes = sd * rng.standard_normal(4)
-        residual = math.sqrt(0.01 / rng.gamma(1.5)) * rng.standard_normal(n)
-        y = 0.5 * intercept + scaled @ slopes + residual
-        if np.abs(y).max() < 1.0:
+        y = 0.5 * intercept + scaled @ slopes + residual_sd * rng.standard_normal(n)
+        if residual_sd < 0.15 and np.abs(y).max() < 1.0:
             break
     half_y, middle_y = (RESPONSE[1] - RESPONSE[0]) / 2.0, (RESPONSE[1] + RESPONSE[0]) / 2.0
     table, truth = {}, {"intercept": middle_y + half_y * 0.5 * intercept}

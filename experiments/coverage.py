@@ -20,6 +20,7 @@ for who knows the law. The quick form has few tables, and allows for three stand
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -51,7 +52,7 @@ def of_summaries(shape: str, rows: int, epsilon: float, seeds: range) -> Found:
         x = column.draw(np.random.default_rng([seed, rows]), rows)
         model = tc.PrivateSummary(
             {"x": column.bounds}, privacy=tc.Privacy(epsilon, DELTA), noise="grid",
-            random_state=seed,
+            random_state=_seed(shape, rows, epsilon, seed),
         ).fit({"x": x})  # fmt: skip
         told = model.summary().table("statistics").columns
         for name, low, high in zip(told["statistic"], told["low"], told["high"], strict=True):
@@ -72,12 +73,18 @@ def of_regressions(shape: str, rows: int, epsilon: float, seeds: range) -> Found
         table, truth = regression_rows(seed, rows)
         model = tc.PrivateLinearRegression(
             bounds=FEATURES, target="y", y_bounds=RESPONSE, privacy=tc.Privacy(epsilon, DELTA),
-            noise="grid", random_state=seed, chains=2, draws=500, warmup=500,
+            noise="grid", random_state=_seed(shape, rows, epsilon, seed),
+            chains=2, draws=500, warmup=500,
         ).fit(table)  # fmt: skip
         told = model.summary().table("coefficients").columns
         for name, low, high in zip(told["coefficient"], told["low"], told["high"], strict=True):
             found.setdefault(name, []).append((low - truth[name], high - truth[name], False))
     return found
+
+
+def _seed(*setting: Any) -> int:
+    """Return a seed of the noise that no other table has."""
+    return zlib.crc32(repr(setting).encode())
 
 
 def _work(task: tuple[str, str, int, float, range]) -> tuple[Any, Found]:
