@@ -238,7 +238,7 @@ def test_sites_add_up_their_gradients_and_each_adds_its_own_noise():
     assert both.noise == pytest.approx(math.sqrt(2) * alone.noise)
     assert both.expected == alone.expected
     assert "the sites hold different rows" in str(model.certificate_)
-    with pytest.raises(ParameterError, match="curator"):
+    with pytest.raises(ParameterError, match="trust='site'"):
         classifier(privacy=Privacy(4.0, 1e-5, trust="central")).fit(halves())
     X, y = table(20)
     with pytest.raises(ParameterError, match="one shape"):
