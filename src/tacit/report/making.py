@@ -68,7 +68,9 @@ def rerun_section(contents: Contents) -> Html:
     versions = table("Versions", ["package", "version"], sorted(contents.versions.items()))
     rows = [(name, _text(value)) for name, value in contents.settings.items()]
     settings = table("Settings", ["setting", "value"], rows) if rows else Html()
-    return join([words, code, tag("div", settings, versions, class_="grid")])
+    return join(
+        [words, code, tag("div", tag("div", settings, class_="broad"), versions, class_="grid")]
+    )
 
 
 def glossary_section() -> Html:

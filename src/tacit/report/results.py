@@ -16,7 +16,7 @@ __all__ = ["parts_section", "results_section"]
 _ROOM = 260_000  # characters, so that the whole page stays below 500 kB
 _MOST_ROWS = 100
 _LONG = 12  # rows of a table that would push its picture out of sight
-_WIDE = 58  # letters in a row of a table that has a line for itself
+_WIDE, _NARROW = 58, 40  # letters in a row of a table that has a line for itself, or never
 
 
 def results_section(answer: Answer) -> Html:
@@ -61,11 +61,13 @@ def parts_section(parts: Sequence[Table | Picture], room: int = _ROOM) -> Html:
 def _cards(parts: Sequence[Table | Picture]) -> Iterator[Html]:
     for part in parts:
         if isinstance(part, Table):
-            wide = _letters(part) > _WIDE
+            letters = _letters(part)
+            kind = "wide broad" if letters > _WIDE else "broad"  # on a screen, and on paper
+            small = letters <= _NARROW and len(part) <= _LONG
             told = part.html(_MOST_ROWS, "the release has them all")
-            yield tag("div", told, class_="card wide" if wide else "card")
+            yield tag("div", told, class_=None if small else kind)
         else:
-            yield tag("div", figure(part), class_="card")
+            yield tag("div", figure(part))
 
 
 def _letters(table: Table) -> int:

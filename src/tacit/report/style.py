@@ -106,7 +106,11 @@ summary {{ cursor: pointer; color: var(--link); padding: .35rem 0; overflow-wrap
     gap: 0 6mm; }}
   figure {{ max-width: 95mm; }}
   .words {{ columns: 60mm; }}
-  .grid {{ grid-template-columns: repeat(auto-fit, minmax(min(100%, 78mm), 1fr)); }}
+  table {{ font-size: 9pt; }}
+  th, td {{ padding: .15rem .7rem .15rem 0; }}
+  .grid {{ display: block; }}
+  .grid > * {{ display: inline-block; width: 48%; vertical-align: top; margin-right: 1%; }}
+  .grid > .broad {{ display: block; width: auto; }}
   pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
   svg, .box, .warning {{ print-color-adjust: exact;
     -webkit-print-color-adjust: exact; }}
