@@ -364,3 +364,13 @@ def test_ids_whose_hashes_collide_are_two_people(monkeypatch):
     columns = Columns(x=number(0, 9), person="id", rows_per_person=1)
     rows = columns.read({"id": ["a", "b", "a"], "x": [1, 2, 1]})
     assert sorted(rows.values["x"].tolist()) == [1.0, 2.0]
+
+
+def test_rows_to_predict_for_have_the_constants_of_the_fit():
+    kinds = {"age": number(20, 90), "sex": category("f", "m")}
+    rows = {"age": [30, None], "sex": ["f", "w"]}
+    columns = Columns(**kinds, missing="impute", constants={"age": 40}, unknown="m")
+    assert columns.encode(rows, ["age", "sex"]).tolist() == [[30.0, 0.0], [40.0, 1.0]]
+    with pytest.raises(BadTable) as caught:
+        Columns(**kinds).encode(rows, ["age", "sex"])
+    assert "missing='impute'" in str(caught.value) and "'w'" in str(caught.value)

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from tacit._core.check import Bounds
 from tacit.data.problems import BadTable
 from tacit.data.schema import Columns
+from tacit.data.stating import date
 from tacit.errors import (
     BudgetExceeded,
     NotCertified,
@@ -680,3 +681,15 @@ def test_later_rows_without_noise_are_exact_and_do_not_count_twice():
         model.add_sites([Site("a", {"x": np.array([0.0])})])
     model.fit([Site("b", {"x": np.array([1.0])})])
     assert model.count_ == 1.0
+
+
+def test_dates_are_shown_as_dates():
+    columns = Columns(admitted=date("2020-01-01", "2026-12-31"))
+    days = np.datetime64("2023-05-01") + np.arange(21)
+    model = PrivateSummary(columns, statistics=("count", "mean", "variance")).fit(
+        {"admitted": days}
+    )
+    frame = model.to_frame("dates")
+    assert frame["statistic"].to_list() == ["mean", "standard deviation"]
+    assert frame["estimate"].to_list() == ["2023-05-11", "6.1 days"]
+    assert "19488" not in str(model.summary())

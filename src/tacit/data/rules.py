@@ -123,6 +123,31 @@ class Rules:
             values = np.clip(values, *kind.range)
         return np.asarray(values, np.float64 if kind.modelled else object)
 
+    def of_new(
+        self, table: Table, name: str, kind: Kind, parsed: Parsed
+    ) -> tuple[NDArray[np.float64], list[Problem]]:
+        """Return a column of rows to predict for, of which none is left out, and what is wrong.
+
+        Public constants stand in as in the fit; a value outside its range is taken as it is.
+        """
+        column, values = table.column(name), parsed.values
+        found = trouble(table, "unreadable", name, parsed.bad, column, kind.remedy)
+        if self.missing == "impute":
+            values = np.where(parsed.missing, self._constant(name, kind), values)
+        else:
+            remedy = "fill it in, or fit with missing='impute'"
+            found += trouble(table, "missing", name, parsed.missing, column, remedy)
+        if kind.listed and self._stands:
+            standing = self._standing(kind)
+            assert standing is not None  # as `check` has seen
+            values = np.where(parsed.outside, standing, values)
+        else:
+            unknown = parsed.outside & (kind.listed | np.isinf(parsed.values))
+            what = "unknown" if kind.listed else "not finite"
+            remedy = kind.remedy_outside if kind.listed else "a finite number is needed"
+            found += trouble(table, what, name, unknown, column, remedy)
+        return np.asarray(values, np.float64), found
+
     def _standing(self, kind: Kind) -> float | str | None:
         """Return what stands for a value that no list holds, as it is parsed."""
         return _one(kind, self.unknown)

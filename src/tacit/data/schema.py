@@ -371,18 +371,17 @@ class Columns(Mapping[str, Kind]):
     def encode(self, data: Any, names: Sequence[str]) -> NDArray[np.float64]:
         """Return what a model sees of rows to predict for, one each; none is left out.
 
-        A value outside its range is taken as it is; what is missing or unknown is refused.
+        A value outside its range is taken as it is; what is missing or unknown is refused, unless
+        a public constant stands for it as in the fit.
         """
         table = read_rows(data, names)
         raise_for(self._absent(table, names, person=False))
         parts, problems = [], []
         for name in names:
-            kind, column = self.kinds[name], table.column(name)
-            parsed = table.parse(name, kind)
-            unknown = parsed.outside & (kind.listed | np.isinf(parsed.values))
-            wrong = parsed.bad | parsed.missing | unknown
-            problems += trouble(table, "unreadable", name, wrong, column, kind.remedy)
-            parts.append(kind.encode(parsed.values))
+            kind = self.kinds[name]
+            values, wrong = self._rules.of_new(table, name, kind, table.parse(name, kind))
+            problems += wrong
+            parts.append(kind.encode(values))
         raise_for(problems)
         return np.column_stack(parts)
 

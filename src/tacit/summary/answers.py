@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ def answer_of(
     values: Mapping[str, Sequence[str]],
     by: str | None,
     named: Mapping[str, tuple[Mapping[str, Any], float]] = MappingProxyType({}),
+    dates: Mapping[str, Callable[[float], str]] = MappingProxyType({}),
 ) -> Answer:
     """Return everything that a summary has to show.
 
@@ -58,11 +59,16 @@ def answer_of(
     named
         By column whose values are not public: the counts of those that were named, and the
         standard deviation of the noise on each.
+    dates
+        By column of dates, how a number of days since 1970 is written.
     """
     names: Sequence[str | None] = groups or [None]
     blocks = dict(zip(names, totals.blocks(layout), strict=True))
     rows = [row for group, block in blocks.items() for row in _numbers(block, group, level)]
-    tables = [_first(rows, by, layout, level)] if rows else []
+    plain = [row for row in rows if row.column not in dates]
+    tables = [_first(plain, by, layout, level)] if plain else []
+    if len(plain) < len(rows):
+        tables.append(_dates([row for row in rows if row.column in dates], dates, by, level))
     if layout.categories:
         tables += _categories(blocks, values, by, level)
     if named:
@@ -71,7 +77,7 @@ def answer_of(
         tables.append(_histograms(blocks, by, level))
     return Answer(
         "Private summary" if totals.law.sd > 0.0 or layout.alone else "Summary",
-        _headline(rows, level),
+        _headline(plain or rows, level),
         tuple(tables),
         _warnings(rows, layout),
         pictures=_pictures(blocks, rows, values, by, level),
@@ -118,6 +124,34 @@ def _first(rows: Sequence[_Row], by: str | None, layout: Layout, level: float) -
             "Errors of variances are the largest possible: ask for a histogram, and they are told."
         )
     return Table("statistics", f"Statistics, with {level:.0%} intervals", columns, tuple(notes))
+
+
+def _dates(
+    rows: Sequence[_Row], dates: Mapping[str, Callable[[float], str]], by: str | None, level: float
+) -> Table:
+    """Return means and quantiles of dates as dates, and spreads in days."""
+    spread = [row for row in rows if row.statistic == "standard deviation"]
+    shown = [r for r in rows if r.statistic == "mean" or r.statistic.startswith("quantile")]
+    columns: dict[str, list[Any]] = {
+        "column": [row.column for row in (*shown, *spread)],
+        "statistic": [row.statistic for row in (*shown, *spread)],
+    }
+    if by is not None:
+        columns[by] = [row.group for row in (*shown, *spread)]
+
+    def written(row: _Row, value: float | None) -> str | None:
+        return None if value is None else dates[row.column](value)
+
+    for heading, part in (("estimate", "value"), ("low", "low"), ("high", "high")):
+        columns[heading] = [written(row, getattr(row.found, part)) for row in shown]
+        columns[heading] += [_days(getattr(row.found, part)) for row in spread]
+    columns["error in days"] = [_days(row.found.error) for row in (*shown, *spread)]
+    columns[NOISE] = [row.found.noise for row in (*shown, *spread)]
+    return Table("dates", f"Dates, with {level:.0%} intervals", columns)
+
+
+def _days(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f} days"
 
 
 def _told(found: Sequence[Estimate], name: str) -> dict[str, list[Any]]:

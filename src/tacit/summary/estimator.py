@@ -18,7 +18,7 @@ from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.data.free_text import Keys
-from tacit.data.kinds import Category
+from tacit.data.kinds import Category, Date
 from tacit.data.schema import Columns
 from tacit.data.values import plain_text
 from tacit.errors import ParameterError, UnboundedData
@@ -246,7 +246,9 @@ class PrivateSummary(PrivateEstimator):
         named = {
             name: (self.counts_[name], self.noise_sd_[name]["cell"]) for name, _, _ in layout.keys
         }
-        return answer_of(layout, self._totals, level, self._groups, values, self.by, named)
+        dates = {n: kind.show for n, kind in self._public.items() if isinstance(kind, Date)}
+        told = (self._groups, values, self.by, named, dates)
+        return answer_of(layout, self._totals, level, *told)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
