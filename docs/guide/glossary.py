@@ -2,7 +2,8 @@
 
 The glossary is one definition list, ``docs/glossary.md``: ``term; other form`` and, below it, a
 sentence. No page has to mark a term: the first place on a page where one stands in running text
-becomes a link, with the definition where a reader points at it.
+becomes a link, with the definition where a reader points at it. A form that is an everyday word
+too (``~open``) is listed and not linked.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 PAGE = "glossary"
 SKIP = (nodes.literal, nodes.literal_block, nodes.reference, nodes.title, nodes.rubric, nodes.math,
-        nodes.math_block, nodes.term, nodes.raw, nodes.image, nodes.caption)  # fmt: skip
+        nodes.math_block, nodes.term, nodes.raw, nodes.image, nodes.caption, addnodes.pending_xref,
+        addnodes.download_reference)  # fmt: skip
 
 
 def entries(text: str) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -67,7 +70,8 @@ class Links(SphinxTransform):
 
 
 def _pattern(forms: tuple[str, ...]) -> re.Pattern[str]:
-    ends = "|".join(sorted(map(re.escape, forms), key=len, reverse=True))
+    meant = [re.escape(form) for form in forms if not form.startswith("~")]
+    ends = "|".join(sorted(meant, key=len, reverse=True)) or r"(?!)"
     return re.compile(rf"(?<![\w-])(?:{ends})(?![\w-])", 0 if len(forms[0]) < 3 else re.I)
 
 
@@ -112,7 +116,7 @@ def _mark(document: nodes.document, known: dict[str, Any]) -> None:
             raise ValueError(f"the glossary's {forms[0]!r} has no definition in the expected form")
         term["ids"].append(name)
         document.ids[name] = term
-        term.children = [nodes.Text(", ".join(forms))]
+        term.children = [nodes.Text(", ".join(form.removeprefix("~") for form in forms))]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -183,7 +183,7 @@ def _grid(texts: list[list[str]]) -> nodes.table:
             row += nodes.entry("", nodes.paragraph(text=text))
         (body if number else head).append(row)
     group += [head, body]
-    return nodes.table("", group, classes=["record"])
+    return nodes.table("", group, classes=["record", "docutils"])
 
 
 class Record(SphinxDirective):

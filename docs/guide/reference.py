@@ -48,6 +48,8 @@ MODULES = {
     "Papers' own noise": ("tacit.published.*",),
 }  # fmt: skip
 
+BACK = ":doc:`all public names <index>`"
+
 
 @dataclass(frozen=True)
 class Name:
@@ -116,11 +118,15 @@ def methods(kind: type) -> list[str]:
     return list(found)
 
 
+def _head(title: str) -> str:
+    """Return the beginning of a page, which is found from the index and not from the sidebar."""
+    return f":orphan:\n\n{title}\n{'=' * len(title)}\n\n"
+
+
 def page(name: Name) -> str:
     """Return the page of one name."""
-    title = f"{name.name}\n{'=' * len(name.name)}\n\n"
-    where = f"``{'tc' if name.module == 'tacit' else name.module}.{name.name}``\n\n"
-    return title + where + entry(name)
+    where = f"``{'tc' if name.module == 'tacit' else name.module}.{name.name}``"
+    return _head(name.name) + f"{where} · {BACK}\n\n" + entry(name)
 
 
 def entry(name: Name, indent: str = "") -> str:
@@ -138,7 +144,7 @@ def module_page(module: str) -> str:
     """Return the page of a module that experts import from."""
     home = importlib.import_module(module)
     listed = [name for name in names_of(home)]
-    head = f"{module}\n{'=' * len(module)}\n\n.. automodule:: {module}\n   :no-members:\n\n"
+    head = _head(module) + f"{BACK}\n\n.. automodule:: {module}\n   :no-members:\n\n"
     return head + "".join(entry(Name(module, name, getattr(home, name))) for name in listed)
 
 
@@ -154,8 +160,8 @@ def index() -> str:
 
 
 def _section(title: str, about: str, pages: list[str]) -> str:
-    listed = "".join(f"   {name}\n" for name in pages)
-    return f"{title}\n{'-' * len(title)}\n\n{about}\n\n.. toctree::\n   :maxdepth: 1\n\n{listed}\n"
+    listed = "".join(f"* :doc:`{name} <{name}>`\n" for name in pages)
+    return f"{title}\n{'-' * len(title)}\n\n{about}\n\n{listed}\n"
 
 
 def pages() -> dict[str, str]:

@@ -7,6 +7,7 @@ newest one, and ``build/docs/index.html`` to its first page, with a list of the 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,11 @@ def _notebooks(app: Sphinx, problem: Exception | None) -> None:
         path.write_text(nbformat.writes(reader.read(text)), encoding="utf-8")
 
 
+def _tidy(app: Sphinx, problem: Exception | None) -> None:
+    """Remove the copies of executed notebooks that MyST-NB leaves beside the versions."""
+    shutil.rmtree(Path(app.outdir).parent / "jupyter_execute", ignore_errors=True)
+
+
 def _context(app: Sphinx, page: str, _: str, context: dict[str, Any], __: Any) -> None:
     up = "../" * page.count("/")
     context["versions_page"] = f"{up}../index.html"
@@ -90,5 +96,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Write redirections and notebooks when a build is done."""
     app.connect("html-page-context", _context)
     app.connect("build-finished", _notebooks)
+    app.connect("build-finished", _tidy)
     app.connect("build-finished", _redirect)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
