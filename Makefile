@@ -15,7 +15,7 @@ test: $(VENV)/.dev
 	@echo "== lint, types, imports"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/mypy -n 2
 	@$(BIN)/lint-imports --no-logo
 	@if command -v npm >/dev/null; then $(MAKE) -s axe || true; fi
 	@echo "== tests and doctests"
@@ -35,7 +35,7 @@ docs: $(VENV)/.dev
 	@echo "build/docs/index.html"
 
 lint: $(VENV)/.dev
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy -n 2 && $(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -32,6 +32,7 @@ from tacit.privacy.guarantee import Privacy
 TABLE = {0.5: 0.913, 1.0: 0.937, 10.0: 0.952}
 ROWS = 1439
 THESIS = {"steps": 2000, "sampling_rate": 0.05}
+QUICK_STEPS = 20
 
 
 @cache
@@ -84,21 +85,22 @@ def run(quick: bool) -> Outcome:
     rows = []
     for epsilon in (1.0,) if quick else EPSILONS:
         privacy, wide = Privacy(epsilon, 1e-5), Privacy(epsilon, 1e-4)
+        # of the quick form the first row is judged; the others only have to run
         more = {"steps": quarter(ROWS, privacy)} if quick else {}
         for network in NETWORKS:
             rows.append(compare(outcome, network, seeds, privacy, "DPD, pld", **more))
+            more = {"steps": QUICK_STEPS} if quick else {}
         for method in ("SGLD", "DP-SGD"):
             rows.append(compare(outcome, HIDDEN, seeds, privacy, method, **more))
         rows.append(compare(outcome, FILTERS, seeds, privacy, "DP-SGD", **more))
         for method in ("DPD, zCDP", "DPD, advanced"):
             rows.append(compare(outcome, HIDDEN, few, privacy, method, **more))
         for method in ("DPD, published zCDP", "DPD, published advanced"):
-            steps = THESIS["steps"] // (4 if quick else 1)
-            compare(outcome, HIDDEN, few, wide, method, **{**THESIS, "steps": steps})
+            compare(outcome, HIDDEN, few, wide, method, **{**THESIS, **more})
         for network in () if quick else NETWORKS:
             compare(outcome, network, seeds, wide, "DPD, pld")
     for network in NETWORKS:
-        compare(outcome, network, few, None, "DP-SGD", **({"steps": 40} if quick else {}))
+        compare(outcome, network, few, None, "DP-SGD", **({"steps": QUICK_STEPS} if quick else {}))
     if quick:
         outcome.check("the quick form learns", rows[0]["accuracy"], "above 0.5",
                       rows[0]["accuracy"] > 0.5)  # fmt: skip
