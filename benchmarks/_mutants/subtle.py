@@ -15,8 +15,8 @@ SUBTLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "mechanisms/base.py",
-        "    except Exception:\n",
-        "    except ArithmeticError:\n",
+        "    except Exception as error:\n",
+        "    except ArithmeticError as error:\n",
         "the reason of a failed draw leaves",
     ),
     (

@@ -258,7 +258,7 @@ def _by_policy(cells: Cells, typed: Typed) -> Iterator[Case]:
     gaps = changed(changed(cells, "age", holes), "ward", {7: "", 8: "None"})
     found = (*((row, "age") for row in holes), (7, "ward"), (8, "ward"))
     yield Case("missing, dropped", gaps, typed, found, "drop", policy={"missing": "drop"})
-    constants = {"age": 50, "ward": "Bonn"}
+    constants = {"age": 50, "ward": "Bonn", "job": "cook"}
     yield Case("missing, imputed", gaps, typed, found, constants,
                policy={"missing": "impute", "constants": constants})  # fmt: skip
     coded = changed(changed(cells, "age", {2: "-99", 5: "-99.0"}), "dose", {9: "k.A."})

@@ -101,6 +101,8 @@ def test_keys_are_read_one_by_one_as_text():
     assert read.values["town"].tolist() == ["Ulm", "12", "12", "0012", "other", "KÖLN"]
     with pytest.raises(ParameterError, match=r"row 2: 'Köln am Rhein'\. A key has"):
         tc.Columns(town=tc.keys(length=5)).read({"town": ["Ulm", "Köln am Rhein"]})
+    with pytest.raises(ParameterError, match="'town', missing: the table, row 2"):
+        tc.Columns(town=tc.keys()).read({"town": ["Ulm", None]})
     with pytest.raises(UnboundedData, match="keys have no public list"):
         tc.Columns(town=tc.keys(), missing="impute")
     filled = tc.Columns(town=tc.keys(), missing="impute", constants={"town": "nowhere"})

@@ -177,11 +177,8 @@ def audit(
     else:
         pairs = list(zip(steps_of(data, 0), steps_of(neighbour, 0), strict=True))
         ours, theirs = transcript_scores(pairs, runs, seed)
-        moved = [
-            getattr(a.mechanism, "mechanism", a.mechanism)
-            for a, b in pairs
-            if differ(a.mechanism, a.value, b.value)
-        ]
+        changed = [a.mechanism for a, b in pairs if differ(a.mechanism, a.value, b.value)]
+        moved = [getattr(mechanism, "mechanism", mechanism) for mechanism in changed]
         kind = kind or ("gaussian" if all(isinstance(m, Gaussian) for m in moved) else "any")
     bound = epsilon_at_least(
         ours, theirs, delta=certificate.delta, confidence=confidence, kind=kind

@@ -108,7 +108,7 @@ class Rules:
         values = parsed.values
         if self.missing == "drop":
             keep &= ~parsed.missing
-        elif parsed.missing.any():
+        elif self.missing == "impute" and parsed.missing.any():
             values = np.where(parsed.missing, self._constant(name, kind), values)
         if kind.listed:
             if self._stands:
