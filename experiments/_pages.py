@@ -163,7 +163,7 @@ def _arguments(words: list[str]) -> Iterator[None]:
 
 def _pictures(value: Any) -> int:
     """Return how many pictures a cell drew, and close them."""
-    shown = type(value).__name__ == "Figure"
+    shown = hasattr(value, "savefig")
     plots = sys.modules.get("matplotlib.pyplot")
     if plots is None:
         return int(shown)

@@ -107,7 +107,7 @@ def _held(name, status, capsys):
 
 @pytest.mark.parametrize("name", [
     "statistic-selection", "mixing", "ldp-scaling", "federation-faults", "dropout-digits",
-    "fuzz", "hostile", "messy-tables",
+    "fuzz", "hostile", "messy-tables", "walkthroughs",
     pytest.param("recommender-factors", marks=pytest.mark.slow),
     pytest.param("audit-table", marks=pytest.mark.slow),
 ])  # fmt: skip

@@ -44,7 +44,7 @@ def new(
     """
     from tacit.cli.config import blank_lines
     from tacit.cli.described import first_sentence
-    from tacit.cli.template import template
+    from tacit.cli.template import reads_tables, template
     from tacit.data.dictionary import draft
     from tacit.data.files import source
     from tacit.errors import ParameterError
@@ -57,7 +57,7 @@ def new(
         show({"families": told}, "\n".join([*lines, "Choose one: tacit new FAMILY"]), as_json)
         return
     kind = estimator_called(family, packages)
-    if table is not None and "columns" not in kind._get_param_names():
+    if table is not None and not reads_tables(kind):
         raise ParameterError(
             f"{family} reads cells, not columns of a table: leave --table out, and name the "
             "columns in the file"

@@ -15,7 +15,7 @@ from tacit.data.dictionary import written
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.blanks import BLANK, Blank
 
-__all__ = ["template"]
+__all__ = ["reads_tables", "template"]
 
 _ELSEWHERE = ("privacy", "ledger", "random_state", "columns", "entities")  # not in [parameters]
 _REPLACED = ("bounds", "y_bounds", "classes", "features")  # by [columns], where there are such
@@ -87,13 +87,19 @@ def template(
     parts.append(_top(kind, plugins, _of("", blanks)))
     parts.append(_parameters(kind, _of("parameters", blanks)))
     named = _of("columns", blanks)
-    if "columns" in kind._get_param_names():
+    if reads_tables(kind):
         parts.append(_table(columns or {BLANK: {"kind": "number"}}, named))
     elif named:
         parts.append(_section("columns", "which column is which", named))
     if labels := _of("labels", blanks):
         parts.append(_section("labels", "public members", labels))
     return "\n".join([*parts, _PRIVACY, _SITE, _OUTPUT])
+
+
+def reads_tables(kind: type[PrivateEstimator]) -> bool:
+    """Whether a file says what is public about columns, and not only which one has which part."""
+    parts = set(_of("columns", kind._to_state)) - {"target"}
+    return "columns" in kind._get_param_names() and not parts
 
 
 def _blanks(kind: type[PrivateEstimator]) -> dict[str, Blank]:
@@ -143,7 +149,7 @@ def _table(columns: Mapping[str, Mapping[str, Any]], blanks: Mapping[str, Blank]
 def _parameters(kind: type[PrivateEstimator], blanks: Mapping[str, Blank]) -> str:
     """Return the section of parameters: what is needed, then what has a default."""
     apart = {*_ELSEWHERE, *blanks}
-    if "columns" in kind._get_param_names():
+    if reads_tables(kind):
         apart |= set(_REPLACED)
     said = described(kind)
     left = {
