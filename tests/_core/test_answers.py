@@ -8,7 +8,7 @@ import pytest
 
 from tacit._core.answers import Answer, Answering, Table, shown_number
 from tacit._core.pictures import Bars, HeatMap, Histogram, Intervals, Lines
-from tacit._core.plotting import draw
+from tacit._core.plotting import figure_of
 from tacit.errors import ParameterError
 
 TABLE = Table(
@@ -77,8 +77,8 @@ def test_every_picture_is_drawn_and_shown_without_pyplot(name: str) -> None:
 
 
 def test_a_picture_is_drawn_into_given_axes() -> None:
-    figure = draw(PICTURES["means"])
-    assert draw(PICTURES["wards"], figure.axes[0]) is figure
+    figure = figure_of(PICTURES["means"])
+    assert figure_of(PICTURES["wards"], figure.axes[0]) is figure
 
 
 @pytest.mark.parametrize(

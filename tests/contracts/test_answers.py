@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tacit._core.answers import Answer, Answering
-from tacit._core.plotting import draw
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_names, estimator_of
@@ -66,7 +65,7 @@ def test_every_picture_is_drawn(subject: Any) -> None:
     pictures = subject.summary().pictures
     assert subject.plot().axes
     for name in list(pictures)[:6]:
-        assert draw(pictures[name])._repr_png_().startswith(b"\x89PNG")
+        assert figure_of(pictures[name])._repr_png_().startswith(b"\x89PNG")
 
 
 def test_intervals_are_as_wide_as_they_are_asked_for(subject: Any) -> None:

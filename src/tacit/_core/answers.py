@@ -17,7 +17,7 @@ from tacit._core.check import OneOf, Real, check
 from tacit._core.html import Html, join, tag
 from tacit._core.html import table as html_table
 from tacit._core.pictures import Picture
-from tacit._core.plotting import draw
+from tacit._core.plotting import figure_of
 from tacit.errors import MissingExtra, ParameterError
 
 __all__ = ["ERROR", "NOISE", "SPREAD", "Answer", "Answering", "Table", "shown_number"]
@@ -267,7 +267,7 @@ class Answering:
         axes
             Matplotlib axes to draw into; None makes a figure.
         """
-        return draw(self.summary(level).picture(picture), axes)
+        return figure_of(self.summary(level).picture(picture), axes)
 
     def _repr_html_(self) -> str:
         return self.summary().html()

@@ -12,12 +12,12 @@ import numpy as np
 from tacit._core.pictures import Bars, HeatMap, Histogram, Intervals, Lines, Picture
 from tacit.errors import MissingExtra
 
-__all__ = ["draw"]
+__all__ = ["figure_of"]
 
 _MOST_LABELS = 40
 
 
-def draw(picture: Picture, axes: Any = None) -> Any:
+def figure_of(picture: Picture, axes: Any = None) -> Any:
     """Draw a picture and return its matplotlib figure.
 
     Parameters
@@ -29,7 +29,8 @@ def draw(picture: Picture, axes: Any = None) -> Any:
 
     Examples
     --------
-    >>> figure = draw(Intervals("Slopes", "per year", ["age"], [1.0], [0.5], [1.5], reference=0))
+    >>> slopes = Intervals("Slopes", "per year", ["age"], [1.0], [0.5], [1.5], reference=0)
+    >>> figure = figure_of(slopes)
     >>> figure.axes[0].get_title(loc="left")
     'Slopes'
     """
