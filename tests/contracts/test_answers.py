@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tacit._core.answers import Answer, Answering
+from tacit._core.plotting import figure_of
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.families import estimator_names, estimator_of
