@@ -23,6 +23,7 @@ class Shape:
     sd: float
     quantiles: tuple[float, ...]
     densities: tuple[float, ...]  # at the quantiles; none of a column of whole numbers
+    crowded: bool = False  # whether most rows lie in one of the cells that the range is cut into
 
     @property
     def whole(self) -> bool:
@@ -50,7 +51,7 @@ class Shape:
         return z * math.sqrt(QUANTILES[k] * (1.0 - QUANTILES[k]) / rows) / self.densities[k]
 
 
-def _smooth(law: Any, bounds: tuple[float, float]) -> Shape:
+def _smooth(law: Any, bounds: tuple[float, float], crowded: bool = False) -> Shape:
     """Return a column that follows a law of SciPy and is clipped to its bounds."""
     low, high = bounds
 
@@ -67,11 +68,13 @@ def _smooth(law: Any, bounds: tuple[float, float]) -> Shape:
         math.sqrt(expected(2) - mean**2),
         tuple(float(x) for x in places),
         tuple(float(x) for x in law.pdf(places)),
+        crowded,
     )
 
 
 def shapes() -> dict[str, Shape]:
-    """Return the columns: a bell, a long tail, an even one, small whole numbers."""
+    """Return the columns: a bell, a long tail in two ranges, an even one, small whole numbers."""
+    tail = stats.lognorm(1.0, scale=math.exp(3.0))
     poisson, most = stats.poisson(4.0), 20
     numbers = np.arange(200)
     chances = poisson.pmf(numbers)
@@ -79,7 +82,8 @@ def shapes() -> dict[str, Shape]:
     mean = float(chances @ cut)
     return {
         "normal": _smooth(stats.norm(50.0, 10.0), (0.0, 100.0)),
-        "lognormal": _smooth(stats.lognorm(1.0, scale=math.exp(3.0)), (0.0, 1000.0)),
+        "lognormal": _smooth(tail, (0.0, 200.0)),
+        "lognormal, wide range": _smooth(tail, (0.0, 1000.0), crowded=True),
         "uniform": _smooth(stats.uniform(0.0, 100.0), (0.0, 100.0)),
         "whole numbers": Shape(
             lambda rng, n: np.minimum(rng.poisson(4.0, n), most).astype(float),

@@ -72,7 +72,7 @@ class Ranks:
     def intervals(
         self,
         level: float,
-        rows: float,
+        rows: tuple[float, float],
         dependence: float,
         bounds: tuple[float, float],
         beside: tuple[Array, Array] = (_NOTHING, _NOTHING),
@@ -84,7 +84,7 @@ class Ranks:
         level
             Their probability.
         rows
-            How many rows there are, as far as is known.
+            How many rows there are, and the variance of that number.
         dependence
             By how much rows that are not independent multiply the sampling variance at most.
         bounds
@@ -93,7 +93,7 @@ class Ranks:
             Levels and values of further quantiles, to draw the curve by.
         """
         low, high = bounds
-        n = max(rows, 1.0)
+        n = max(rows[0], 1.0)
         found, shares = [], []
         curve = None
         if not self.counts.size:
@@ -102,7 +102,7 @@ class Ranks:
         for k, q in enumerate(self.levels):
             sampling = dependence * n * q * (1.0 - q)
             if curve is None:
-                part, noise = self._within_cells(float(q), level, sampling)
+                part, noise = self._within_cells(float(q), level, sampling, rows)
             else:
                 off = reach(level, sampling, self.scales[k]) / n
                 part = (curve.at(q - off), curve.at(q + off))
@@ -113,32 +113,36 @@ class Ranks:
         return np.array(found), np.array(shares)
 
     def _within_cells(
-        self, q: float, level: float, sampling: float
+        self, q: float, level: float, sampling: float, rows: tuple[float, float]
     ) -> tuple[tuple[float, float], float]:
         """Return the values at which the noisy ranks do not contradict a quantile.
 
+        The surplus of rows up to a value v is (1 − q)·A − q·U, with A rows up to v and U beyond.
+        What the number of rows says about A + U moves both, in proportion to their variances.
+
         The noise of ranks is a walk along the cells, which may contradict a value and not the
-        next. From the first to the last value that is not contradicted is more than was asked for,
-        and is taken where the range cuts it short; else what lies between two sides on which all
-        is contradicted.
+        next. An end of the range that is not contradicted is an end of the interval; else that is
+        where the last value with too few rows below it lies, or the first with too many.
         """
-        cells = len(self.counts)
         places, rank = self._finer()
-        upto = np.linspace(0.0, cells, places.size)
-        noise = self.variance * (upto * (1.0 - q) ** 2 + (cells - upto) * q**2)
-        surplus, far = rank - q * rank[-1], reach(level, 1.0) * np.sqrt(noise + sampling)
-        possible = np.flatnonzero(np.abs(surplus) <= far)
-        below, above = surplus < -far, surplus > far
-        if possible.size and possible[0] > 0 and possible[-1] < places.size - 1:
-            first, last = np.flatnonzero(below)[-1], np.flatnonzero(above)[0]
-            first, last = min(first, last), max(first, last)
-        elif possible.size:
-            first, last = max(possible[0] - 1, 0), min(possible[-1] + 1, places.size - 1)
-        else:
-            first = int(np.argmin(np.abs(surplus)))
-            last = first
-        ends = (_zero(surplus + far, places, first), _zero(surplus - far, places, last - 1))
-        return ends, float(noise[(first + last) // 2])
+        upto = np.linspace(0.0, self.variance * len(self.counts), places.size)
+        beyond = upto[-1] - upto
+        surplus, noise = rank - q * rank[-1], upto * (1.0 - q) ** 2 + beyond * q**2
+        known = upto[-1] + rows[1]
+        if 0.0 < known < math.inf:
+            share = (1.0 - q) * upto - q * beyond
+            surplus = surplus + share / known * (rows[0] - rank[-1])
+            noise = noise - share**2 / known
+        far = reach(level, 1.0) * np.sqrt(np.maximum(noise, 0.0) + sampling)
+        few, many = np.flatnonzero(surplus < -far), np.flatnonzero(surplus > far)
+        first = int(few[-1]) if few.size and few[0] == 0 else -1
+        last = int(many[0]) if many.size and many[-1] == places.size - 1 else places.size
+        ends = [
+            float(places[0]) if first < 0 else _zero(surplus + far, places, first),
+            float(places[-1]) if last == places.size else _zero(surplus - far, places, last - 1),
+        ]
+        middle = (max(first, 0) + min(last, places.size - 1)) // 2
+        return (min(ends), max(ends)), float(max(noise[middle], 0.0))
 
     def _finer(self) -> tuple[Array, Array]:
         """Return places along the cells and the ranks there.

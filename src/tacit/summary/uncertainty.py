@@ -314,7 +314,9 @@ def _quantiles(block: Block, c: int, level: float, bounds: tuple[float, float]) 
         beside = (np.array(flanks), np.array([min(read[0], value), max(read[1], value)]))
     if not ranks.tells(block.count, len(beside[0])):
         return [Estimate(float(value), None, None, None, None) for value in ranks.values]
-    rows = block.count if block.count is not None else float(ranks.counts.sum())
+    rows = (float(ranks.counts.sum()), math.inf)
+    if block.count is not None:
+        rows = (block.count, block.law.variance([block.count_weight]))
     ends, noise = ranks.intervals(level, rows, _dependence(block), bounds, beside)
     near, _ = ranks.intervals(_ONE_SD, rows, _dependence(block), bounds, beside)
     return [
