@@ -174,7 +174,7 @@ def run(quick: bool) -> Outcome:
     with tempfile.TemporaryDirectory() as place:
         fitted = model()
         folder = fitted.release(Path(place, "release"), purpose="a benchmark")
-        tacit = [sys.executable, "-m", "tacit.cli"]
+        tacit = [sys.executable, "-m", "tacit"]
         command = [*tacit, "serve", str(folder), "--port", "0", "--json"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:

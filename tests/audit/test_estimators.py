@@ -150,7 +150,9 @@ BY_NAME = {subject.name: subject for subject in SUBJECTS}
 @pytest.fixture(autouse=True)
 def _no_inference(monkeypatch):
     """Leave out what follows the release of a posterior's statistic: it needs a compiler."""
-    drawn = types.SimpleNamespace(mean=np.zeros(1), sd=np.ones(1))
+    drawn = types.SimpleNamespace(
+        mean=np.zeros(1), sd=np.ones(1), draws=np.zeros((1, 1, 1)), diagnostics={}, names=("x",)
+    )
     monkeypatch.setattr(posterior, "infer", lambda *a, **k: drawn)
 
 

@@ -290,7 +290,7 @@ def test_a_fit_that_nothing_is_inferred_from_leaves_its_release_and_nothing_olde
     model.release(tmp_path / "release")
     read = tc.PrivatePosterior.from_release(tmp_path / "release")
     assert set(read.shared_) == {"values"}
-    with pytest.raises(ParameterError, match="no posterior yet"):
+    with pytest.raises(ParameterError, match="there are no draws here"):
         read.interval()
     assert read.released_.values != raw
     read.set_params(prior=None, chains=1, draws=50, warmup=50).infer()

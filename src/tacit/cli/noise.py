@@ -74,8 +74,14 @@ def certify(
     from tacit.privacy.guarantee import round_up, shown
 
     entry = _entry(mechanism)
-    given = {"sigma": sigma, "scale": scale, "lie": lie, "magnitude": magnitude, "reach": reach,
-             "deviation": deviation}  # fmt: skip
+    given = {
+        "sigma": sigma,
+        "scale": scale,
+        "lie": lie,
+        "magnitude": magnitude,
+        "reach": reach,
+        "deviation": deviation,
+    }
     value = given.pop(entry.parameter)
     extra = [name for name, other in given.items() if other is not None]
     if value is None or extra:

@@ -76,8 +76,13 @@ def field_kind(entry: Mapping[str, Any]) -> Kind:
         return kind_of(name, {"kind": "category", "levels": list(rules["enum"])})
     if sort == "boolean":
         return kind_of(name, {"kind": "boolean"})
-    word = {"number": "number", "integer": "number", "year": "number", "date": "date",
-            "datetime": "time"}.get(sort)  # fmt: skip
+    word = {
+        "number": "number",
+        "integer": "number",
+        "year": "number",
+        "date": "date",
+        "datetime": "time",
+    }.get(sort)
     if entry.get("kind") == "keys":
         length = {"length": rules["maxLength"]} if "maxLength" in rules else {}
         return kind_of(name, {"kind": "keys", **length})

@@ -145,9 +145,15 @@ def _from_text(file: Path, where: Source) -> pl.DataFrame:
     names, separator = _headings(file, start, where.separator)
     try:
         frame = pl.read_csv(
-            raw, separator=separator, has_header=True, infer_schema=False, new_columns=names,
-            quote_char='"', truncate_ragged_lines=False, raise_if_empty=False,
-        )  # fmt: skip
+            raw,
+            separator=separator,
+            has_header=True,
+            infer_schema=False,
+            new_columns=names,
+            quote_char='"',
+            truncate_ragged_lines=False,
+            raise_if_empty=False,
+        )
     except pl.exceptions.PolarsError as error:
         raise ParameterError(
             _what_is_wrong(file, encoding, separator, len(names), error)

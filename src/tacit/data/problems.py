@@ -58,8 +58,13 @@ class Problem:
         """Return it as plain data, for ``tacit check --json``."""
         keys = ("file", "row", "value")
         places = [dict(zip(keys, place, strict=True)) for place in self.places]
-        return {"what": self.what, "column": self.column, "count": self.count, "places": places,
-                "remedy": self.remedy}  # fmt: skip
+        return {
+            "what": self.what,
+            "column": self.column,
+            "count": self.count,
+            "places": places,
+            "remedy": self.remedy,
+        }
 
 
 class BadTable(ParameterError):

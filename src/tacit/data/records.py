@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["counted_once", "record_codes", "records_note"]
 
-_RULES = {"first": "the first of them counts", "mean": "their mean counts",
-          "sum": "their sum counts"}  # fmt: skip
+_RULES = {
+    "first": "the first of them counts",
+    "mean": "their mean counts",
+    "sum": "their sum counts",
+}
 
 
 def records_note(key: Sequence[str], rule: str, person: str | None) -> str:

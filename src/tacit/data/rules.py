@@ -72,7 +72,7 @@ class Rules:
         """Whether one value stands for all that no list holds."""
         return self.unknown not in ("error", "drop")
 
-    def words(self, kinds: Mapping[str, Kind]) -> Iterator[str]:
+    def stated(self, kinds: Mapping[str, Kind]) -> Iterator[str]:
         """Yield what a certificate says about them."""
         if self.missing == "drop":
             yield "rows with a missing value are left out"

@@ -310,7 +310,7 @@ class Columns(Mapping[str, Kind]):
                 lines.append(f"{name} is {kind.word}")
             elif isinstance(kind, Keys):
                 lines.append(f"{name} has values of at most {kind.length} bytes, not listed")
-        lines += self._rules.words(self.kinds)
+        lines += self._rules.stated(self.kinds)
         if self.key is not None:
             lines.append(records_note(self.key, self.duplicates, self.person))
         if self.rows_per_person is not None:

@@ -110,8 +110,9 @@ def wide_cells(
         _ = Members(entity, len(found), found).place  # distinct
         if entity in stated:
             members = members_stated(entity, stated[entity])
-            whole = np.full([members.size if a == axis else n for a, n in enumerate(dense.shape)],
-                            np.nan)  # fmt: skip
+            whole = np.full(
+                [members.size if a == axis else n for a, n in enumerate(dense.shape)], np.nan
+            )
             place = members.find(found)
             whole[(slice(None),) * axis + (place,)] = dense
             dense, found = whole, members.names or tuple(range(members.size))

@@ -110,7 +110,7 @@ def factors_answer(
         [row[3] for row in rows],
         errors if any(error is not None for error in errors) else None,
         level,
-    )  # fmt: skip
+    )
     strong = Table("factors", "Members that stand out", columns, (note,))
     said = "; ".join(heads) or "nothing that varies"
     return Answer(title, f"Shared factors: {said}.", (strong,), pictures=pictures)

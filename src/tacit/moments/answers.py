@@ -101,12 +101,15 @@ def topics_answer(
         tuple(warnings),
         pictures={
             "topics": HeatMap(
-                "Topics by word", "probability", [names[w] for w in shown], labels,
+                "Topics by word",
+                "probability",
+                [names[w] for w in shown],
+                labels,
                 topics[:, shown].T.tolist(),
             ),
             "weights": intervals(weighed.caption, "share of documents", weighed, "weight"),
         },
-    )  # fmt: skip
+    )
 
 
 def mixture_answer(model: Any, level: float) -> Answer:
@@ -157,12 +160,15 @@ def mixture_answer(model: Any, level: float) -> Answer:
         pictures={
             "means": intervals("Means", "as measured", where, "mean"),
             "components": HeatMap(
-                "Means relative to the public centre", "of the radius", names, labels,
+                "Means relative to the public centre",
+                "of the radius",
+                names,
+                labels,
                 ((means - model._centre) / scale).T.tolist(),
             ),
             "weights": intervals("Weights", "share of rows", weighed, "weight"),
         },
-    )  # fmt: skip
+    )
 
 
 def decomposition_answer(

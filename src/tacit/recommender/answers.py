@@ -62,12 +62,15 @@ def items_answer(model: Any, level: float) -> Answer:
         (warned,) if hidden else (),
         pictures={
             "items": intervals(
-                "Best and worst items", _EXPECTED, ends_only(table), _EXPECTED,
+                "Best and worst items",
+                _EXPECTED,
+                ends_only(table),
+                _EXPECTED,
                 reference=float(base.mean()),
             ),
             **found.pictures,
         },
-    )  # fmt: skip
+    )
 
 
 def _said(table: Table, row: int) -> str:

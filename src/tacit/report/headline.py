@@ -78,9 +78,12 @@ def _promises(found: Sequence[Kind]) -> list[Html]:
     if not found:
         return [
             tag("p", tag("strong", "No promise.")),
-            tag("p", "This was computed without a guarantee: it may show what one person's data "
-                "were. Do not publish it."),
-        ]  # fmt: skip
+            tag(
+                "p",
+                "This was computed without a guarantee: it may show what one person's data "
+                "were. Do not publish it.",
+            ),
+        ]
     parts = []
     for kind in found[:_MOST_KINDS]:
         whose = f"{listed(kind.holders)}: " if len(found) > 1 else ""
@@ -117,7 +120,8 @@ def _picture(found: Sequence[Kind]) -> Html:
         drawing.line(across(share), bottom - 2, across(share), bottom + 4)
         words = {0.5: "50: a coin", 0.75: "75", 1.0: "100: certain"}[share]
         drawing.text(across(share), bottom + 16, words, text_anchor=side)
-    drawing.text(WIDTH / 2, bottom + 30, "times right in 100 guesses", class_="soft",
-                 text_anchor="middle")  # fmt: skip
+    drawing.text(
+        WIDTH / 2, bottom + 30, "times right in 100 guesses", class_="soft", text_anchor="middle"
+    )
     said = join(guess_words(kind.certificate) for kind in found)
     return tag("figure", drawing.render("How often the best guess is right", str(said)))

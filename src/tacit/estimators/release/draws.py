@@ -25,7 +25,7 @@ def diagnostics_arrays(diagnostics: Mapping[str, Any], path: str = _START) -> di
     Examples
     --------
     >>> arrays = diagnostics_arrays({"r_hat": [1.01], "accepted": {"step": 0.3}, "note": "fine"})
-    >>> list(arrays), diagnostics_from(arrays)["accepted"]["step"].item()
+    >>> list(arrays), diagnostics_from(arrays)["accepted"]["step"]
     (['diagnostics/r_hat', 'diagnostics/accepted/step'], 0.3)
     """
     found: dict[str, Any] = {}

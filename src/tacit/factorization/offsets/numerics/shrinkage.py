@@ -71,7 +71,7 @@ def shrunk_sd(
     """Return the posterior standard deviation of q_j: what sampling and noise leave open.
 
     >>> shrunk_sd(np.array([9.0, 0.0]), np.array([9.0, 0.0]), 1.0, 0.1).round(2).tolist()
-    [0.14, 1.0]
+    [0.15, 1.0]
     """
     tau = spread_of_items(sums, weights, noise, within)
     total = weights**2 * tau + weights * within + noise + tau * weight_noise
