@@ -59,7 +59,7 @@ def run(quick: bool) -> Outcome:
             "method": method, "epsilon": epsilon, "perplexity": perplexity,
             "one unigram": one, "loses to it": perplexity >= one, "noise edge": edge,
             "visible topics": int((model.eigenvalues_ > edge).sum()),
-            "warned": any("stand out" in str(w.message) for w in caught),
+            "warned": any("told from the noise" in str(w.message) for w in caught),
         }  # fmt: skip
         for k, top in enumerate(model.top_words(6)):
             row[f"topic {k}"] = f"{model.weights_[k]:.2f} " + (" ".join(top) or "(uniform)")

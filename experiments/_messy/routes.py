@@ -94,7 +94,7 @@ def by_command(subject: Subject, case: Case, place: Path) -> tuple[Result, Resul
     with (
         mock.patch.object(build, "estimator_of", seeded),
         mock.patch.object(outputs, "_check_release", return_value=None),  # as said
-        mock.patch.object(kind, "release", lambda model, _: kept.append(numbers(model))),
+        mock.patch.object(kind, "release", lambda model, *_, **__: kept.append(numbers(model))),
     ):
         fitted = _run("fit", config)
     ledger = folder / f"{subject.name}.db"
