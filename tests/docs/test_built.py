@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.docs.support import ROOT, broken, build, loaded
-from tests.report.browser import Browser, find_browser
+from tests.report.test_browser import AXE
 
 import tacit  # isort: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
-AXE = Path(os.environ.get("TACIT_AXE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
 MAIN = ("index", "start", "tables", "summary", "regression", "recommender", "glossary", "choosing",
         "hospitals", "experiments", "api/index", "api/tacit.PrivateSummary", "search")  # fmt: skip
 
@@ -22,19 +21,6 @@ def site(tmp_path_factory):
     if given:
         return Path(given).resolve()
     return build(tmp_path_factory.mktemp("built") / tacit.__version__)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium here: install one, or name it in TACIT_CHROMIUM")
-    try:
-        found = Browser(program)
-    except (OSError, TimeoutError, ConnectionError) as error:
-        pytest.skip(f"Chromium does not start here: {error}")
-    yield found
-    found.close()
 
 
 def look(browser, page, width, scheme):

@@ -8,26 +8,18 @@ import pytest
 
 from experiments import _pages
 from tests.docs.support import DOCS, pages, prose
+from tests.estimators.test_scikit_learn import one_thread  # noqa: F401
 
 import guide.reference as reference  # isort: skip
 
 
 @pytest.fixture
-def quiet(monkeypatch):
-    """Draw without a screen, on one thread: pages are run beside other tests."""
-    monkeypatch.setenv("MPLBACKEND", "Agg")
+def without_screen(monkeypatch):
+    """Draw into memory."""
     import matplotlib
 
+    monkeypatch.setenv("MPLBACKEND", "Agg")
     matplotlib.use("Agg")
-    try:
-        import torch
-    except ImportError:
-        yield
-        return
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def is_truth(value):
@@ -37,7 +29,7 @@ def is_truth(value):
 
 
 @pytest.mark.parametrize("page", _pages.pages(), ids=lambda page: page.stem)
-def test_every_cell_runs_and_shows_a_result(page, quiet, tmp_path):
+def test_every_cell_runs_and_shows_a_result(page, without_screen, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing")
