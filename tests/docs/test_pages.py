@@ -8,7 +8,6 @@ import pytest
 
 from experiments import _pages
 from tests.docs.support import DOCS, pages, prose
-from tests.estimators.test_scikit_learn import one_thread  # noqa: F401
 
 import guide.reference as reference  # isort: skip
 
