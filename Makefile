@@ -76,9 +76,10 @@ axe: node_modules/axe-core/axe.min.js
 node_modules/axe-core/axe.min.js:
 	@npm install --silent --no-save --no-audit --no-fund axe-core@4
 
-# the pictures of the report that the guide shows; needs a Chromium
-screenshots: $(VENV)/.dev
-	@$(BIN)/python -m tests.report.screenshots docs/images
+# the pictures of report, notebook and guide that the guide shows; needs a Chromium
+screenshots: docs
+	@$(BIN)/python -m tests.report.screenshots docs/images \
+		build/docs/$$($(BIN)/python -c "import tacit; print(tacit.__version__)")
 
 clean:
 	@rm -rf $(VENV) .venv-bench .venv-diffprivlib build dist demo-result .coverage .hypothesis .mypy_cache .ruff_cache .pytest_cache

@@ -72,6 +72,15 @@ def test_without_a_guarantee_there_is_nothing_to_audit():
         worst_case(Noise())
 
 
+def test_an_attack_that_sees_no_difference_does_not_call_it_safe():
+    model = tc.PrivateSummary({"x": (0, 1)}, privacy=tc.Privacy(1.0, 1e-6))
+    with pytest.raises(NotCertified, match="says nothing"):
+        audit(model, {"x": [0.5]}, {"x": [0.5]}, runs=50)
+    asked = tc.Privacy(epsilon=1, delta=1e-5, unit="entry", trust="aggregator")
+    with pytest.raises(NotCertified, match="audit_sums"):
+        audit(GradientRecommender((1, 5), privacy=asked, rank=2), runs=50)
+
+
 def test_one_run_sees_a_twentieth_of_the_noise_and_no_more_than_certified(monkeypatch):
     summary = tc.PrivateSummary(
         {"x": (0, 64)}, bins=64, statistics=("histogram",), privacy=PRIVACY, noise="grid"

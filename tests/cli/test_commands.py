@@ -136,11 +136,35 @@ def test_the_result_of_a_fit_comes_first_and_json_has_its_tables(capsys, tmp_pat
     (tmp_path / "s.toml").write_text(SUMMARY.replace("found", "again"), encoding="utf-8")
     status, out, _ = call(capsys, "fit", "s.toml", "--json")
     told = json.loads(out)
-    assert told["tables"]["statistics"]["statistic"] == ["count", "mean"]
-    low, mean, high = (told["tables"]["statistics"][name][1] for name in ("low", "estimate", "high"))
+    found = told["tables"]["statistics"]
+    assert found["statistic"] == ["count", "mean"]
+    low, mean, high = (found[name][1] for name in ("low", "estimate", "high"))
     assert low < mean < high
     assert low - 4 * (high - low) < 50 < high + 4 * (high - low)  # the noise is fresh every time
     assert "the mean of age" in told["result"] and told["promise"].startswith("Promise")
+
+
+def test_what_was_paid_for_is_written_beside_what_appeared_during_the_fit(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ages.csv").write_text("age\n" + "50\n" * 40, encoding="utf-8")
+    (tmp_path / "s.toml").write_text(f'{SUMMARY}report = "page.html"\n', encoding="utf-8")
+    honest = tc.PrivateSummary.fit
+
+    def slow(self, data):
+        (tmp_path / "found").mkdir(exist_ok=True)
+        (tmp_path / "found" / "mine.txt").write_text("mine", encoding="utf-8")
+        (tmp_path / "page.html").write_text("mine", encoding="utf-8")
+        return honest(self, data)
+
+    monkeypatch.setattr(tc.PrivateSummary, "fit", slow)
+    status, out, err = call(capsys, "fit", "s.toml")
+    assert status == 0, err
+    assert "release: found-2" in out
+    assert "report: page-2.html" in out
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "mine"
+    assert tc.read_release(tmp_path / "found-2").estimator == "PrivateSummary"
 
 
 def line_of(text, part):

@@ -80,8 +80,6 @@ def test_a_new_file_says_what_is_open_and_fits_when_it_is_filled_in(family, tmp_
     table = {} if family in CELLS else {'"…"': TABLE}
     text = filled(text, {**table, **EVERY, **ANSWERS[family]})
     file.write_text(text.replace(*FASTER.get(family, ("", ""))))
-    if family.startswith("network"):
-        file.write_text(file.read_text().replace('report = "report.html"', ""))
     write(tmp_path / "north.csv", [row(k) for k in range(60)])
     good = run("check", file)
     assert good.exit_code == 0, good.stdout

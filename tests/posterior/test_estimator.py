@@ -64,6 +64,7 @@ def test_a_fit_is_charged_once_and_certified(tmp_path):
     # the analyst needs the noisy number only
     again = small(NormalVariance(), random_state=1).infer(model.released_)
     assert again.mean_[0] == pytest.approx(model.mean_[0], rel=0.2)
+    assert [one.name for one in again.summary().tables] == ["parameters", "released"]
 
 
 def test_seeded_noise_is_not_for_release(tmp_path):
@@ -242,6 +243,7 @@ def test_a_posterior_from_two_releases_carries_both_certificates(tmp_path):
     one, two = two_holders()
     alone = one.mean_
     one.infer([one.released_, two.released_])
+    assert [t.name for t in one.summary().tables] == ["parameters", "released 1", "released 2"]
     assert one.mean_ != alone
     assert one.certificates_ == {**two.certificates_, "A": one.certificates_["A"]}
     assert one.certificate_.epsilon > 7.0

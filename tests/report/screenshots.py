@@ -1,6 +1,6 @@
-"""Take the pictures that the guide shows: the demonstration's report, and a notebook's cell.
+"""Take the pictures that the guide shows: a report, a notebook's cell, and the guide itself.
 
-python -m tests.report.screenshots docs/images
+python -m tests.report.screenshots docs/images build/docs/VERSION
 """
 
 import sys
@@ -41,8 +41,8 @@ def notebook(path):
     path.write_text(text, encoding="utf-8")
 
 
-def main(target):
-    """Take every picture."""
+def main(target, guide):
+    """Take every picture, with the guide as it was built last."""
     target.mkdir(parents=True, exist_ok=True)
     program = find_browser()
     if program is None:
@@ -51,7 +51,11 @@ def main(target):
         folder = Path(name)
         run_demo(folder / "demo", quiet=True)
         notebook(folder / "notebook.html")
-        pages = {"report": folder / "demo" / "report.html", "notebook": folder / "notebook.html"}
+        pages = {
+            "report": folder / "demo" / "report.html",
+            "notebook": folder / "notebook.html",
+            "guide": guide.resolve() / "results.html",
+        }
         browser = Browser(program)
         try:
             for kind, page in pages.items():
@@ -69,4 +73,4 @@ def main(target):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -178,6 +178,12 @@ def audit(
         pairs = list(zip(steps_of(data, 0), steps_of(neighbour, 0), strict=True))
         ours, theirs = transcript_scores(pairs, runs, seed)
         changed = [a.mechanism for a, b in pairs if differ(a.mechanism, a.value, b.value)]
+        if not changed:  # a bound of zero would read as a proof of safety
+            raise NotCertified(
+                "nothing that was released differs between the data and the neighbour, so this "
+                "attack says nothing: pass a neighbour that moves a release; the messages of a "
+                "method that perturbs inside its own updates are for audit_sums and distinguish"
+            )
         moved = [getattr(mechanism, "mechanism", mechanism) for mechanism in changed]
         kind = kind or ("gaussian" if all(isinstance(m, Gaussian) for m in moved) else "any")
     bound = epsilon_at_least(

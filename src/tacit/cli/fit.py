@@ -32,7 +32,7 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
     Example: tacit fit hospitals.toml
     """
     from tacit.cli.build import name_ledgers
-    from tacit.cli.outputs import ABOUT, keep, outputs_of
+    from tacit.cli.outputs import ABOUT, keep, outputs_of, written_beside
     from tacit.errors import TacitError
     from tacit.report.page import write_report
 
@@ -53,11 +53,16 @@ def fit(config: ConfigFile, as_json: Json = False) -> None:
         paid = {c.ledger.ledger for c in model.certificates_.values() if c.ledger is not None}
         signing = [s.ledger for s in sites if s.ledger is not None and s.ledger.id in paid]
         about = {name: str(settings.section("output").get(name, "")) for name in ABOUT}
-        model.release(output["release"], ledgers=signing, **about)
-        written["release"] = str(output["release"])
+        place = written_beside(
+            output["release"], lambda free: model.release(free, ledgers=signing, **about)
+        )
+        written["release"] = str(place)
     if "report" in output:
         ledgers = {site.name: site.ledger for site in sites if site.ledger is not None}
-        written["report"] = str(write_report(model, output["report"], ledgers=ledgers))
+        place = written_beside(
+            output["report"], lambda free: write_report(model, free, ledgers=ledgers)
+        )
+        written["report"] = str(place)
     answer = model.summary()
     certificates = {name: str(found) for name, found in model.certificates_.items()}
     epsilon = {name: found.epsilon for name, found in model.certificates_.items()}

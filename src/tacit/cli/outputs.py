@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tacit._core.folders import check_writable
 from tacit.cli.config import Config
-from tacit.errors import NotCertified, ParameterError
+from tacit.errors import NotCertified, ParameterError, TacitError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.release.plain import check_text
 
-__all__ = ["ABOUT", "keep", "outputs_of"]
+__all__ = ["ABOUT", "keep", "outputs_of", "written_beside"]
 
 ABOUT = ("purpose", "contact")  # words that a release carries
 
@@ -95,6 +97,30 @@ def _check_report(config: Config, file: Path, release: Path | None) -> None:
             "report",
         )
     check_writable(file.parent, "the report")
+
+
+def written_beside(place: Path, write: Callable[[Path], object]) -> Path:
+    """Write to a place that was free before the fit, or beside it, and return where.
+
+    What was paid for is not lost to a file that appeared in the meantime.
+
+    Parameters
+    ----------
+    place
+        Where it should go.
+    write
+        What writes, and raises where something is there already.
+    """
+    for number in itertools.count(2):
+        target = place if number == 2 else place.with_stem(f"{place.stem}-{number - 1}")
+        try:
+            write(target)
+        except TacitError:
+            if not os.path.lexists(target):
+                raise
+        else:
+            return target
+    raise AssertionError("there is always another number")
 
 
 def keep(model: Any, places: dict[str, Path]) -> Path | None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tacit.errors import ParameterError
 
-__all__ = ["make_room"]
+__all__ = ["PURPOSE", "make_room"]
+
+PURPOSE = "to show what tacit does, on simulated data"  # of every demonstration's release
 
 
 def make_room(folder: Path, ledger: str, fresh: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.synthetic import LABORATORY_TESTS, hospital_results
-from tacit.demo.folder import make_room
+from tacit.demo.folder import PURPOSE, make_room
 from tacit.demo.hospitals import EPSILONS, Comparison, compare, estimator
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import shown_left
@@ -71,7 +71,7 @@ def run_demo(
     for name, epsilon in left.items():
         console.print(f"• {name}: ε = {shown_left(epsilon, 4)} of {_CEILING:g}")
     for epsilon, fitted in found.fitted.items():
-        fitted.release(folder / f"release-{epsilon:g}")
+        fitted.release(folder / f"release-{epsilon:g}", purpose=PURPOSE)
     report = write_report(
         model,
         folder / "report.html",
@@ -79,6 +79,7 @@ def run_demo(
         accuracy=_accuracy(found),
         title="Three hospitals, one model, no shared records",
         summary=_summary(found, results),
+        purpose=PURPOSE,
     )
     console.print(
         f"\nThe report is in {report}: open it in a browser.\nThe releases are beside it; check "

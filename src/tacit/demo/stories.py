@@ -19,7 +19,7 @@ from tacit.data.schema import Columns
 from tacit.data.split import hold_out_cells
 from tacit.data.stating import category, number
 from tacit.data.synthetic import simulated_ratings
-from tacit.demo.folder import make_room
+from tacit.demo.folder import PURPOSE, make_room
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
 from tacit.factorization.offsets.weights import PrivacyWeights
@@ -206,13 +206,14 @@ def run_story(
     lines = scene.findings(model)
     console.print("\n[bold]Against the truth, which a simulation knows[/bold]")
     console.print("\n".join(lines), markup=False)
-    release = model.release(folder / "release")
+    release = model.release(folder / "release", purpose=PURPOSE)
     report = write_report(
         model,
         folder / "report.html",
         ledgers={"the holder": ledger},
         title=f"{story.about[:1].upper()}{story.about[1:]}",
         summary=["The data are simulated, so that the truth is known.", *lines],
+        purpose=PURPOSE,
     )
     left = ledger.remaining.epsilon
     console.print(

@@ -174,7 +174,7 @@ class PrivatePosterior(PeopleEstimator):
         self.infer()
 
     def _found(self, level: float) -> Answer:
-        return people_answer(self, [self.released_], level)
+        return people_answer(self, self._sources, level)
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), **{name: getattr(self, name) for name in _SAMPLING}}

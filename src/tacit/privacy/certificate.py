@@ -344,8 +344,8 @@ class Certificate(Answering):
             text += f"; ε differs between {len(self.groups)} groups, from {smallest:g} up"
         if self.ledger is not None:
             durable = "" if self.ledger.durable else ", which is not durable"
-            text += f"; charged to ledger {self.ledger.ledger[:8]}{durable}"
-            text += f" as row {self.ledger.counter}, {self.signature}"
+            text += f"; charged as row {self.ledger.counter} of ledger {self.ledger.ledger[:8]}"
+            text += f"{durable}; {self.signature}"
         if self.claimed_epsilon is not None:
             text += f". The published claim was ε = {self.claimed_epsilon:g}: {self.claim}"
         if self.assumptions:

@@ -85,7 +85,7 @@ def _table(
 ) -> Table:
     return Table(
         "coefficients",
-        f"Coefficients, with {level:.0%} intervals",
+        f"Coefficients, with {100 * level:g} % intervals",
         {
             "coefficient": list(names),
             "estimate": value.tolist(),
@@ -139,7 +139,7 @@ def _headline(
     told = [shown_number(float(x[best]), float(sd[best])) for x in (value, low, high)]
     return (
         f"{target} changes by {told[0]} [{told[1]}, {told[2]}] per unit of {names[best]}, all "
-        f"else equal ({level:.0%} interval)."
+        f"else equal ({100 * level:g} % interval)."
     )
 
 
@@ -214,7 +214,7 @@ def _pictures(
     axis = f"change of {target} over the range of a feature"
     found: dict[str, Picture] = {
         "coefficients": Intervals(
-            f"What each feature does, with {level:.0%} intervals",
+            f"What each feature does, with {100 * level:g} % intervals",
             axis,
             features,
             (value[1:] * whole).tolist(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def summaries_of(outcome: Outcome, kind: type[SiteSummary]) -> dict[str, SiteSum
 def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | None) -> None:
     """Raise unless every site counts once, and several do not share a curator."""
     names = [*known, *(site.name for site in sites)]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ParameterError(
             f"{sorted(twice)} would count twice: give every site a name of its own"

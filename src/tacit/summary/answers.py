@@ -123,7 +123,8 @@ def _first(rows: Sequence[_Row], by: str | None, layout: Layout, level: float) -
         notes.append(
             "Errors of variances are the largest possible: ask for a histogram, and they are told."
         )
-    return Table("statistics", f"Statistics, with {level:.0%} intervals", columns, tuple(notes))
+    caption = f"Statistics, with {100 * level:g} % intervals"
+    return Table("statistics", caption, columns, tuple(notes))
 
 
 def _dates(
@@ -147,7 +148,7 @@ def _dates(
         columns[heading] += [_days(getattr(row.found, part)) for row in spread]
     columns["error in days"] = [_days(row.found.error) for row in (*shown, *spread)]
     columns[NOISE] = [row.found.noise for row in (*shown, *spread)]
-    return Table("dates", f"Dates, with {level:.0%} intervals", columns)
+    return Table("dates", f"Dates, with {100 * level:g} % intervals", columns)
 
 
 def _days(value: float | None) -> str | None:
@@ -182,12 +183,12 @@ def _categories(
     return (
         Table(
             "categories",
-            f"Rows of the table by category, with {level:.0%} intervals",
+            f"Rows of the table by category, with {100 * level:g} % intervals",
             {**names, **_told(counts, "count")},
         ),
         Table(
             "shares",
-            f"Shares in the population, with {level:.0%} intervals",
+            f"Shares in the population, with {100 * level:g} % intervals",
             {**names, **_told(shares, "share")},
         ),
     )
@@ -214,7 +215,7 @@ def _keys(
                     names[by].append(group)
     return Table(
         "keys",
-        f"Values that many have, with {level:.0%} intervals",
+        f"Values that many have, with {100 * level:g} % intervals",
         {**names, **_told(found, "count")},
         ("A value that few have is not named, and a count lacks the sites where few have it.",),
     )
@@ -235,7 +236,7 @@ def _histograms(blocks: Mapping[Any, Block], by: str | None, level: float) -> Ta
                 names[by] += [group] * len(cells)
     return Table(
         "histograms",
-        f"Histograms, with {level:.0%} intervals",
+        f"Histograms, with {100 * level:g} % intervals",
         {**names, **_told(found, "count")},
         shown=0,
     )
@@ -252,7 +253,7 @@ def _headline(rows: Sequence[_Row], level: float) -> str:
     if second is not None:
         name = "mean" if second.statistic == "mean" else "median"
         parts.append(f"the {name} of {second.column}{_of(second)} is {_sure(second.found)}")
-    return "; ".join(parts) + f" ({level:.0%} intervals)." if parts else ""
+    return "; ".join(parts) + f" ({100 * level:g} % intervals)." if parts else ""
 
 
 def _of(row: _Row) -> str:
@@ -331,7 +332,7 @@ def _pictures(
         for k, (column, _) in enumerate(layout.categories):
             counts = cell_estimates(block, level, block.category(k))[:_MOST_BARS]
             found[f"{column}{of}"] = Bars(
-                f"{column}{of}, with {level:.0%} intervals",
+                f"{column}{of}, with {100 * level:g} % intervals",
                 "rows",
                 values[column][:_MOST_BARS],
                 [one.value for one in counts],
@@ -361,7 +362,7 @@ def _means(
         name = f"mean of {column} by {by}" if by else f"mean and quantiles of {column}"
         only = "mean" if by or len(shown) == 1 else "mean and quantiles"
         found[name] = Intervals(
-            f"{only} of {column}, with {level:.0%} intervals",
+            f"{only} of {column}, with {100 * level:g} % intervals",
             column,
             [row.group or row.statistic for row in shown],
             [row.found.value for row in shown],
