@@ -109,7 +109,8 @@ def _residual(
     found: list[float | None] = [None, None, None]
     if posterior is not None and not posterior.point:
         sds = unit * np.sqrt(np.maximum(posterior.noise_variance.ravel(), 0.0))
-        if np.isfinite(sds).all():
+        # a method that takes the variance as known has one value, and no error of it
+        if np.isfinite(sds).all() and np.ptp(sds) > 1e-9 * sds.max():
             ends = np.quantile(sds, [0.5 - level / 2.0, 0.5 + level / 2.0])
             found = [float(sds.std()), *map(float, ends)]
     told: dict[str, list[str | float | None]] = {
