@@ -23,6 +23,7 @@ class Shape:
     sd: float
     quantiles: tuple[float, ...]
     densities: tuple[float, ...]  # at the quantiles; none of a column of whole numbers
+    step: float = 0.0  # between neighbouring values, as it is stated
     crowded: bool = False  # whether most rows lie in one of the cells that the range is cut into
 
     @property
@@ -68,7 +69,7 @@ def _smooth(law: Any, bounds: tuple[float, float], crowded: bool = False) -> Sha
         math.sqrt(expected(2) - mean**2),
         tuple(float(x) for x in places),
         tuple(float(x) for x in law.pdf(places)),
-        crowded,
+        crowded=crowded,
     )
 
 
@@ -92,6 +93,7 @@ def shapes() -> dict[str, Shape]:
             math.sqrt(float(chances @ cut**2) - mean**2),
             tuple(float(x) for x in poisson.ppf(QUANTILES)),
             (),
+            step=1.0,
         ),
     }
 

@@ -94,7 +94,7 @@ def _sweeps(outcome: Outcome, quick: bool) -> None:
     }
     network = Network("tenth", lambda seed: tenth(), {"hidden": (250,), **PIXELS})
     for figure, variants in sweeps.items():
-        for variant in variants[:2] if quick else variants:
+        for variant in variants[:1] if quick else variants:
             setting = ", ".join(f"{key} {value}" for key, value in variant.items())
             settings = {
                 "steps": 20 if quick else 80,

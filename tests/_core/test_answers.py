@@ -42,6 +42,15 @@ def test_the_result_stands_before_the_promise_and_the_details() -> None:
     assert page.index("Promise") < page.index("by hand")
 
 
+def test_text_in_a_notebook_shows_nothing_on_its_own(monkeypatch, capsys) -> None:
+    """rich displays tables by itself there, before the cell shows its result."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda *a, **k: shown.append(a))
+    assert "dose" in str(Subject().summary())
+    assert not shown and not capsys.readouterr().out
+
+
 def test_names_are_no_markup() -> None:
     assert "<b>dose" not in Subject()._repr_html_()
     odd = Table("t", "t", {"name": ["[red]x[/red]", "$\\alpha"], "n": [1, 2]})

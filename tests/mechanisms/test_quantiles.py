@@ -160,3 +160,37 @@ def test_what_is_too_far_keeps_the_largest_weight_of_the_far():
     widths = np.array([5, 7, 9])
     places = {choose(stream, widths, np.array([LARGEST, 1e9, LARGEST + 1])) for _ in range(500)}
     assert places == set(range(21))
+
+
+# --- values on a grid ---------------------------------------------------------------------------
+
+
+def test_a_draw_from_a_grid_rounds_to_the_quantile():
+    values = np.repeat([0.0, 2.0, 3.0, 7.0], [100, 300, 200, 400])
+    mechanism = Quantiles(5.0, (0.0, 10.0), (0.05, 0.2, 0.5, 0.9), step=1.0)
+    found = mechanism.draw(values, Noise(seed=2))
+    np.testing.assert_array_equal(np.rint(found), [0.0, 2.0, 3.0, 7.0])
+    assert mechanism.reach == (-0.5, 10.5)
+
+
+def test_a_value_is_spread_by_its_own_bits_whatever_the_others_are(monkeypatch):
+    """So a neighbour changes one point, as the derivation has it."""
+    seen = []
+
+    def first_choice(stream, widths, exponents):
+        seen.append(np.cumsum(widths)[:-1])
+        return 0
+
+    monkeypatch.setattr("tacit.mechanisms.quantiles.choose", first_choice)
+    mechanism = Quantiles(1.0, (0.0, 4.0), (0.5,), step=1.0)
+    for values in ([3.0, 0.0, 3.0, 1.0], [3.0, 0.0, 3.0]):
+        mechanism.draw(values, Noise(seed=5))
+    with_it, without = (set(points.tolist()) for points in seen)
+    assert without < with_it
+    assert len(with_it - without) == 1
+
+
+@pytest.mark.parametrize("step", [-1.0, 3.0, 1e-12])
+def test_a_step_fits_into_the_bounds(step):
+    with pytest.raises(ParameterError, match="step"):
+        Quantiles(1.0, (0.0, 2.0), step=step)

@@ -5,6 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from tacit.data.dictionary import field_kind
+from tacit.data.schema import Columns
+from tacit.data.stating import date, number
 from tacit.errors import ParameterError
 from tacit.estimators.site import Site
 from tacit.mechanisms.quantiles import Quantiles
@@ -226,3 +229,39 @@ def test_finer_cells_hold_alike_and_cover_the_range():
     assert np.all(np.diff(finer) > 0)
     assert finer[3] < -0.4
     assert cell_widths(edges, np.array([-1.0, -0.3, 1.0])).tolist() == [0.5, 0.5, 0.5]
+
+
+# --- whole numbers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 5.0])  # read from cells, split, nearly exact
+def test_quantiles_of_whole_numbers_are_whole_and_their_intervals_hold(epsilon):
+    missed = 0
+    for seed in range(40):
+        x = np.random.default_rng(seed).poisson(4.0, 2000).clip(0, 20)
+        model = PrivateSummary(
+            {"x": number(0, 20, step=1)}, statistics=("count", "quantiles"), noise="grid",
+            quantiles=(0.25, 0.5, 0.75), privacy=Privacy(epsilon), random_state=seed,
+        ).fit({"x": x})  # fmt: skip
+        table = model.summary().table("statistics").columns
+        for k, truth in enumerate((3.0, 4.0, 5.0), 1):
+            low, value, high = (table[name][k] for name in ("low", "estimate", "high"))
+            assert low <= value <= high and not {low % 1, value % 1, high % 1} - {0.0}
+            missed += not low <= truth <= high
+        np.testing.assert_array_equal(model.quantiles_["x"], table["estimate"][1:4])
+    assert missed <= 0.13 * 120
+
+
+def test_averages_of_whole_numbers_are_not_on_their_grid():
+    rows = {"who": ["a", "a", "b"], "x": [1, 2, 3]}
+    stated = {"x": number(0, 10, step=1), "born": date("1950-01-01", "2020-12-31")}
+    assert Columns(stated).grid("x") == Columns(stated).grid("born") == 1.0
+    averaged = Columns({"x": stated["x"]}, key="who", duplicates="mean")
+    assert averaged.grid("x") == 0.0
+    found = PrivateSummary(averaged, statistics=("quantiles",), quantiles=(0.4,)).fit(rows)
+    assert found.quantiles_["x"][0] == pytest.approx(2.1)
+
+
+def test_an_integer_field_of_a_dictionary_is_whole():
+    field = {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 110}}
+    assert field_kind(field).described()["step"] == 1.0

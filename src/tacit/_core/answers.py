@@ -326,7 +326,13 @@ def _printed(drawn: Any) -> str:
     from rich.console import Console
 
     target = io.StringIO()
-    Console(file=target, width=100, color_system=None, legacy_windows=False).print(drawn)
+    Console(
+        file=target,
+        width=100,
+        color_system=None,
+        legacy_windows=False,
+        force_jupyter=False,  # a notebook's cell would show the tables on its own
+    ).print(drawn)
     return "\n".join(line.rstrip() for line in target.getvalue().rstrip("\n").split("\n"))
 
 

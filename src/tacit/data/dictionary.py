@@ -98,4 +98,6 @@ def field_kind(entry: Mapping[str, Any]) -> Kind:
         stated["formats"] = (form,)
     if word == "number" and entry.get("unit"):
         stated["unit"] = str(entry["unit"])
+    if sort in ("integer", "year") and "low" in stated:
+        stated["step"] = 1
     return kind_of(name, {"kind": word, **stated})

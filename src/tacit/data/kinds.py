@@ -106,6 +106,11 @@ class Kind(ABC):
     def range(self) -> tuple[float, float]:
         """The smallest and the largest number that a value becomes."""
 
+    @property
+    def grid(self) -> float:
+        """How far apart neighbouring values are, from the lower end on; 0 where they are close."""
+        return 0.0
+
     def encoded(self, name: str) -> list[str]:
         """Return the names of the numbers that a model sees of a value."""
         return [name]
@@ -143,6 +148,7 @@ class Number(Kind):
     low: float
     high: float
     unit: str = ""
+    step: float = 0.0  # between neighbouring values: 1 of whole numbers
 
     word: ClassVar[str] = "number"
 
@@ -155,8 +161,20 @@ class Number(Kind):
         low, high = as_float("low", self.low), as_float("high", self.high)
         if not (math.isfinite(high - low) and low < high):
             raise ParameterError(f"a range must be finite with low < high, got ({low}, {high})")
+        step = as_float("step", self.step)
+        if step and not (step > 0.0 and 1.0 <= (high - low) / step <= 2.0**30):
+            raise ParameterError(
+                f"step must be positive and fit into the range ({low:g}, {high:g}), at most 2^30 "
+                f"times, got {self.step}: whole numbers have step=1"
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
+        object.__setattr__(self, "step", step)
+
+    @property
+    def grid(self) -> float:
+        """How far apart neighbouring values are, as stated."""
+        return self.step
 
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Read numbers; text is read as one with a decimal point."""
@@ -191,7 +209,8 @@ class Number(Kind):
     def described(self) -> dict[str, Any]:
         """Return everything as plain data."""
         unit = {"unit": self.unit} if self.unit else {}
-        return {"kind": self.word, "low": self.low, "high": self.high, **unit}
+        step = {"step": self.step} if self.step else {}
+        return {"kind": self.word, "low": self.low, "high": self.high, **unit, **step}
 
 
 @dataclass(frozen=True)
@@ -316,6 +335,11 @@ class Boolean(Kind):
         """Zero and one."""
         return 0.0, 1.0
 
+    @property
+    def grid(self) -> float:
+        """There is nothing between no and yes."""
+        return 1.0
+
     def show(self, value: float) -> str:
         """Return true or false."""
         return "true" if value else "false"
@@ -392,6 +416,12 @@ class Date(Kind):
     def range(self) -> tuple[float, float]:
         """Days since 1970."""
         return since_epoch(self.low), since_epoch(self.high)
+
+    @property
+    def grid(self) -> float:
+        """One day, unless times count."""
+        low, high = self.range
+        return 0.0 if self.timed or low % 1.0 or high - low < 1.0 else 1.0
 
     def show(self, value: float) -> str:
         """Return the date."""

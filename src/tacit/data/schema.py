@@ -196,6 +196,16 @@ class Columns(Mapping[str, Kind]):
         """Whether people count by their average."""
         return self.per_person == "average"
 
+    def grid(self, name: str) -> float:
+        """Return how far apart a column's values are, where neither people nor rows are averaged.
+
+        Parameters
+        ----------
+        name
+            The column.
+        """
+        return 0.0 if self.averaged or self.duplicates == "mean" else self[name].grid
+
     @property
     def rows_per_unit(self) -> int:
         """How many rows one unit of privacy has at most."""

@@ -13,15 +13,25 @@ from tacit.errors import ParameterError, UnboundedData
 __all__ = ["boolean", "category", "date", "keys", "kind_of", "number", "text", "time"]
 
 
-def number(low: float, high: float, unit: str = "") -> Number:
+def number(low: float, high: float, unit: str = "", step: float = 0.0) -> Number:
     """Return the kind of a column of numbers in a public range.
+
+    Parameters
+    ----------
+    low, high
+        The range.
+    unit
+        In which they are measured.
+    step
+        How far apart neighbouring values are, counted from ``low``: 1 of whole numbers. Between
+        them there is no quantile.
 
     Examples
     --------
     >>> number(20, 90, "years").range
     (20.0, 90.0)
     """
-    return Number(low, high, unit)
+    return Number(low, high, unit, step)
 
 
 def category(*levels: Any) -> Category:
@@ -121,7 +131,7 @@ def _kind(name: str, stated: Any) -> Kind:
 
 
 _MAKERS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
-    "number": (number, ("low", "high"), ("unit",)),
+    "number": (number, ("low", "high"), ("unit", "step")),
     "category": (category, ("levels",), ()),
     "boolean": (boolean, (), ()),
     "date": (date, ("low", "high"), ("formats",)),

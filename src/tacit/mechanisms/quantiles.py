@@ -25,6 +25,11 @@ levels get ε/L each. Under replace-one a value may leave one set for another: b
 two sets change, each by one value more or less, and pay ε/(2L) each. (Where the value stays in its
 set, R = 2 costs ε/(2L)·2/(2·max(q, 1 − q)) ≤ ε/L.)
 
+**Values on a grid** (whole numbers, days): points between two grid values are no values, and yet
+the mechanism would draw them. With ``step`` each value is spread evenly over the step around it,
+by random bits of its own as above, so that the draw sees a column without gaps: its quantile,
+rounded to the grid, is the column's. Nothing changes about sensitivity.
+
 **Units with several values**, at most k: one after the other is added, removed or replaced, and
 each of the k steps costs ε/k.
 
@@ -87,6 +92,9 @@ class Quantiles(Mechanism):
         The relation. Under replace-one the number of values is public.
     values
         How many values one unit has at most.
+    step
+        Where values lie on a grid that begins at the lower bound, how far apart its points are.
+        Draws then lie within half a step of the bounds, and are to be rounded (`on_grid`).
 
     Examples
     --------
@@ -101,8 +109,10 @@ class Quantiles(Mechanism):
     levels: tuple[float, ...] = (0.5,)
     neighbours: str = ADD_REMOVE
     values: int = 1
+    step: float = 0.0
 
     def __post_init__(self) -> None:
+        check("step", self.step, Real(0))
         check("values", self.values, Integer(1))
         check("epsilon", self.epsilon, Real(LEAST * self.values, allow_inf=True))
         check("bounds", self.bounds, Bounds())
@@ -114,6 +124,10 @@ class Quantiles(Mechanism):
                 f"levels must hold 1 to {_MOST} different quantiles in ascending order"
             )
         check("neighbours", self.neighbours, OneOf(ADD_REMOVE, REPLACE))
+        if self.step and not 1 <= (self.bounds[1] - self.bounds[0]) / self.step <= 2.0**_CELLS:
+            raise ParameterError(
+                f"step must fit into the bounds, and at most 2^{_CELLS} times, got {self.step}"
+            )
 
     @property
     def depth(self) -> int:
@@ -177,9 +191,26 @@ class Quantiles(Mechanism):
 
     # -- drawing ---------------------------------------------------------------------------
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Between which numbers a draw lies."""
+        low, high = self.bounds
+        if not self.step:
+            return low, high
+        return low - self.step / 2.0, low + (self._grid - 0.5) * self.step
+
+    @property
+    def _grid(self) -> int:
+        """How many cells there are: points of the grid, where there is one."""
+        low, high = self.bounds
+        return 1 + round((high - low) / self.step) if self.step else 1 << _CELLS
+
     def cells(self, value: Any) -> NDArray[np.int64]:
         """Return the cell of every value, in the order of units."""
         low, high = self.bounds
+        if self.step:
+            place = np.rint((clip_values(value, low, high) - low) / self.step)
+            return np.asarray(np.clip(place, 0, self._grid - 1), np.int64)
         share = (clip_values(value, low, high) / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)
         place = np.floor(np.clip(share, 0.0, 1.0) * 2.0**_CELLS)
         return np.asarray(np.minimum(place, 2.0**_CELLS - 1.0), np.int64)
@@ -189,8 +220,10 @@ class Quantiles(Mechanism):
         if math.isinf(self.epsilon):
             return self.truth(value)
         cells = self.cells(value)
-        ties = (noise.stream.words(cells.size) >> np.uint64(64 - _TIES)).astype(np.int64)
-        points = np.sort((cells << _TIES) | ties)
+        width = (1 << (_CELLS + _TIES)) // self._grid
+        words = noise.stream.words(cells.size)
+        ties = words % np.uint64(width) if self.step else words >> np.uint64(64 - _TIES)
+        points = np.sort(cells * width + ties.astype(np.int64))
 
         def split(points: NDArray[np.int64], low: int, high: int, part: _Part) -> list[int]:
             """Return quantiles of sorted points, from the places in [low, high)."""
@@ -207,8 +240,9 @@ class Quantiles(Mechanism):
                 *split(points[cut:], place, high, above),
             ]
 
-        found = split(points, 0, 1 << (_CELLS + _TIES), self._parts)
-        return self._numbers(np.array(found) / 2.0 ** (_CELLS + _TIES))
+        end = width * self._grid
+        found = split(points, 0, end, self._parts)
+        return self._numbers(np.array(found) / float(end))
 
     @property
     def _parts(self) -> _Part:
@@ -217,8 +251,21 @@ class Quantiles(Mechanism):
 
     def _numbers(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the numbers at shares of the range."""
-        low, high = self.bounds
+        low, high = self.reach
         return np.clip(low * (1.0 - shares) + high * shares, low, high)
+
+    def _places(self, value: Any) -> NDArray[np.float64]:
+        """Return where values lie, as shares of the range; those of one cell are alike.
+
+        On a grid they are spread over their cell, and lie here where they lie on average.
+        """
+        ordered = np.sort(self.cells(value))
+        if not self.step:
+            return np.asarray(ordered / 2.0**_CELLS)
+        _, first, counts = np.unique(ordered, return_index=True, return_counts=True)
+        order = np.arange(ordered.size) - np.repeat(first, counts)
+        within = (order + 0.5) / np.repeat(counts, counts)
+        return np.asarray((ordered + within) / self._grid)
 
     # -- the law ---------------------------------------------------------------------------
 
@@ -233,8 +280,8 @@ class Quantiles(Mechanism):
 
         Values in one cell count as equal.
         """
-        low, high = self.bounds
-        points = np.sort(self.cells(value)) / 2.0**_CELLS
+        low, high = self.reach
+        points = self._places(value)
 
         def density(points: Any, found: Any, start: float, end: float, part: _Part) -> float:
             if not part.levels or start == end:
@@ -266,10 +313,10 @@ class Quantiles(Mechanism):
 
     def bias(self, value: Any) -> NDArray[np.float64]:
         """Return the expected error of each quantile; for few values (see `variance`)."""
-        low, high = self.bounds
+        low, high = self.reach
         if math.isinf(self.epsilon):
             return np.zeros(len(self.levels))
-        mean = self._moments(np.sort(self.cells(value)) / 2.0**_CELLS, 0.0, 1.0, self._parts)[0]
+        mean = self._moments(self._places(value), 0.0, 1.0, self._parts)[0]
         return np.asarray(low + (high - low) * mean - self.truth(value))
 
     def variance(self, value: Any) -> NDArray[np.float64]:
@@ -278,11 +325,10 @@ class Quantiles(Mechanism):
         By summing over all gaps between values where earlier quantiles may lie: for few values,
         since n of them and L levels take n^L terms.
         """
-        low, high = self.bounds
+        low, high = self.reach
         if math.isinf(self.epsilon):
             return np.zeros(len(self.levels))
-        points = np.sort(self.cells(value)) / 2.0**_CELLS
-        mean, square = self._moments(points, 0.0, 1.0, self._parts)
+        mean, square = self._moments(self._places(value), 0.0, 1.0, self._parts)
         return np.asarray((high - low) ** 2 * (square - mean**2))
 
     def _moments(

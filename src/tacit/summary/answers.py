@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tacit._core.answers import NOISE, Answer, Table, shown_number
+from tacit._core.estimates import few
 from tacit._core.pictures import Bars, Histogram, Intervals, Picture
 from tacit.summary.block import Block, Law
 from tacit.summary.layout import Layout
@@ -122,6 +123,14 @@ def _first(rows: Sequence[_Row], by: str | None, layout: Layout, level: float) -
     if layout.squared and not layout.cells:
         notes.append(
             "Errors of variances are the largest possible: ask for a histogram, and they are told."
+        )
+    open_columns = [
+        name for c, name in enumerate(layout.columns) if not layout.grid_of(c)
+    ]  # whose values may lie anywhere
+    if "quantiles" in layout.statistics and open_columns:
+        notes.append(
+            f"Quantiles of {few(open_columns)} are those of a column with values close "
+            "together: state whole numbers with step=1, or their intervals are too short."
         )
     caption = f"Statistics, with {100 * level:g} % intervals"
     return Table("statistics", caption, columns, tuple(notes))
@@ -296,7 +305,7 @@ def _warnings(rows: Sequence[_Row], layout: Layout) -> tuple[str, ...]:
 def _list(names: Sequence[str]) -> str:
     """Return names as one phrase that begins a sentence."""
     most = 6
-    text = ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+    text = few(names, most)
     return text[0].upper() + text[1:]
 
 

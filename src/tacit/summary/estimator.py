@@ -208,7 +208,8 @@ class PrivateSummary(PrivateEstimator):
         kinds = {name: kind for name, kind in public.items() if name != self.by}
         lists = tuple((n, len(k.levels)) for n, k in kinds.items() if isinstance(k, Category))
         keys = tuple((n, k.at_most, k.length) for n, k in kinds.items() if isinstance(k, Keys))
-        bounds = tuple((n, *k.range) for n, k in kinds.items() if not k.listed)
+        unlisted = {n: k for n, k in kinds.items() if not k.listed}
+        bounds = tuple((n, *k.range) for n, k in unlisted.items())
         return SummaryAgreement(
             bounds,
             tuple(self.statistics),
@@ -222,6 +223,7 @@ class PrivateSummary(PrivateEstimator):
             public.rows_per_unit,
             public.assumptions(),
             keys=keys,
+            grids=tuple(public.grid(name) for name in unlisted),
         )
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Array]:
@@ -335,7 +337,8 @@ class PrivateSummary(PrivateEstimator):
                 found["histogram"][name] = (block.shown(block.cells(c)), block.edges(c))
             if "quantiles" in wanted:
                 ranks, place = block.ranks_of(c), np.searchsorted(layout.ordered, layout.levels)
-                found["quantiles"][name] = np.asarray(ranks.values)[place]
+                values = ranks.rounded(layout.bounds[c][1:], layout.grid_of(c))
+                found["quantiles"][name] = np.asarray(values)[place]
                 self.resolution_[name] = np.asarray(ranks.resolution)[place]
         if layout.categories:
             found["counts"] = {

@@ -72,6 +72,7 @@ class Layout:
     notes: tuple[str, ...] = ()
     refined: bool = True
     keys: tuple[tuple[str, int, int], ...] = ()
+    grids: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         asked = self.privacy
@@ -92,6 +93,10 @@ class Layout:
     def columns(self) -> tuple[str, ...]:
         """The columns in order."""
         return tuple(name for name, _, _ in self.bounds)
+
+    def grid_of(self, c: int) -> float:
+        """Return how far apart a column's values are; 0 where that is not known."""
+        return self.grids[c] if self.grids else 0.0
 
     @cached_property
     def middle(self) -> Any:

@@ -188,13 +188,15 @@ class Ranking(Layout):
         before = {"before": ArraySpec((self.bins,))} if self.cells else {}
         for c, (_, low, high) in enumerate(self.bounds):
             epsilon = cost[f"quantiles {c}"]
-            splits = Quantiles(epsilon, (low, high), self.ordered, self.neighbours, most)
+            levels, step = self.ordered, self.grid_of(c)
+            splits = Quantiles(epsilon, (low, high), levels, self.neighbours, most, step)
+            least, largest = splits.reach
             cells = Laplace.for_privacy(
                 epsilon, most * (1.0 + self.counted), (self.bins,), **self._how
             )
             # counts of cells were released where quantiles are read from them, and are zero else
             replies = {
-                "values": ArraySpec((len(self.ordered),), low=low, high=high),
+                "values": ArraySpec((len(levels),), low=least, high=largest),
                 "counts": ArraySpec((self.bins,)),
             }
             kinds = {"splits": Kind({}), "cells": Kind(before, mechanism=cells, merge="sum")}

@@ -76,6 +76,7 @@ class Ranks:
         dependence: float,
         bounds: tuple[float, float],
         beside: tuple[Array, Array] = (_NOTHING, _NOTHING),
+        step: float = 0.0,
     ) -> tuple[Array, Array]:
         """Return (quantiles, 2) intervals, and the share of the noise in each one's variance.
 
@@ -91,8 +92,10 @@ class Ranks:
             The range of the column.
         beside
             Levels and values of further quantiles, to draw the curve by.
+        step
+            How far apart the values of the column are; 0 where that is not known.
         """
-        low, high = bounds
+        low, high = bounds[0] - step / 2.0, bounds[1] + step / 2.0
         n = max(rows[0], 1.0)
         found, shares = [], []
         curve = None
@@ -110,7 +113,43 @@ class Ranks:
             value = float(np.clip(self.values[k], low, high))
             found.append((min(max(part[0], low), value), max(min(part[1], high), value)))
             shares.append(noise / (noise + sampling))
-        return np.array(found), np.array(shares)
+        ends = np.array(found)
+        return self._on_grid(ends, bounds, step) if step else ends, np.array(shares)
+
+    def rounded(self, bounds: tuple[float, float], step: float) -> Array:
+        """Return the quantiles, of values that are so far apart.
+
+        Parameters
+        ----------
+        bounds, step
+            As in `intervals`.
+        """
+        return _nearest(self.values, bounds, step) if step else self.values
+
+    def _on_grid(self, ends: Array, bounds: tuple[float, float], step: float) -> Array:
+        """Return intervals that end at values.
+
+        A quantile that was split lies within half a step of a value, as every value was spread
+        over its step. Of a cell nobody knows where in it the rows lie: all its values count.
+        """
+        if self.counts.size:
+            last = len(self.edges) - 1
+            first = np.searchsorted(self.edges, ends[:, 0], side="right") - 1
+            after = np.searchsorted(self.edges, ends[:, 1], side="left")
+            low = self.edges[np.clip(first, 0, last)]
+            high = self.edges[np.clip(after, 0, last)]
+            slack = 1e-9 * step  # an edge may be a value
+            inner = np.column_stack(
+                [
+                    bounds[0] + step * np.ceil((low - bounds[0] - slack) / step),
+                    bounds[0] + step * np.floor((high - bounds[0] + slack) / step),
+                ]
+            )
+            value = self.rounded(bounds, step)
+            return np.column_stack(
+                [np.minimum(inner[:, 0], value), np.maximum(inner[:, 1], value)]
+            )
+        return _nearest(ends, bounds, step)
 
     def _within_cells(
         self, q: float, level: float, sampling: float, rows: tuple[float, float]
@@ -186,6 +225,12 @@ class _Curve:
         place = float(self.upwards(end)) + (here - end) * float(self.upwards(end, 1))
         share = 1.0 / (1.0 + math.exp(-min(max(place, -700.0), 700.0)))
         return self.low + share * (self.high - self.low)
+
+
+def _nearest(numbers: Array, bounds: tuple[float, float], step: float) -> Array:
+    """Return the nearest values of a column whose values are so far apart."""
+    most = round((bounds[1] - bounds[0]) / step)
+    return np.asarray(bounds[0] + step * np.clip(np.rint((numbers - bounds[0]) / step), 0.0, most))
 
 
 def _logit(share: Array) -> Array:

@@ -305,6 +305,8 @@ def _root(variance: Estimate) -> Estimate:
 def _quantiles(block: Block, c: int, level: float, bounds: tuple[float, float]) -> list[Estimate]:
     """Return quantiles; without a number of rows or a second quantile, without errors."""
     ranks, beside = block.ranks_of(c), (np.empty(0), np.empty(0))
+    step = block.layout.grid_of(c)
+    values = ranks.rounded(bounds, step)
     if len(ranks.levels) == 1 and block.layout.cells:  # a histogram says what lies on either side
         q = float(ranks.levels[0])
         flanks = (q / 2.0, (1.0 + q) / 2.0)
@@ -313,15 +315,16 @@ def _quantiles(block: Block, c: int, level: float, bounds: tuple[float, float]) 
         value = float(ranks.values[0])
         beside = (np.array(flanks), np.array([min(read[0], value), max(read[1], value)]))
     if not ranks.tells(block.count, len(beside[0])):
-        return [Estimate(float(value), None, None, None, None) for value in ranks.values]
+        return [Estimate(float(value), None, None, None, None) for value in values]
     rows = (float(ranks.counts.sum()), math.inf)
     if block.count is not None:
         rows = (block.count, block.law.variance([block.count_weight]))
-    ends, noise = ranks.intervals(level, rows, _dependence(block), bounds, beside)
-    near, _ = ranks.intervals(_ONE_SD, rows, _dependence(block), bounds, beside)
+    more = (rows, _dependence(block), bounds, beside)
+    ends, noise = ranks.intervals(level, *more, step)
+    near, _ = ranks.intervals(_ONE_SD, *more)  # as if there were values between
     return [
         Estimate(float(value), float(b - a) / 2.0, float(start), float(end), float(share))
-        for value, (a, b), (start, end), share in zip(ranks.values, near, ends, noise, strict=True)
+        for value, (a, b), (start, end), share in zip(values, near, ends, noise, strict=True)
     ]
 
 
