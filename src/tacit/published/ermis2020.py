@@ -146,6 +146,7 @@ class PublishedLangevin(Langevin):
     'entry'
     """
 
+    own_effects: bool = False  # a paper predicts from factors alone
     rule: str = "ermis-zcdp"
     level: str = "entry"
 

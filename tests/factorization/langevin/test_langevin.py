@@ -122,7 +122,7 @@ def test_no_privacy_and_infinite_epsilon_are_the_same_computation():
 
 
 def test_at_the_end_users_are_solved_from_raw_data_at_the_site():
-    method = Langevin(rounds=4, offsets=False)
+    method = Langevin(rounds=4, offsets=False, own_effects=False)
     fitted = estimator(method, privacy(2.0, "entry"), dispersion=2.0).fit(sites())
     part, items = fitted.parts_["s0"], fitted.shared_factors_["item"]
     row = ratings(seed=0)[3]
@@ -134,6 +134,34 @@ def test_at_the_end_users_are_solved_from_raw_data_at_the_site():
     cells = np.array([[3, j] for j in range(6)])
     expected = np.clip(3.0 + 2.0 * items @ u, 1, 5)
     np.testing.assert_allclose(fitted.predict("s0", cells), expected, rtol=1e-8)
+
+
+def places(seed=0, users=40):
+    """Visits whose value is nearly the same for all activities of one person at one place."""
+    rng = np.random.default_rng(seed)
+    here = 3.0 + rng.normal(0, 1.2, (users, 6, 1)) + rng.normal(0, 0.2, (users, 6, 4))
+    return np.where(rng.random(here.shape) < 0.5, np.clip(here, 1, 5), np.nan)
+
+
+@pytest.mark.parametrize(("unit", "divergence"), [("entry", "euclidean"), ("user", "kl")])
+def test_noise_does_not_hide_what_members_own_cells_say(unit, divergence):
+    """At ε = 0.05 nothing is learned together; own means are free, those at one place too."""
+    whole = places()
+    rng = np.random.default_rng(1)
+    held = np.argwhere(~np.isnan(whole) & (rng.random(whole.shape) < 0.2))
+    train = whole.copy()
+    train[tuple(held.T)] = np.nan
+    model = estimator(
+        Langevin(rounds=3), privacy(0.05, unit), "user:k place:k act:k", divergence=divergence
+    ).fit(train)
+    mean = np.nanmean(train)
+    counts = (~np.isnan(train)).sum(axis=(1, 2))
+    own = mean + np.nansum(train - mean, axis=(1, 2)) / (counts + 2.0)
+    errors = [
+        np.sqrt(np.mean((found - whole[tuple(held.T)]) ** 2))
+        for found in (model.predict("the data", held), own[held[:, 0]])
+    ]
+    assert errors[0] < 0.75 * errors[1]
 
 
 @pytest.mark.parametrize("unit", ["entry", "user"])
@@ -149,7 +177,8 @@ def test_values_outside_their_bounds_are_clipped_silently(unit):
 
 
 def test_predictions_lie_within_the_bounds():
-    fitted = estimator(Langevin(rounds=2, offsets=False), privacy(2.0, "entry")).fit(sites())
+    method = Langevin(rounds=2, offsets=False, own_effects=False)
+    fitted = estimator(method, privacy(2.0, "entry")).fit(sites())
     part, cells = fitted.parts_["s0"], np.array([[i, j] for i in range(12) for j in range(6)])
     part.final["user"] = 1e3 * part.final["user"]
     found = fitted.predict("s0", cells)

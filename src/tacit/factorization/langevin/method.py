@@ -47,6 +47,10 @@ class Langevin(FactorizationMethod):
         Whether two columns are held constant, so that the others' offsets and the user's offset
         have columns of their own (Euclidean, plain CP, rank of at least 3); ``"auto"``: for a
         matrix where that is possible.
+    own_effects
+        Whether predictions at a site also rest on what a member's own cells say by themselves:
+        its mean, and its mean at one place or for one activity (`numerics.own_effects`). Factors
+        count as far as they help there. Without it predictions are those of the factors alone.
     start
         Shared factors to start from, by name: public ones, or those of an earlier release. The
         certificate lists that they were chosen without looking at the data.
@@ -71,12 +75,13 @@ class Langevin(FactorizationMethod):
     iterations: int = 10
     limit: int | None = None
     offsets: bool | str = "auto"
+    own_effects: bool = True
     start: Mapping[str, Any] | None = None
 
     # where a fit began is no setting of what came of it
     told: ClassVar[tuple[str, ...]] = (
         "rounds", "sampling_rate", "clip", "step_size", "decay", "reach", "langevin", "burn_in",
-        "precision", "shape", "mean", "iterations", "limit", "offsets",
+        "precision", "shape", "mean", "iterations", "limit", "offsets", "own_effects",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -95,6 +100,7 @@ class Langevin(FactorizationMethod):
         check("iterations", self.iterations, Integer(1))
         check("limit", self.limit, AnyOf(Integer(1), None))
         check("offsets", self.offsets, OneOf("auto", True, False))
+        check("own_effects", self.own_effects, OneOf(True, False))
 
     def agree(self, problem: Problem) -> Agreement:
         """Return what is public about a fit; raise where this cannot solve the problem."""

@@ -26,7 +26,8 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
     owner_sums,
 )
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
-from tacit.factorization.language.structure import BoundModel
+from tacit.factorization.language.structure import BoundModel, BoundRelation
+from tacit.factorization.offsets.numerics.own_model import OwnModel, Seen
 from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum
@@ -70,6 +71,7 @@ class LangevinSite(SiteFactors):
         self.counted = self._parts(lambda factor: True)
         self._mechanisms: dict[str, PoissonSampled] = {}
         self.final: Arrays | None = None
+        self._own: OwnModel | None = None
 
     def _parts(self, counts: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Return which factors of which relation belong to a contribution."""
@@ -197,6 +199,42 @@ class LangevinSite(SiteFactors):
             everyone = np.arange(self.bound.factors[owner].rows)
             factors[owner] = owner_rows(everyone, table, layout.vector(factors), self.owner_rule())
         self.final = factors
+        if owned and self.agreement.method.own_effects:
+            self._own = OwnModel({relation.name: self._seen(relation) for relation in owned})
+
+    def _seen(self, relation: BoundRelation) -> Seen:
+        """Return a relation's cells beside what the final factors say of them."""
+        indices, values, weight = self.cells[relation.name]
+        middle, half = self._range(relation.name)
+        if self.problem.model.powers[relation.name] != 0.0:
+            values, weight = (values - middle) / half, weight * half * half
+        sizes = [self.bound.factors[factor].rows for factor in relation.factors[: relation.modes]]
+        owner = relation.factors.index(self.problem.protected)
+        return Seen(indices, sizes, owner, values, *self._told(relation.name, indices), weight)
+
+    def _told(self, relation: str, cells: NDArray[np.int32]) -> tuple[Floats, Floats]:
+        """Return what final factors say of cells: of whoever's they are, and by column of a row.
+
+        Estimates are linear in the protected entity's row: those for unit rows are its features.
+        """
+        assert self.final is not None
+        owner, features = self.problem.protected, []
+        rows = np.zeros_like(self.final[owner])
+        for k in range(rows.shape[1]):
+            rows[:] = 0.0
+            rows[:, k] = 1.0
+            features.append(estimates_at(self.bound, relation, self.final | {owner: rows}, cells))
+        found = np.column_stack(features)
+        if self.problem.model.powers[relation] != 0.0:
+            found /= self._range(relation)[1]
+        fixed = self.agreement.fixed_columns(owner)
+        base = sum((value * found[:, k] for k, value in fixed.items()), np.zeros(len(cells)))
+        return base, found[:, [k for k in range(found.shape[1]) if k not in fixed]]
+
+    def _range(self, relation: str) -> tuple[float, float]:
+        """Return the middle of a relation's public range, and half its length."""
+        low, high = self.problem.bounds[relation]
+        return (low + high) / 2.0, (high - low) / 2.0
 
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, within its bounds."""
@@ -207,11 +245,14 @@ class LangevinSite(SiteFactors):
             raise ParameterError(f"site {self.name!r} holds {list(held)}, not {relation!r}")
         modes = held[relation].factors[: held[relation].modes]
         check_cells(relation, cells, [self.bound.factors[factor].rows for factor in modes])
+        middle, half = self._range(relation)
+        if self._own is not None and self.problem.protected in modes:
+            expected = self._own.predict(relation, cells, *self._told(relation, cells))
+            return np.clip(middle + half * expected, *self.problem.bounds[relation])
         expected = estimates_at(self.bound, relation, self.final, cells)
-        low, high = self.problem.bounds[relation]
         if self.problem.model.powers[relation] == 0.0:
-            expected = (low + high) / 2.0 + (high - low) / 2.0 * expected
-        return np.clip(expected, low, high)
+            expected = middle + half * expected
+        return np.clip(expected, *self.problem.bounds[relation])
 
 
 def _free(agreement: LangevinAgreement, factor: str, shape: tuple[int, int]) -> Floats:
