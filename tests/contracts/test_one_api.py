@@ -23,9 +23,9 @@ VERBS = ("price", "check", "fit", "summary", "to_frame", "plot", "release", "fro
 # what only some estimators answer to
 OWN = {
     "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model", "device",
-    "entropy", "factors", "fit_transform", "get_feature_names_out", "infer", "interval",
-    "layer_dropout", "perplexity", "predict", "predict_proba", "rank", "recommend", "score",
-    "to_arviz", "top_words", "transform",
+    "entropy", "factors", "fit_transform", "fold_in", "get_feature_names_out", "infer", "interval",
+    "layer_dropout", "load_site", "perplexity", "predict", "predict_proba", "rank", "recommend",
+    "save_site", "score", "to_arviz", "top", "top_words", "transform",
 }  # fmt: skip
 EXAMPLES = dict(examples())
 OF_KIND: dict[type[Agreement], list[Agreement]] = {}

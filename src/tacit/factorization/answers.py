@@ -14,6 +14,7 @@ from tacit._core.estimates import MOST, estimates, few, intervals, strongest, te
 from tacit._core.pictures import HeatMap, Lines, Picture
 from tacit.errors import ParameterError
 from tacit.factorization.arrays import Arrays, Floats
+from tacit.factorization.draws import DEVIATION, estimates_of
 from tacit.privacy.promises import promise
 
 __all__ = [
@@ -27,10 +28,8 @@ __all__ = [
     "mostly_noise",
     "offsets_table",
     "sites_answer",
-    "without_deviations",
 ]
 
-DEVIATION = " sd"  # what the name of an array ends with that holds standard deviations
 _OTHERS = ("mean", "kinds")  # arrays of a release that are no factors
 _OFFSET = " offset"
 _EACH = 6  # members of a component in a table
@@ -42,16 +41,11 @@ _SHRUNK = (
 )
 
 
-def without_deviations(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arrays but for those that are standard deviations of others."""
-    return {name: array for name, array in shared.items() if not name.endswith(DEVIATION)}
-
-
 def factors_of(shared: Mapping[str, Any]) -> Arrays:
     """Return the factors among released arrays, each (rows, columns)."""
     return {
         name: np.asarray(array, np.float64).reshape(len(array), -1)
-        for name, array in without_deviations(shared).items()
+        for name, array in estimates_of(shared).items()
         if name not in _OTHERS and not name.endswith(_OFFSET) and np.ndim(array) > 1
     }
 
@@ -214,8 +208,7 @@ def arviz_of(draws: Mapping[str, Any]) -> Any:
     if not draws:
         raise ParameterError(
             "there are no draws of the factors here: a factorization over sites makes them with "
-            "method='local', one of a single holder with inference='gibbs' or 'sgld', and no "
-            "release holds them"
+            "method='local', one of a single holder with inference='gibbs' or 'sgld'"
         )
     return inference_data({name: np.asarray(array)[None] for name, array in draws.items()})
 

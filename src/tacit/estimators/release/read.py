@@ -29,7 +29,7 @@ from tacit.estimators.release.plain import check_text, parsed
 from tacit.estimators.release.promise import promises
 from tacit.estimators.release.signature import check_signatures
 
-__all__ = ["file_bytes", "read_release"]
+__all__ = ["MALFORMED", "file_bytes", "read_release"]
 
 _NEEDED = set(LARGEST) - {"SHA256SUMS.sig"}
 _TEXTS = ("estimator", "module", "date", "learned", "purpose", "contact")
@@ -38,7 +38,7 @@ _FIELDS = {
     "versions",
 }  # fmt: skip
 # what readers of JSON, archives and arrays raise about nonsense
-_MALFORMED = (
+MALFORMED = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
     MemoryError, RuntimeError, struct.error, zipfile.BadZipFile,
 )  # fmt: skip
@@ -65,7 +65,7 @@ def read_release(folder: str | os.PathLike[str]) -> Release:
         text = str(error)
         named = text if str(target) in text else f"{target}: {text}"
         raise VerificationFailed(named) from None
-    except (*_MALFORMED, TacitError) as error:
+    except (*MALFORMED, TacitError) as error:
         raise VerificationFailed(f"{target} is not a whole release: {error}") from None
 
 

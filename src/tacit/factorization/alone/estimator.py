@@ -37,6 +37,7 @@ from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
 from tacit.factorization.language.binding import as_relations, restricted
 from tacit.factorization.language.structure import BoundRelation, CoupledModel
+from tacit.factorization.ranking import top_members
 
 __all__ = ["CoupledFactorization"]
 
@@ -367,23 +368,12 @@ class CoupledFactorization(Estimator):
             Whether members are positions, going in and coming out.
         """
         bound = self._relation(relation)
-        names = bound.factors[: bound.modes]
-        if set(given) != set(names) - {entity} or entity not in names:
-            raise ParameterError(
-                f"given must hold one member for each of {sorted(set(names) - {entity})}"
-            )
-        members = self._members(entity)
-        left_out = members.find(list(skip), positions=positions)
-        candidates = np.setdiff1d(np.arange(members.size), left_out)
-        columns = {}
-        for name, member in given.items():
-            (place,) = self._members(name).find([member], positions=positions)
-            columns[name] = np.full(len(candidates), place)
-        cells = np.column_stack([columns.get(name, candidates) for name in names])
-        scores = np.asarray(self.predict(relation, cells, positions=True))
-        order = np.argsort(-scores, kind="stable")[:n]
-        named = int if positions else members.name
-        return [(named(candidates[k]), float(scores[k])) for k in order]
+        members = [self._members(name) for name in bound.factors[: bound.modes]]
+
+        def values(cells: Any) -> Floats:
+            return np.asarray(self.predict(relation, cells, positions=True))
+
+        return top_members(values, members, entity, given, n, skip, positions)
 
     def fold_in(self, entity: str, data: Any, *, return_names: bool = False) -> Any:
         """Return factor rows for new members of an entity, all other factors fixed.
@@ -425,7 +415,12 @@ class CoupledFactorization(Estimator):
     def score(self, data: Any, y: None = None) -> float:
         """Return minus the mean divergence per listed cell, over all relations."""
         relations = as_relations(self.coupled_model(), data, self._stated_members())
-        return -mean_divergence(self, relations)
+
+        def predicted(name: str, found: Any) -> Any:
+            return self.predict(name, found.indices, positions=True)
+
+        powers = {relation.name: relation.power for relation in self._bound.relations}
+        return -mean_divergence(predicted, powers, relations)
 
     def _answer(self, level: float) -> Answer:
         check_fitted(self, "factors_")

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from inspect import Signature
 from typing import Any
 
-import numpy as np
-
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import cell_divergence
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler
@@ -80,12 +78,23 @@ def kernel_of(engine: Engine, given: Mapping[str, Any]) -> Any:
     )
 
 
-def mean_divergence(model: Any, relations: Mapping[str, Any]) -> float:
-    """Return the mean divergence of a fitted factorization from listed cells."""
+def mean_divergence(
+    predicted: Callable[[str, Any], Any], powers: Mapping[str, float], relations: Mapping[str, Any]
+) -> float:
+    """Return the mean divergence of predictions from listed cells, over all relations.
+
+    Parameters
+    ----------
+    predicted
+        The expected values of a relation's listed cells, by its name and itself.
+    powers
+        Relation → p of its divergence.
+    relations
+        With the cells to compare with.
+    """
     total, cells = 0.0, 0
     for name, found in relations.items():
-        predicted = np.asarray(model.predict(name, found.indices, positions=True))
-        total += cell_divergence(found.values, predicted, model._relation(name).power)
+        total += cell_divergence(found.values, predicted(name, found), powers[name])
         cells += found.cells
     return total / max(cells, 1)
 

@@ -48,7 +48,6 @@ from tacit.data.relations import Relation
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
-from tacit.factorization.answers import DEVIATION
 from tacit.factorization.arrays import Arrays, Integers
 from tacit.factorization.counts.learn import (
     Learned,
@@ -59,6 +58,7 @@ from tacit.factorization.counts.learn import (
 )
 from tacit.factorization.counts.method import LocalCounts
 from tacit.factorization.counts.views import ViewSpec, as_text, names_problem, view_relation
+from tacit.factorization.draws import PRIOR, summarised
 from tacit.factorization.together.neighbours import farthest_cells, small_problems
 from tacit.mechanisms.geometric import TwoSidedGeometric
 from tacit.rounds.messages import ArraySpec, Size
@@ -224,13 +224,12 @@ class CountsAgreement(FactorizationAgreement):
         """Return what is about all sites: it follows from the perturbed views alone."""
         names = [name for name in self.problem.shared if name in learned.draws]
         shapes = {name: learned.shapes[name] for name in names}
-        return Learned({n: learned.draws[n].reshape(-1, *shapes[n]) for n in names}, shapes)
+        draws = {n: learned.draws[n].reshape(-1, *shapes[n]) for n in names}
+        return learned._replace(draws=draws, shapes=shapes)
 
     def shared(self, result: Learned) -> Arrays:
-        """Return posterior means and standard deviations of the shared factors."""
-        means = {name: draws.mean(axis=0) for name, draws in result.draws.items()}
-        spread = {f"{name}{DEVIATION}": draws.std(axis=0) for name, draws in result.draws.items()}
-        return means | spread
+        """Return draws of the shared factors, their means and deviations, and the prior."""
+        return summarised(result.draws) | {PRIOR: np.array(result.prior)}
 
     # -- audits and contracts --------------------------------------------------------------
 

@@ -9,23 +9,30 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.data.relations import Relation
-from tacit.factorization.arrays import Arrays
+from tacit.factorization.alone.numerics.gibbs import GibbsSampler
+from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.counts.method import LocalCounts
 from tacit.factorization.counts.numerics.gibbs import LocalGibbsSampler
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.together.problem import Problem, members_in
 from tacit.mechanisms.geometric import TwoSidedGeometric
 
-__all__ = ["Learned", "SiteLayout", "learn", "levels_of", "members_of_sites"]
+__all__ = ["Learned", "SiteLayout", "learn", "learn_rows", "levels_of", "members_of_sites"]
 
+_FIRST, _EACH = 30, 6  # steps of new rows: until the first draw, and from one to the next
 _SPREAD = (0.1, 3.0)  # of the prior's rate, relative to its mean
 
 
 class Learned(NamedTuple):
-    """Draws of every factor, (draws, rows, columns), and the shapes of factors for people."""
+    """Draws of every factor, (draws, rows, columns), and the shapes of factors for people.
+
+    ``prior`` is the shape and the mean of the gamma prior that they have.
+    """
 
     draws: Arrays
     shapes: dict[str, tuple[int, ...]]
+    prior: tuple[float, float]
 
 
 class SiteLayout:
@@ -134,7 +141,50 @@ def learn(
             state, _info = sampler.step(rng, state)
         for name, values in state.factors.items():
             draws[name][number] = values[kept[name]]
-    return Learned(draws, {name: spec.shape for name, spec in bound.factors.items()})
+    shapes = {name: spec.shape for name, spec in bound.factors.items()}
+    return Learned(draws, shapes, (shape, mean))
+
+
+def learn_rows(
+    problem: Problem,
+    counts: Mapping[str, Relation],
+    draws: Factors,
+    prior: tuple[float, float],
+    rng: np.random.Generator,
+) -> Floats:
+    """Sample the rows of the protected entity, one for each draw of all other factors.
+
+    They are drawn from their own raw counts, at the site, with the other factors as they are; the
+    chain of rows goes on from one draw of these to the next.
+
+    Parameters
+    ----------
+    problem
+        What is public.
+    counts
+        The site's own counts; relations that do not name the protected entity say nothing here.
+    draws
+        Every other factor, (draws, rows, columns).
+    prior
+        Shape and mean of the rows' gamma prior.
+    rng
+        Of inference.
+    """
+    owner = problem.protected
+    used = {n: found for n, found in counts.items() if owner in found.entities}
+    bound = problem.bound(used)
+    sampler = GibbsSampler(Engine(bound, used), *prior)
+    values = {name: found.values for name, found in used.items()}
+    rows = sampler.prior(rng).factors[owner]
+    number = min(len(draws[name]) for name in bound.factors if name != owner)
+    found = np.empty((number, *rows.shape))
+    for k in range(number):
+        fixed = {name: draws[name][k] for name in bound.factors if name != owner}
+        expanded = Expanded(bound, {**fixed, owner: rows})
+        for _ in range(_EACH if k else _FIRST):
+            rows = sampler.draw_factors(rng, expanded, values, only=[owner])[owner]
+        found[k] = rows
+    return found
 
 
 def levels_of(

@@ -15,10 +15,23 @@ from tacit.estimators.gate import Gate
 from tacit.factorization.alone.numerics.sums import estimates_at
 from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
-from tacit.factorization.counts.learn import SiteLayout, learn, levels_of, members_of_sites
+from tacit.factorization.counts.learn import (
+    SiteLayout,
+    learn,
+    learn_rows,
+    levels_of,
+    members_of_sites,
+)
 from tacit.factorization.counts.views import from_text, own_counts
+from tacit.factorization.draws import PRIOR, draws_of
 from tacit.factorization.together.problem import members_in
-from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
+from tacit.factorization.together.shape import (
+    SiteFactors,
+    bounded_cells,
+    check_cells,
+    not_about,
+    stayed,
+)
 from tacit.mechanisms.geometric import TwoSidedGeometric
 
 __all__ = ["CountingSite"]
@@ -132,6 +145,10 @@ class CountingSite(SiteFactors):
         own = max(self.members, 1) if factor == self.problem.protected else 1
         return self.problem.sizes.get(factor, own)
 
+    def own(self) -> Arrays:
+        """Return the draws that the site predicts with."""
+        return {f"draws/{name}": draws for name, draws in self._draws().items()}
+
     def _draws(self) -> Arrays:
         """Return the draws that were kept, unless they are not about this site's members."""
         nothing = np.empty((0, 0, 0))
@@ -142,9 +159,47 @@ class CountingSite(SiteFactors):
 
     # -- afterwards ------------------------------------------------------------------------
 
+    def resume(self, own: Factors, shared: Factors) -> None:
+        """Go on with draws that were kept; rows of new members are drawn from their counts."""
+        owner, kept = self.problem.protected, {n: np.asarray(draws) for n, draws in own.items()}
+        known = kept.get(f"draws/{owner}")
+        if known is not None and known.shape[1] < self._rows(owner):
+            others = {n: kept[f"draws/{n}"] for n in self._factors() if n != owner}
+            rows = self._learned_rows(others, shared)
+            kept[f"draws/{owner}"] = np.concatenate([known, rows[:, known.shape[1] :]], axis=1)
+        self.kept.update(kept)
+        self._draws()
+
     def adopt(self, shared: Factors) -> None:
-        """Refuse: members are learned together with what was sent about them."""
-        raise ParameterError("perturbed counts have no factors that other sites could adopt")
+        """Take in draws of the shared factors, and draw members' rows from their raw counts."""
+        draws, owner = draws_of(shared), self.problem.protected
+        if PRIOR not in shared:
+            raise ParameterError("perturbed counts are adopted with their draws: pass shared_")
+        others = {}
+        for name in self._factors():
+            if name == owner:
+                continue
+            if name not in draws:
+                raise stayed(name)
+            rows, columns = self._rows(name), self.problem.columns(name)
+            if draws[name][:1].size != rows * columns or len(draws[name].shape) < 3:
+                raise not_about(name, rows)
+            others[name] = draws[name].reshape(-1, rows, columns)
+        self.kept.update({f"draws/{name}": found for name, found in others.items()})
+        if owner in self._factors():
+            self.kept[f"draws/{owner}"] = self._learned_rows(others, shared)
+
+    def _learned_rows(self, others: Factors, shared: Factors) -> Floats:
+        """Return rows of all members, given draws of the other factors."""
+        shape, mean = (float(number) for number in shared[PRIOR])
+        return learn_rows(self.problem, self.counts, others, (shape, mean), self._rng)
+
+    def rows(self) -> Floats:
+        """Return the posterior mean of every member's row."""
+        draws = self._draws()
+        if self.problem.protected not in draws:
+            raise ParameterError(f"site {self.name!r} has no members of its own")
+        return np.asarray(draws[self.problem.protected].mean(axis=0))
 
     def modes(self, relation: str) -> tuple[str, ...] | None:
         """Return the entities of a relation in the order of its form, in which counts are kept."""
@@ -159,8 +214,9 @@ class CountingSite(SiteFactors):
         check_cells(relation, cells, found.shape)
         bound = self.problem.bound({relation: found})
         total = np.zeros(len(cells))
-        for k in range(self.agreement.method.draws):
+        number = len(next(iter(draws.values())))
+        for k in range(number):
             factors = {name: draws[name][k] for name in bound.factors}
             total += estimates_at(bound, relation, factors, cells)
         low, high = self.problem.bounds[relation]
-        return np.clip(low + total / self.agreement.method.draws, low, high)
+        return np.clip(low + total / number, low, high)

@@ -28,7 +28,13 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 from tacit.factorization.offsets.numerics.own_model import OwnModel, Seen
-from tacit.factorization.together.shape import SiteFactors, bounded_cells, check_cells
+from tacit.factorization.together.shape import (
+    SiteFactors,
+    bounded_cells,
+    check_cells,
+    not_about,
+    stayed,
+)
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.sampled import PoissonSampled
@@ -72,6 +78,7 @@ class LangevinSite(SiteFactors):
         self._mechanisms: dict[str, PoissonSampled] = {}
         self.final: Arrays | None = None
         self._own: OwnModel | None = None
+        self._stayed: Arrays | None = None  # what an earlier side of this site kept
 
     def _parts(self, counts: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Return which factors of which relation belong to a contribution."""
@@ -172,23 +179,35 @@ class LangevinSite(SiteFactors):
 
     def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release, where no other factor stayed at a site."""
-        stayed = sorted(set(self.walk.values) - {self.problem.protected})
-        if stayed:
-            raise ParameterError(
-                f"the factor of {stayed[0]!r} stayed at the sites of the fit: what was released "
-                "is not enough to predict"
-            )
+        for name in sorted(set(self.walk.values) - {self.problem.protected}):
+            raise stayed(name)
         for name in self.shared:
             if np.shape(shared.get(name, 0.0)) != self.layout.shapes[name]:
-                raise ParameterError(
-                    f"what was released is not about the {self.layout.shapes[name][0]} members "
-                    f"of {name!r}: pass the labels of the fit"
-                )
+                raise not_about(name, self.layout.shapes[name][0])
         self.finish(shared)
+
+    def own(self) -> Arrays:
+        """Return the factors that stayed here; the protected entity's follows from its cells."""
+        kept = self.walk.average() if self._stayed is None else self._stayed
+        return {n: factor for n, factor in kept.items() if n != self.problem.protected}
+
+    def resume(self, own: Factors, shared: Factors) -> None:
+        """Go on with the factors that stayed here."""
+        wanted = {n: self.layout.shapes[n] for n in self.own()}
+        if {name: np.shape(factor) for name, factor in own.items()} != wanted:
+            raise ParameterError("what was kept is not about this site's factors")
+        self._stayed = {name: np.asarray(factor) for name, factor in own.items()}
+        self.finish(shared)
+
+    def rows(self) -> Floats:
+        """Return every member's row, as it was solved at the site."""
+        if self.final is None or self.problem.protected not in self.final:
+            raise ParameterError(f"site {self.name!r} has no members of its own")
+        return self.final[self.problem.protected]
 
     def finish(self, shared: Factors) -> None:
         """Solve the protected entity's rows from raw data and the final factors, at the site."""
-        factors = {n: np.asarray(shared[n]) for n in self.shared} | self.walk.average()
+        factors = {n: np.asarray(shared[n]) for n in self.shared} | self.own()
         owner = self.problem.protected
         owned = [r for r in self.bound.relations if owner in r.factors]
         if owned:

@@ -14,8 +14,8 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Ask, Coordinating, Start
 from tacit.estimators.gate import Gate
-from tacit.factorization.answers import DEVIATION
 from tacit.factorization.arrays import Arrays, Floats, Integers
+from tacit.factorization.draws import DEVIATION
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
 from tacit.factorization.offsets.numerics.shrinkage import (
@@ -191,6 +191,10 @@ class SiteMembers(Members, SiteFactors):
         _, groups = np.unique(np.concatenate([[0], kinds]), return_inverse=True)
         penalties = choose_penalties(rest, self._features, groups)
         self._rows = ridge_rows(rest, self._features, penalties)
+
+    def rows(self) -> Floats:
+        """Return every member's own offset, then its part of each released feature."""
+        return self._rows
 
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of cells, within the bounds."""

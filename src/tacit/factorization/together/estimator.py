@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit.data.duplicates import RULES
-from tacit.data.members import Members, cells_of
 from tacit.data.reading import Table
 from tacit.data.relations import Relation
 from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
-from tacit.estimators.base import PrivateEstimator
-from tacit.estimators.features import NothingFitted, check_fitted
 from tacit.estimators.fit import Outcome
-from tacit.estimators.gate import Gate
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import ALONE, Site
-from tacit.factorization.answers import arviz_of, sites_answer, without_deviations
-from tacit.factorization.arrays import Arrays, Factors, Floats
-from tacit.factorization.language.binding import as_relations, without_cells
+from tacit.factorization.answers import sites_answer
+from tacit.factorization.arrays import Factors
+from tacit.factorization.draws import estimates_of
+from tacit.factorization.language.binding import as_relations, empty_relation, without_cells
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import simulated_error
 from tacit.factorization.together import released
@@ -37,13 +33,13 @@ from tacit.factorization.together.predicting import answer, cell_schema
 from tacit.factorization.together.problem import (
     Problem,
     check_agreement,
-    check_released,
+    check_not_raw,
     problem_of,
     state_problem,
 )
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
 from tacit.factorization.together.stated import Stated
-from tacit.mechanisms.noise import Noise
+from tacit.factorization.together.using import UsedAtSites
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Failure
@@ -55,7 +51,7 @@ _FEW_MEMBERS, _FEW_ITEMS = 4, 6  # of a holder that is only imagined
 
 
 @stores_parameters
-class PrivateFactorization(PrivateEstimator):
+class PrivateFactorization(UsedAtSites):
     """Factorize matrices and tensors that share entities, over sites that do not share data.
 
     What is public is stated first, every site pays for the whole fit before anything is drawn,
@@ -122,9 +118,9 @@ class PrivateFactorization(PrivateEstimator):
     ((8, 2), (1,))
     """
 
-    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "parts_": ("its sites' cells", "from_release(folder).adopt(site)")
-    }
+    _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = dict.fromkeys(
+        ("parts_", "_held"), ("its sites' cells", "from_release(folder).adopt(site)")
+    )
     _purpose = "coupled factorization"
     _told = released.TOLD
     _to_state = TO_STATE
@@ -177,20 +173,23 @@ class PrivateFactorization(PrivateEstimator):
         return as_relations(self.coupled_model(), data, self.entities, self.duplicates)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
-        return self._agree_on(facts, {})
+        return self._agree_on(facts, {}, self._request(len(facts)))
 
-    def _agree_on(self, facts: Sequence[Any], public: Mapping[str, Relation]) -> Agreement:
+    def _agree_on(
+        self, facts: Sequence[Any], public: Mapping[str, Relation], privacy: Privacy | None
+    ) -> Agreement:
         if any(found is None for found in facts):
             raise ParameterError("pass the sites: the price depends on their public sizes")
         model = self.coupled_model()
-        self._check_not_raw(model)
+        if self.privacy is not None:
+            check_not_raw(model)
         if isinstance(facts[0], Stated):
             facts = facts[0].facts(model, self._protected(model), len(facts))
         problem = state_problem(
             model,
             facts,
             bounds=self.bounds,
-            privacy=self._request(len(facts)),
+            privacy=privacy,
             protected=self.protected,
             shared=self.shared,
             public=public,
@@ -198,21 +197,6 @@ class PrivateFactorization(PrivateEstimator):
             duplicates=self.duplicates,
         )
         return self._method(problem).agree(problem)
-
-    def _check_not_raw(self, model: CoupledModel) -> None:
-        """Raise where something that was read from raw data would decide what is released."""
-        if self.privacy is None:
-            return
-        if model.estimated:
-            raise ParameterError(
-                f"the dispersion of {model.estimated[0]!r} was estimated from raw data, and a "
-                "clip follows from it: state it, as in CoupledModel(…, dispersion=1.0)"
-            )
-        if model.open:
-            raise ParameterError(
-                f"the dispersion of {model.open[0]!r} must be stated: with privacy it is not "
-                "estimated from data"
-            )
 
     @property
     def _stated_method(self) -> FactorizationMethod | None:
@@ -303,6 +287,9 @@ class PrivateFactorization(PrivateEstimator):
         self, sites: Sequence[Site], public: Mapping[str, Relation] | None = None
     ) -> Agreement:
         """Return the agreement with sites that are in this process."""
+        return self._agree_on(self._facts_of(sites), public or {}, self._request(len(sites)))
+
+    def _facts_of(self, sites: Sequence[Site]) -> list[dict[str, Relation]]:
         facts = []
         for site in sites:
             try:
@@ -310,7 +297,7 @@ class PrivateFactorization(PrivateEstimator):
             except ParameterError as error:
                 where = "" if site.name == ALONE else f"site {site.name!r}: "
                 raise ParameterError(f"{where}{error}") from None
-        return self._agree_on(facts, public or {})
+        return facts
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Relation]:
         relations = self._relations(data)
@@ -321,7 +308,7 @@ class PrivateFactorization(PrivateEstimator):
         self, sites: Sequence[Site], agreement: Agreement, exclude: bool
     ) -> tuple[dict[str, Any], list[Failure]]:
         loaded, failures = super()._load(sites, agreement, exclude)
-        self._held = {name: without_cells(relations) for name, relations in loaded.items()}
+        self._held = dict(loaded)
         return loaded, failures
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -330,8 +317,8 @@ class PrivateFactorization(PrivateEstimator):
         self.method_, self.labels_ = self._method(problem), dict(problem.labels)
         self._about = released.fitted_settings(problem, self.method_)
         self.shared_ = outcome.agreement.shared(outcome.result)
-        self.shared_factors_ = without_deviations(self.shared_)
-        self.draws_: Arrays = dict(getattr(outcome.result, "draws", {}))
+        self._taken: Factors = self.shared_
+        self.shared_factors_ = estimates_of(self.shared_)
         self.parts_ = {}
         for name in outcome.record.sites:  # they finish on their own, with the shared factors
             side = outcome.holders.get(name)
@@ -339,85 +326,16 @@ class PrivateFactorization(PrivateEstimator):
                 side.finish(self.shared_)
                 self.parts_[name] = side
 
-    # -- using it --------------------------------------------------------------------------
-
-    def adopt(self, sites: Sequence[Site] | Site, shared: Factors | None = None) -> Self:
-        """Take in factors that were released earlier, to predict at sites, and return this.
-
-        Nothing is released and nothing is charged: a site's members are fitted at the site, from
-        its own cells and what is public by now. Members and cells may be new.
-
-        Parameters
-        ----------
-        sites
-            Who predicts.
-        shared
-            The arrays of a release (``read_release(folder).arrays``); those of this fit or
-            release unless given.
-        """
-        self._check_parameters()
-        found = getattr(self, "shared_", None) if shared is None else shared
-        if found is None:
-            raise NothingFitted("there is nothing to adopt: call fit, from_release or pass shared")
-        holders = [sites] if isinstance(sites, Site) else list(sites)
-        agreement = self._agreed(holders)
-        check_released(problem_of(agreement), found)
-        self.agreement_, self.parts_, self._held = agreement, {}, {}
-        for site in holders:
-            data, gate = self._read(site.data, agreement), Gate(None, Noise("grid"))
-            self._held[site.name] = without_cells(data)
-            side = agreement.holder(site.name, data, gate, self.random_state)
-            assert isinstance(side, SiteFactors)
-            side.adopt(found)
-            self.parts_[site.name] = side
-        return self
-
-    def predict(
-        self, site: str, cells: Any, relation: str | None = None, *, positions: bool = False
-    ) -> Floats:
-        """Return the expected values of cells of a site's relation.
-
-        Parameters
-        ----------
-        site
-            Where: predictions are the site's own, and are no release.
-        cells
-            A table with a column for each entity, in any order; or rows of members in the order
-            of the form, (cells, modes). Members go by their names, where the data had any.
-        relation
-            Which one, where there are several.
-        positions
-            Whether members are given by position all the same.
-        """
-        if not getattr(self, "parts_", None):
-            raise NothingFitted("there is no site to predict at: call fit, or adopt")
-        if site not in self.parts_:
-            raise ParameterError(f"there is no site {site!r}: the fit has {list(self.parts_)}")
-        forms, held = list(self.coupled_model().forms), self._held[site]
-        if relation is None and len(forms) > 1:
-            raise ParameterError(f"pass relation=…, one of {forms}")
-        name = relation or forms[0]
-        if name not in held:
-            raise ParameterError(f"site {site!r} has no relation {name!r}: it has {list(held)}")
-        own, names = held[name], self.coupled_model().names(name)
-        modes = [entity for entity in names if entity in own.entities]
-        members = [own.members(entity) for entity in modes]
-        index = cells_of(cells, members, own.columns, positions=positions).astype(np.int32)
-        order = self.parts_[site].modes(name) or own.entities
-        return self.parts_[site].predict(name, index[:, [modes.index(one) for one in order]])
-
-    def factors(self, entity: str) -> dict[Any, Floats]:
-        """Return the shared factor of an entity: member → its row; or its number without names."""
-        check_fitted(self, "shared_")
-        rows = self.shared_.get(entity)
-        if rows is None:
-            raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
-        return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
-
-    def to_arviz(self) -> Any:
-        """Return draws of shared factors, of ``method="local"``, as ArviZ ``InferenceData``."""
-        check_fitted(self, "shared_")
-        return arviz_of(vars(self).get("draws_", {}))
+    def _agreed_here(self, sites: Sequence[Site]) -> Agreement:
+        """Return an agreement under which sites predict: nothing is asked or released."""
+        known = vars(self).get("_about", {}).get("bounds", self.coupled_model().forms)
+        public = {n: empty_relation((), ()) for n in self.coupled_model().forms if n not in known}
+        asked = self._request(len(sites))
+        if asked is None and hasattr(self, "certificate_") and self.certificate_.is_private:
+            promised = self.certificate_
+            asked = Privacy(1.0, 0.0, promised.unit, promised.neighbours, promised.trust)
+        asked = None if asked is None else asked.with_epsilon(math.inf)
+        return self._agree_on(self._facts_of(sites), public, asked)
 
     def _found(self, level: float) -> Answer:
         return sites_answer(self, level)
@@ -444,5 +362,5 @@ class PrivateFactorization(PrivateEstimator):
         found = self._about = release.settings
         PrivateFactorization.__init__(self, **released.fitted_parameters(found))
         self.labels_ = {entity: read_names(names) for entity, names in found["labels"].items()}
-        self.entities = self.labels_ or None
-        self.shared_factors_ = without_deviations(self.shared_)
+        self.entities = {**found.get("sizes", {}), **self.labels_} or None
+        self._taken, self.shared_factors_ = self.shared_, estimates_of(self.shared_)

@@ -19,6 +19,7 @@ from tacit.privacy.guarantee import Privacy
 __all__ = [
     "Problem",
     "check_agreement",
+    "check_not_raw",
     "check_released",
     "members_in",
     "problem_of",
@@ -211,6 +212,20 @@ def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None
                     f"the members of {entity!r} are listed differently from what all sides "
                     "agreed on"
                 )
+
+
+def check_not_raw(model: CoupledModel) -> None:
+    """Raise where something that was read from raw data would decide what is released."""
+    if model.estimated:
+        raise ParameterError(
+            f"the dispersion of {model.estimated[0]!r} was estimated from raw data, and a "
+            "clip follows from it: state it, as in CoupledModel(…, dispersion=1.0)"
+        )
+    if model.open:
+        raise ParameterError(
+            f"the dispersion of {model.open[0]!r} must be stated: with privacy it is not "
+            "estimated from data"
+        )
 
 
 def check_released(problem: Problem, shared: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.data.written import written_names
+from tacit.factorization.draws import DRAWS
 from tacit.factorization.together.methods import method_of, settings_of
 from tacit.factorization.together.problem import Problem
 from tacit.factorization.together.shape import FactorizationMethod
@@ -15,7 +16,7 @@ __all__ = ["TOLD", "dimensions_of", "fitted_parameters", "fitted_settings"]
 # the settings that a release carries
 TOLD = (
     "model", "rank", "divergence", "dispersion", "method", "options", "bounds", "protected",
-    "shared", "accountant", "labels",
+    "shared", "accountant", "labels", "sizes",
 )  # fmt: skip
 
 _ALIKE = ("rank", "divergence", "dispersion", "protected", "shared", "accountant")
@@ -35,6 +36,7 @@ def fitted_settings(problem: Problem, method: FactorizationMethod) -> dict[str, 
         "protected": problem.protected,
         "shared": list(problem.shared),
         "accountant": problem.accountant,
+        "sizes": dict(problem.sizes),
         # the public lists of members, which every site was given
         "labels": {e: written_names(names) for e, names in problem.labels.items()},
     }
@@ -67,9 +69,10 @@ def dimensions_of(
     dims: dict[str, tuple[str, ...]] = {}
     coords: dict[str, Sequence[Any]] = {}
     for name, array in arrays.items():
-        entity = name.split(" ")[0]
-        known = labels.get(entity)
-        if known is not None and array.ndim in (1, 2) and len(known) == len(array):
-            dims[name] = (entity, f"column of {name}")[: array.ndim]
+        entity, drawn = name.split(" ")[0], name.endswith(DRAWS)
+        known, shape = labels.get(entity), array.shape[drawn:]
+        if known is not None and len(shape) in (1, 2) and len(known) == shape[0]:
+            own = (entity, f"column of {name.removesuffix(DRAWS)}")[: len(shape)]
+            dims[name] = ("draw", *own) if drawn else own
             coords[entity] = list(known)
     return dims, coords

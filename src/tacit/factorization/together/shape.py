@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
-from tacit.factorization.arrays import Factors, Floats
+from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.together.problem import Problem
 from tacit.mechanisms.clipping import bound_contributions
+from tacit.mechanisms.noise import Noise
 
-__all__ = ["FactorizationMethod", "SiteFactors", "bounded_cells", "check_cells"]
+__all__ = [
+    "FactorizationMethod",
+    "SiteFactors",
+    "bounded_cells",
+    "check_cells",
+    "new_side",
+    "not_about",
+    "stayed",
+]
 
 
 class FactorizationMethod(ABC):
@@ -51,9 +62,46 @@ class SiteFactors(Holder):
         """Return the entities of a relation in the order that `predict` takes; None: its own."""
         return None
 
+    @abstractmethod
+    def rows(self) -> Floats:
+        """Return the row of every member of the protected entity, in their order."""
+
     def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release; raise where they are not enough to predict."""
         self.finish(shared)
+
+    def own(self) -> Arrays:
+        """Return what the site keeps of a fit besides its cells and what was released."""
+        return {}
+
+    def resume(self, own: Factors, shared: Factors) -> None:
+        """Predict again, from what another side of this site kept; members may be new."""
+        self.finish(shared)
+
+
+def new_side(
+    agreement: Agreement, site: str, relations: Mapping[str, Relation], seed: int | None
+) -> SiteFactors:
+    """Return a side that has no gate to release through: it only predicts."""
+    side = agreement.holder(site, relations, Gate(None, Noise("grid")), seed)
+    assert isinstance(side, SiteFactors)
+    return side
+
+
+def stayed(factor: str) -> ParameterError:
+    """Return the error that a factor which was not shared is needed elsewhere."""
+    return ParameterError(
+        f"the factor of {factor!r} stayed at the sites of the fit: what was released is not "
+        "enough to predict. A site of the fit keeps its own (save_site), or share the factor"
+    )
+
+
+def not_about(factor: str, members: int) -> ParameterError:
+    """Return the error that a released factor has other members."""
+    return ParameterError(
+        f"what was released is not about the {members} members of {factor!r}: pass the labels of "
+        "the fit"
+    )
 
 
 def check_cells(relation: str, cells: NDArray[np.int32], sizes: Sequence[int]) -> None:

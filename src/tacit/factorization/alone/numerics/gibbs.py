@@ -10,6 +10,7 @@ Each `step` draws the allocations once and then all factors, one after the other
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,15 +79,24 @@ class GibbsSampler:
         return GibbsState(factors), GibbsInfo(float(total))
 
     def draw_factors(
-        self, rng: np.random.Generator, expanded: Expanded, values: Factors
+        self,
+        rng: np.random.Generator,
+        expanded: Expanded,
+        values: Factors,
+        only: Collection[str] | None = None,
     ) -> Arrays:
-        """Draw allocations of the given counts, then every factor; ``expanded`` follows."""
+        """Draw allocations of the given counts, then every factor, or ``only`` some of them.
+
+        ``expanded`` follows.
+        """
         model = self.engine.model
         counts = {name: np.zeros(spec.table) for name, spec in model.factors.items()}
         for relation in model.relations:
             self._allocate(rng, expanded, relation, values[relation.name], counts)
         factors = {}
         for name, allocated in counts.items():
+            if only is not None and name not in only:
+                continue
             exposure = np.full_like(allocated, self.shape / self.mean)
             for relation, position in model.using(name):
                 exposure += self.engine.denominator(expanded, relation, position)
