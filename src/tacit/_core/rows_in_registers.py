@@ -19,7 +19,18 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LANES", "add_product", "add_row", "dot", "padded", "product_dot"]
+__all__ = [
+    "LANES",
+    "add_combination",
+    "add_product",
+    "add_row",
+    "add_squares",
+    "copy_row",
+    "dot",
+    "multiply_row",
+    "padded",
+    "product_dot",
+]
 
 LANES = 4
 _VECTOR = ir.VectorType(ir.DoubleType(), LANES)
@@ -50,7 +61,7 @@ class _Rows:
                 self.pointers.append(builder.gep(table.data, [start]))
 
     def _at(self, k: int, r: Any) -> Any:
-        return self.builder.bitcast(self.builder.gep(self.pointers[k], [r]), _VECTOR.as_pointer())
+        return _vector_at(self.builder, self.pointers[k], r)
 
     def each(self, body: Callable[[Any], None]) -> None:
         kind = self.width.type
@@ -83,9 +94,7 @@ class _Rows:
     def add_to_first(self, scale: Any, tables: tuple[int, ...]) -> None:
         """Add scale × the product of some of the rows to the first row."""
         b = self.builder
-        spread = ir.Constant(_VECTOR, ir.Undefined)
-        for k in range(LANES):
-            spread = b.insert_element(spread, scale, ir.Constant(ir.IntType(32), k))
+        spread = _spread(b, scale)
 
         def body(r: Any) -> None:
             added = b.fmul(spread, self.product(tables, r), flags=_FLAGS)
@@ -93,6 +102,23 @@ class _Rows:
             b.store(b.fadd(before, added, flags=_FLAGS), self._at(0, r), align=8)
 
         self.each(body)
+
+    def set_first(self, tables: tuple[int, ...]) -> None:
+        """Replace the first row by the product of some of the rows."""
+        b = self.builder
+        self.each(lambda r: b.store(self.product(tables, r), self._at(0, r), align=8))
+
+
+def _vector_at(builder: Any, pointer: Any, r: Any) -> Any:
+    return builder.bitcast(builder.gep(pointer, [r]), _VECTOR.as_pointer())
+
+
+def _spread(builder: Any, scale: Any) -> Any:
+    """Return a number in every lane of a register."""
+    spread = ir.Constant(_VECTOR, ir.Undefined)
+    for k in range(LANES):
+        spread = builder.insert_element(spread, scale, ir.Constant(ir.IntType(32), k))
+    return spread
 
 
 def _is_table(kind: Any) -> bool:
@@ -155,3 +181,142 @@ def add_product(_: Any, x: Any, i: Any, y: Any, j: Any, z: Any, k: Any, scale: A
         types.void(x, types.intp, y, types.intp, z, types.intp, types.float64),
         generate,
     )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_row(_: Any, x: Any, i: Any, y: Any, j: Any) -> Any:
+    """Replace x[i, r] by y[j, r] for every r."""
+    if not (_is_table(x) and _is_table(y)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _Rows(context, builder, signature, arguments).set_first((1,))
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, y, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def multiply_row(_: Any, x: Any, i: Any, y: Any, j: Any) -> Any:
+    """Multiply x[i, r] by y[j, r] for every r."""
+    if not (_is_table(x) and _is_table(y)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _Rows(context, builder, signature, arguments).set_first((0, 1))
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, y, types.intp), generate
+
+
+_TALL, _WIDE = 4, 2 * LANES  # of the blocks of a square whose sums stay in registers
+
+
+class _Sums:
+    """Sums that stay in vector registers over a loop."""
+
+    def __init__(self, builder: Any, count: int) -> None:
+        self.builder = builder
+        nothing = ir.Constant(_VECTOR, [0.0] * LANES)
+        self.places = [cgutils.alloca_once_value(builder, nothing) for _ in range(count)]
+        for place in self.places:
+            builder.store(nothing, place)
+
+    def add(self, k: int, left: Any, right: Any) -> None:
+        b, place = self.builder, self.places[k]
+        product = b.fmul(left, right, flags=_FLAGS)
+        b.store(b.fadd(b.load(place), product, flags=_FLAGS), place)
+
+    def pour(self, ks: tuple[int, ...], pointer: Any, r: Any) -> None:
+        """Add some of the sums to memory."""
+        b, at = self.builder, _vector_at(self.builder, pointer, r)
+        found = b.load(at, align=8)
+        for k in ks:
+            found = b.fadd(found, b.load(self.places[k]), flags=_FLAGS)
+        b.store(found, at, align=8)
+
+
+def _tables(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
+    """Return (pointer, width) of the tables among the first arguments."""
+    found = []
+    for kind, value in zip(signature.args, arguments, strict=True):
+        if isinstance(kind, types.Array):
+            table = context.make_array(kind)(context, builder, value)
+            found.append((table.data, cgutils.unpack_tuple(builder, table.shape, 2)[1]))
+    return found
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_squares(_: Any, total: Any, rows: Any, count: Any, columns: Any) -> Any:
+    """Add Σ_c rows[c, i]·rows[c, j] over the first rows to total[i, j], for columns i ≤ j.
+
+    Some entries below the diagonal are written as well. Both tables have the same width, a
+    multiple of 2·`LANES`, and ``total`` has as many rows.
+    """
+    if not (_is_table(total) and _is_table(rows)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        b = builder
+        (out, _), (source, width) = _tables(context, b, signature, arguments)
+        kind = width.type
+
+        def number(n: int) -> Any:
+            return ir.Constant(kind, n)
+
+        def block(i: Any, j: Any) -> None:
+            sums = _Sums(b, 2 * _TALL)
+            with cgutils.for_range(b, arguments[2], intp=kind) as loop:
+                row = b.gep(source, [b.mul(loop.index, width)])
+                places = (j, b.add(j, number(LANES)))
+                right = [b.load(_vector_at(b, row, k), align=8) for k in places]
+                for t in range(_TALL):
+                    left = _spread(b, b.load(b.gep(row, [b.add(i, number(t))])))
+                    for half in (0, 1):
+                        sums.add(2 * t + half, left, right[half])
+            for t in range(_TALL):
+                row = b.gep(out, [b.mul(b.add(i, number(t)), width)])
+                for half in (0, 1):
+                    sums.pour((2 * t + half,), row, b.add(j, number(half * LANES)))
+
+        with cgutils.for_range_slice(b, number(0), arguments[3], number(_TALL), kind) as (i, _):
+            start = b.sub(i, b.urem(i, number(_WIDE)))
+            with cgutils.for_range_slice(b, start, width, number(_WIDE), kind) as (j, _):
+                block(i, j)
+        return context.get_dummy_value()
+
+    return types.void(total, rows, types.intp, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_combination(_: Any, x: Any, i: Any, y: Any, scales: Any, pairs: Any, start: Any) -> Any:
+    """Add Σ_c scales[0, c]·y[c, r] over the first pairs of rows c to x[i, r], for r ≥ start.
+
+    Tables x and y have the same width, a multiple of 2·`LANES`, as is ``start``.
+    """
+    if not (_is_table(x) and _is_table(y) and _is_table(scales)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        b = builder
+        (out, width), (source, _), (shares, _) = _tables(context, b, signature, arguments)
+        kind = width.type
+        target = b.gep(out, [b.mul(arguments[1], width)])
+        wide = ir.Constant(kind, _WIDE)
+        with cgutils.for_range_slice(b, arguments[5], width, wide, kind) as (r, _):
+            far = b.add(r, ir.Constant(kind, LANES))
+            sums = _Sums(b, 4)
+            with cgutils.for_range(b, arguments[4], intp=kind) as loop:
+                first = b.mul(loop.index, ir.Constant(kind, 2))
+                for half in (0, 1):
+                    c = b.add(first, ir.Constant(kind, half))
+                    share = _spread(b, b.load(b.gep(shares, [c])))
+                    row = b.gep(source, [b.mul(c, width)])
+                    for k, place in enumerate((r, far)):
+                        sums.add(2 * half + k, share, b.load(_vector_at(b, row, place), align=8))
+            sums.pour((0, 2), target, r)
+            sums.pour((1, 3), target, far)
+        return context.get_dummy_value()
+
+    arguments = (x, types.intp, y, scales, types.intp, types.intp)
+    return types.void(*arguments), generate

@@ -222,9 +222,8 @@ def drawn_alone(model: Any) -> dict[str, list[Any]]:
 
 def _deviations(model: Any) -> dict[str, Any]:
     """Return the posterior standard deviations of its factors; none of a point estimate."""
-    if model.inference == "vb":  # gamma: the variance is mean times scale
-        means, scales = model._state.means, model._state.scales
-        return {name: np.sqrt(means[name] * scales[name]) for name in means}
+    if model.inference == "vb":
+        return dict(model._state.deviations)
     drawn = drawn_alone(model)
     return {name: np.std(one, axis=0) for name, one in drawn.items() if len(one) > 1}
 
@@ -249,7 +248,11 @@ def alone_answer(model: Any, level: float) -> Answer:
     tables = (*found.tables, Table("relations", "Relations", relations))
     done = f"{model.n_iter_} iterations" + ("" if model.converged_ else ", not converged")
     if model.inference in ("gibbs", "sgld"):
-        done = f"{len(model._draws())} draws kept of {model.n_iter_} iterations"
+        mixed = model.mixing_
+        done = f"{mixed.draws} draws kept of {model.n_iter_} iterations"
+        if math.isfinite(mixed.r_hat):
+            done += f": R-hat {mixed.r_hat:.2f}, {mixed.effective_draws:.0f} effective draws"
+            done += "" if mixed.settled else ", not mixed yet: pass more iterations"
     head = f"{found.headline} {done[0].upper()}{done[1:]}."
     history = [v for v in model.history_ if math.isfinite(v)]
     return Answer(

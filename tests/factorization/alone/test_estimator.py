@@ -28,13 +28,11 @@ METHODS = {
     "map": {"inference": "map"},
     "vb": {"inference": "vb", **PRIOR},
     "gibbs": {"inference": "gibbs", **PRIOR, **SAMPLING},
-    "sgld": {"inference": "sgld", **PRIOR, **SAMPLING, "step_size": 2e-3, "decay": 0.2},
-    "sgld real": {
-        "inference": "sgld", **SAMPLING, "step_size": 1e-3, "decay": 0.0, "real_factors": True,
-        "divergence": "euclidean", "dispersion": 0.25,
-    },
-}  # fmt: skip
-METHODS["sgld real"] |= {"prior": (1.0, 1.0)}
+    "sgld": {"inference": "sgld", **PRIOR, **SAMPLING},
+    "sgld real": {"inference": "sgld", **SAMPLING, "divergence": "euclidean"},
+    "vb real": {"inference": "vb", "divergence": "euclidean"},
+    "gibbs real": {"inference": "gibbs", **SAMPLING, "divergence": "euclidean"},
+}
 
 
 def planted(seed=0):
@@ -49,7 +47,7 @@ def noisy(method, seed=0):
     rng = np.random.default_rng(seed + 100)
     ratings, profile = planted(seed)
     missing = rng.random(ratings.shape) < 0.2
-    if method == "sgld real":
+    if method.endswith("real"):
         drawn = [truth + 0.5 * rng.normal(size=truth.shape) for truth in (ratings, profile)]
     else:
         drawn = [rng.poisson(truth).astype(float) for truth in (ratings, profile)]
@@ -73,6 +71,47 @@ def everything(model, relation="ratings"):
     return np.argwhere(np.ones(shape))
 
 
+@pytest.mark.parametrize("method", ["vb real", "gibbs real", "sgld real"])
+@pytest.mark.parametrize("shift", [-40.0, 0.0])
+def test_real_factors_learn_data_of_any_sign_and_their_noise(method, shift):
+    rng = np.random.default_rng(5)
+    truth = rng.normal(size=(40, 2)) @ rng.normal(size=(30, 2)).T + shift
+    seen = truth + 0.3 * rng.normal(size=truth.shape)
+    seen[::4, ::3] = np.nan
+    options = {"iterations": 300, "burn_in": 100, "rank": 3} if method != "vb real" else {}
+    given = {**METHODS[method], **options}
+    model = CoupledFactorization("a:k b:k", random_state=0, **{"rank": 3, **given}).fit(seen)
+    cells = np.argwhere(np.isnan(seen))
+    errors = model.predict("data", cells) - truth[tuple(cells.T)]
+    assert np.sqrt(np.mean(errors**2)) < 0.3
+    assert model.dispersion_["data"] == pytest.approx(0.09, rel=0.25)
+    if method != "vb real":
+        assert model.mixing_.draws == (300 - 100) // 5
+        assert model.converged_ == (model.mixing_.r_hat <= 1.1)
+        assert "R-hat" in str(model.summary())
+
+
+def test_a_prior_may_be_given_for_some_factors():
+    data = noisy("gibbs")[1]
+    near_zero = fitted("gibbs", data, prior={"feature": (1.0, 1e-6)})
+    free = fitted("gibbs", data, prior={"feature": (1.0, 1.0)})
+    assert near_zero.factors_["feature"].max() < 0.1 * free.factors_["feature"].max()
+    with pytest.raises(ParameterError, match="prior names 'films', which is no factor"):
+        fitted("map", data, prior={"films": (1.0, 1.0)})
+
+
+def test_a_chain_that_is_not_finite_is_an_error(monkeypatch):
+    step = GibbsSampler.step
+
+    def broken(self, rng, state):
+        state, info = step(self, rng, state)
+        return state._replace(factors={n: v * np.nan for n, v in state.factors.items()}), info
+
+    monkeypatch.setattr(GibbsSampler, "step", broken)
+    with pytest.raises(ParameterError, match=r"after 1 iterations .*'user' was not finite"):
+        fitted("gibbs")
+
+
 # --- fitting and predicting -----------------------------------------------------------------
 
 
@@ -86,7 +125,7 @@ def test_missing_cells_of_planted_data_are_predicted(method):
     assert model.factors_["user"].shape == (USERS, 2)
 
 
-@pytest.mark.parametrize("method", ["vb", "gibbs", "sgld", "sgld real"])
+@pytest.mark.parametrize("method", ["vb", "gibbs", "sgld", "sgld real", "gibbs real", "vb real"])
 def test_bayesian_predictions_come_with_a_variance_that_fits_their_error(method):
     truth, data, missing = noisy(method)
     mean, variance = fitted(method, data).predict(
@@ -247,7 +286,7 @@ def test_history_is_monotone_and_the_tolerance_stops_the_fit(method):
 # --- going on -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["map", "vb"])
+@pytest.mark.parametrize("method", ["map", "vb", "vb real"])
 def test_a_warm_start_goes_on_where_the_fit_stopped(method):
     data = noisy(method)[1]
     plain = {"tolerance": 0.0, "accelerate": False}
@@ -555,7 +594,7 @@ def test_the_saved_arrays_can_be_read_without_pickle(tmp_path):
         assert all(archive[name].dtype != object for name in archive.files)
 
 
-@pytest.mark.parametrize("method", ["map", "vb"])
+@pytest.mark.parametrize("method", ["map", "vb", "vb real"])
 def test_a_loaded_model_goes_on(method, tmp_path):
     data = noisy(method)[1]
     model = fitted(method, data, iterations=20, tolerance=0.0, warm_start=True)
@@ -566,7 +605,7 @@ def test_a_loaded_model_goes_on(method, tmp_path):
     np.testing.assert_allclose(again.factors_["user"], model.factors_["user"], rtol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["gibbs", "sgld", "sgld real"])
+@pytest.mark.parametrize("method", ["gibbs", "sgld", "sgld real", "gibbs real"])
 def test_a_loaded_chain_goes_on_from_its_last_state(method, tmp_path):
     data = noisy(method)[1]
     model = fitted(method, data, iterations=50, burn_in=49, thin=1, warm_start=True)
@@ -690,7 +729,7 @@ def test_bad_parameters_are_refused_at_fit(name, value):
         ({"divergence": "cosine"}, "divergence must be one of"),
         ({"dispersion": {"ratings": -1.0}}, "dispersion of 'ratings' must be"),
         ({"model": {"ratings": "user item"}}, "must read name:latents"),
-        ({"inference": "vb", "divergence": "euclidean"}, "must have divergence='kl'"),
+        ({"inference": "vb", "divergence": 0.5}, "must have divergence='kl'"),
         ({"inference": "gibbs", "dispersion": 2.0}, "dispersion 1"),
         ({"inference": "sgld", "real_factors": True}, "real factors need divergence='euclidean'"),
         ({"prior": (0.5, 1.0)}, "shape must be a number in \\[1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY
+from functools import partial
 from inspect import signature
 from typing import Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core.answers import Answer
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator, streams
 from tacit.data.members import Members, cells_of
@@ -23,20 +24,24 @@ from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import (
     INFERENCES,
+    check_prior,
     check_read,
     descend,
+    has_real_factors,
     kernel_of,
     mean_divergence,
+    predicted,
     row_prior,
+    sample,
 )
+from tacit.factorization.alone.mixing import Mixing, mixing_of
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
-from tacit.factorization.alone.numerics.sums import Engine, estimates_at
-from tacit.factorization.alone.numerics.variational import variance_of_estimates
+from tacit.factorization.alone.numerics.sums import Engine
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
 from tacit.factorization.language.binding import as_relations, restricted
-from tacit.factorization.language.structure import BoundRelation, CoupledModel
+from tacit.factorization.language.structure import BoundRelation, CoupledModel, FromData
 from tacit.factorization.ranking import top_members
 
 __all__ = ["CoupledFactorization"]
@@ -54,14 +59,16 @@ class CoupledFactorization(Estimator):
         The forms in the model language, ``{"visits": "user:k place:k", …}`` or one string, or a
         `CoupledModel` (then the next three are taken from it).
     rank, divergence, dispersion
-        As in `CoupledModel`; a dispersion of ``"estimate"`` is estimated before the fit
-        (`tacit.factorization.alone.numerics.dispersion`).
+        As in `CoupledModel`. Dispersions that are not given are learned along with real factors,
+        and 1 otherwise; ``"estimate"`` then estimates them before the fit.
     inference
         ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
         (variational Bayes), ``"gibbs"`` or ``"sgld"``.
     prior
-        The gamma prior of every factor entry, (shape A, mean B); its rate is A/B. None: no prior
-        for ``"map"``, A = 0.5 and B = 10 otherwise.
+        The gamma prior, (shape A, mean B), of every factor entry (its rate is A/B); or of the
+        precision λ_dk of every component, where factors are real. For all factors, or factor →
+        pair. None: no prior for ``"map"``, A = 0.5 and B = 10 for the others; of precisions,
+        A = 1 and B on the scale of the data.
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance
@@ -70,21 +77,20 @@ class CoupledFactorization(Estimator):
     restarts
         Random starts, of which the best objective is kept (``"map"`` and ``"vb"``).
     accelerate
-        Whether ``"map"`` extrapolates
-        (`tacit.factorization.alone.numerics.multiplicative.AcceleratedUpdates`): the same
-        objective in fewer iterations, and never a worse one.
+        Whether ``"map"`` extrapolates: the same objective in fewer iterations, never a worse one.
     burn_in, thin
         For ``"gibbs"`` and ``"sgld"``: steps that are dropped first, and the distance of the
         samples that are kept.
-    batch, step_size, decay, real_factors
-        For ``"sgld"``: cells per step, step size κ₀ (None: from the data's curvature) and
-        decay ρ, and whether factors may be negative (Euclidean divergence).
+    batch, step_size, decay
+        For ``"sgld"``: cells per step, share κ₀ of the way that each row goes in a step (None: 1,
+        less where batches are small), and decay ρ of κ₀/t^ρ.
+    real_factors
+        Whether factors may be negative, for all but ``"map"``: the Normal–Normal model with
+        hyper-priors. None: where every relation has the Euclidean divergence.
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
-    progress
-        Whether a progress bar is shown.
-    random_state
-        The seed of the inference generators.
+    progress, random_state
+        Whether a progress bar is shown; the seed of the inference generators.
 
     Attributes
     ----------
@@ -97,7 +103,10 @@ class CoupledFactorization(Estimator):
     history_
         The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
     n_iter_, converged_
-        Iterations done, and whether the tolerance was reached.
+        Iterations done, and whether the tolerance was reached; of chains, whether R-hat is at
+        most 1.1.
+    mixing_
+        Of chains: draws kept, R-hat, effective draws (`tacit.factorization.alone.mixing.Mixing`).
 
     Examples
     --------
@@ -111,7 +120,7 @@ class CoupledFactorization(Estimator):
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "inference": OneOf(*INFERENCES),
-        "prior": AnyOf(InstanceOf(tuple, list), None),
+        "prior": AnyOf(InstanceOf(tuple, list, Mapping), None),
         "adapt": OneOf(True, False),
         "iterations": Integer(1),
         "tolerance": Real(0),
@@ -122,7 +131,7 @@ class CoupledFactorization(Estimator):
         "batch": Integer(1),
         "step_size": AnyOf(Real(0, open_low=True), None),
         "decay": Real(0, 1),
-        "real_factors": OneOf(True, False),
+        "real_factors": OneOf(True, False, None),
         "warm_start": OneOf(True, False),
         "progress": OneOf(True, False),
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
@@ -132,9 +141,9 @@ class CoupledFactorization(Estimator):
     _: KW_ONLY
     rank: Any = 5
     divergence: Any = "kl"
-    dispersion: Any = 1.0
+    dispersion: Any = None
     inference: str = "map"
-    prior: tuple[float, float] | None = None
+    prior: Any = None
     adapt: bool = False
     iterations: int = 500
     tolerance: float = 1e-5
@@ -142,10 +151,10 @@ class CoupledFactorization(Estimator):
     accelerate: bool = True
     burn_in: int = 100
     thin: int = 5
-    batch: int = 10_000
+    batch: int = 100_000
     step_size: float | None = None
-    decay: float = 0.51
-    real_factors: bool = False
+    decay: float = 0.0
+    real_factors: bool | None = None
     warm_start: bool = False
     progress: bool = False
     random_state: Any = None
@@ -156,16 +165,19 @@ class CoupledFactorization(Estimator):
         """Return the model that the parameters describe, with dispersions once estimated."""
         model = self.model
         if not isinstance(model, CoupledModel):
-            model = CoupledModel(model, self.rank, self.divergence, self.dispersion)
+            given = 1.0 if self.dispersion is None else self.dispersion
+            model = CoupledModel(model, self.rank, self.divergence, given)
+            if self.dispersion is None and self._real(model):
+                model.dispersions = dict.fromkeys(model.forms, "estimate")
         return model.with_dispersions(getattr(self, "dispersion_", {}))
+
+    def _real(self, model: CoupledModel) -> bool:
+        return has_real_factors(self.get_params(deep=False), model)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.prior is not None:
-            if len(self.prior) != 2:
-                raise ParameterError(f"prior must be (shape, mean), got {self.prior!r}")
-            for part in self.prior:
-                check("prior", part, Real(0, open_low=True))
+            check_prior(self.prior)
         check_read(self.inference, self.get_params(deep=False), signature(type(self).__init__))
 
     def _try(self, data: Any) -> Any:
@@ -191,14 +203,15 @@ class CoupledFactorization(Estimator):
         relations = as_relations(model, data)
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
-        if fresh and model.open:
-            rng = generator(self.random_state, "dispersion")
-            self.dispersion_ = estimate_dispersions(model, relations, rng)
+        if fresh:
+            self._learned = frozenset(model.open) if self._real(model) else frozenset()
+            self.dispersion_ = {name: FromData(1.0) for name in self._learned}  # until drawn
+            if model.open and not self._learned:
+                rng = generator(self.random_state, "dispersion")
+                self.dispersion_ = estimate_dispersions(model, relations, rng)
             model = self.coupled_model()
         bound = model.bind(relations)
-        self.dispersion_ = {
-            relation.name: model.dispersions[relation.name] for relation in bound.relations
-        }
+        self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}
         known = getattr(self, "_bound", None)
         labels = {e: names for found in relations.values() for e, names in found.labels.items()}
         columns = {name: dict(found.columns) for name, found in relations.items()}
@@ -216,11 +229,13 @@ class CoupledFactorization(Estimator):
         """Drop the state of an earlier fit."""
         self._state: Any = None
         self._samples: list[Arrays] = []
+        self._noises: list[dict[str, float]] = []
+        self.mixing_ = Mixing(0, float("nan"), float("nan"), 0)
         self.history_: list[float] = []
         self.n_iter_ = 0
 
     def _optimise(self, engine: Engine) -> None:
-        kernel = kernel_of(engine, self.get_params(deep=False))
+        kernel = self._kernel(engine)
         sign = 1.0 if self.inference == "map" else -1.0
         starts = [self._state]
         if self._state is None:
@@ -242,26 +257,33 @@ class CoupledFactorization(Estimator):
         self.n_iter_ += done
         self._publish()
 
+    def _kernel(self, engine: Engine) -> Any:
+        given = self.get_params(deep=False)
+        return kernel_of(engine, given, self._real(self.coupled_model()), self._learned)
+
     def _sample(self, engine: Engine) -> None:
-        kernel = kernel_of(engine, self.get_params(deep=False))
+        kernel = self._kernel(engine)
         rng_start, rng = streams(self.random_state, "start 0", f"chain {self.n_iter_}")
         state = self._state if self._state is not None else kernel.init(rng_start)
+
+        def keep(state: Any) -> None:
+            self.n_iter_ += 1
+            past = self.n_iter_ - self.burn_in
+            if past > 0 and past % self.thin == 0:
+                self._samples.append(dict(state.factors))
+                self._noises.append(dict(getattr(state, "dispersions", {})))
+
         with progress_bar(self.progress, self.iterations, "factorizing") as advance:
-            try:
-                for _ in range(self.iterations):
-                    state, _ = kernel.step(rng, state)
-                    self.n_iter_ += 1
-                    past = self.n_iter_ - self.burn_in
-                    if past > 0 and past % self.thin == 0:
-                        self._samples.append(dict(state.factors))
-                    advance(1)
-            except KeyboardInterrupt:
-                pass
-        self._state, self.converged_ = state, False
+            self._state = sample(kernel, rng, state, self.iterations, keep, advance)
+        self.mixing_ = mixing_of(engine, self._samples)
+        self.converged_ = self.mixing_.settled
         self._publish()
 
     def _publish(self) -> None:
-        """Set `factors_` from the state."""
+        """Set `factors_` and learned dispersions from the state."""
+        for name in self._learned:
+            drawn = [one[name] for one in self._noises or [self._state.dispersions]]
+            self.dispersion_[name] = FromData(np.mean(drawn))
         flat = self._flat_means()
         specs = self._bound.factors
         self.factors_ = {n: values.reshape(specs[n].shape) for n, values in flat.items()}
@@ -302,19 +324,7 @@ class CoupledFactorization(Estimator):
             Whether members are given by position all the same.
         """
         index = self._cells(relation, cells, positions)
-        if self.inference in ("gibbs", "sgld"):
-            bound = self._bound
-            draws = np.array([estimates_at(bound, relation, d, index) for d in self._draws()])
-            mean = draws.mean(axis=0)
-            return (mean, draws.var(axis=0)) if return_variance else mean
-        mean = estimates_at(self._bound, relation, self._flat_means(), index)
-        if not return_variance:
-            return mean
-        if self.inference == "map":
-            raise ParameterError(
-                "a point estimate has no posterior variance: use inference='vb', 'gibbs' or 'sgld'"
-            )
-        return mean, variance_of_estimates(self._state, self._relation(relation), index)
+        return predicted(self, relation, index, return_variance)
 
     def _cells(self, relation: str, cells: Any, positions: bool) -> NDArray[np.int32]:
         bound = self._relation(relation)
@@ -369,10 +379,7 @@ class CoupledFactorization(Estimator):
         """
         bound = self._relation(relation)
         members = [self._members(name) for name in bound.factors[: bound.modes]]
-
-        def values(cells: Any) -> Floats:
-            return np.asarray(self.predict(relation, cells, positions=True))
-
+        values = partial(self.predict, relation, positions=True)
         return top_members(values, members, entity, given, n, skip, positions)
 
     def fold_in(self, entity: str, data: Any, *, return_names: bool = False) -> Any:
@@ -397,9 +404,9 @@ class CoupledFactorization(Estimator):
         data = as_relations(model, data, others)
         bound = restricted(model, data).bind(data)
         means = self._flat_means()
-        if self.inference == "sgld" and self.real_factors:
-            precision = float(self._state.precisions[entity])
-            rows = fold_in_real(entity, Engine(bound, data), means, precision)
+        if self._real(model):
+            prior = self._state.components[entity]
+            rows = fold_in_real(entity, Engine(bound, data), means, *prior)
         else:
             prior = row_prior(self.inference, self.prior, self._state, entity)
             rows = fold_in_positive(entity, Engine(bound, data), means, *prior)

@@ -13,9 +13,13 @@ import numpy as np
 
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, VerificationFailed
+from tacit.factorization.alone.mixing import Mixing
 from tacit.factorization.alone.numerics.gibbs import GibbsState
 from tacit.factorization.alone.numerics.langevin import LangevinState
 from tacit.factorization.alone.numerics.multiplicative import UpdateState
+from tacit.factorization.alone.numerics.normal_gibbs import NormalState
+from tacit.factorization.alone.numerics.normal_prior import Components
+from tacit.factorization.alone.numerics.normal_variational import Columns, NormalBayesState
 from tacit.factorization.alone.numerics.variational import VariationalState
 from tacit.factorization.language.binding import empty_relation
 from tacit.factorization.language.structure import CoupledModel, FromData
@@ -29,15 +33,22 @@ def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
         raise ParameterError("pass the forms as text to save a model")
     state, method = fitted._state, fitted.inference
     arrays: dict[str, Any] = {}
-    if method == "vb":
+    if isinstance(state, NormalBayesState):
+        arrays = {f"mean/{n}": v for n, v in state.means.items()}
+        arrays |= {f"covariance/{n}": v for n, v in state.covariances.items()}
+        for n, q in state.columns.items():
+            arrays |= {f"column/{what}/{n}": v for what, v in q._asdict().items()}
+    elif method == "vb":
         arrays = {f"shape/{n}": v for n, v in state.shapes.items()}
         arrays |= {f"scale/{n}": v for n, v in state.scales.items()}
     else:
         arrays = {f"factor/{n}": v for n, v in state.factors.items()}
+        for n, prior in getattr(state, "components", {}).items():
+            arrays |= {f"component/{what}/{n}": v for what, v in prior._asdict().items()}
         for k, sample in enumerate(fitted._samples):
             arrays |= {f"sample/{k:06d}/{n}": v for n, v in sample.items()}
     settings = {
-        "format": 3,
+        "format": 4,
         "parameters": fitted.get_params(deep=False),
         "labels": {entity: written_names(names) for entity, names in fitted.labels_.items()},
         "columns": fitted._columns,
@@ -45,8 +56,12 @@ def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
         "entities": {r.name: list(r.factors[: r.modes]) for r in fitted._bound.relations},
         "rows": {name: spec.rows for name, spec in fitted._bound.factors.items()},
         "reach": state.reach if method == "map" else None,
-        "chain": [dict(state.precisions), state.steps] if method == "sgld" else None,
-        "prior": [dict(state.prior_shape), dict(state.prior_mean)] if method == "vb" else None,
+        "noise": [dict(getattr(state, "dispersions", {})), fitted._noises],
+        "learned": sorted(fitted._learned),
+        "steps": getattr(state, "steps", 0),
+        "mixing": list(fitted.mixing_),
+        "prior": [dict(getattr(state, f"prior_{what}", {})) for what in ("shape", "mean")],
+        "q": dict(getattr(state, "noise", {})),
         "history": fitted.history_,
         "n_iter": fitted.n_iter_,
         "converged": fitted.converged_,
@@ -63,13 +78,16 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         settings = json.loads(bytes(arrays.pop("settings")))
-        if settings["format"] != 3:
+        if settings["format"] != 4:
             raise ValueError(f"format {settings['format']} is unknown here")
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise VerificationFailed(f"{path} is not a saved factorization: {error}") from None
     parameters = settings["parameters"]
-    if parameters.get("prior") is not None:  # JSON knows no tuples
-        parameters["prior"] = tuple(parameters["prior"])
+    prior = parameters.get("prior")  # JSON knows no tuples
+    if isinstance(prior, dict):
+        parameters["prior"] = {name: tuple(pair) for name, pair in prior.items()}
+    elif prior is not None:
+        parameters["prior"] = tuple(prior)
     fitted = kind(**parameters)
     fitted._forget()
     fitted.dispersion_ = {name: FromData(phi) for name, phi in settings["dispersion"].items()}
@@ -87,6 +105,8 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
     keys = sorted({key.split("/")[1] for key in arrays if key.startswith("sample/")})
     names = list(fitted._bound.factors)
     fitted._samples = [{n: arrays[f"sample/{k}/{n}"] for n in names} for k in keys]
+    fitted._learned, fitted._noises = frozenset(settings["learned"]), settings["noise"][1]
+    fitted.mixing_ = Mixing(*settings["mixing"])
     fitted._state = _state(fitted.inference, arrays, names, settings)
     fitted._publish()
     return fitted
@@ -94,14 +114,29 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
 
 def _state(method: str, arrays: dict[str, Any], names: list[str], settings: Any) -> Any:
     """Return the state of a method from its arrays."""
+    if settings["q"]:
+        means, covariances = (
+            {n: arrays[f"{part}/{n}"] for n in names} for part in ("mean", "covariance")
+        )
+        columns = {
+            n: Columns(*(arrays[f"column/{what}/{n}"] for what in Columns._fields)) for n in names
+        }
+        noise = {n: (shape, rate) for n, (shape, rate) in settings["q"].items()}
+        return NormalBayesState(means, covariances, columns, noise)
     if method == "vb":
         shapes, scales = ({n: arrays[f"{part}/{n}"] for n in names} for part in ("shape", "scale"))
         return VariationalState(shapes, scales, *settings["prior"])
     factors = {n: arrays[f"factor/{n}"] for n in names}
+    components = {
+        n: Components(*(arrays[f"component/{what}/{n}"] for what in Components._fields))
+        for n in names
+        if f"component/mean/{n}" in arrays
+    }
+    noise = settings["noise"][0]
     if method == "sgld":
-        return LangevinState(factors, *settings["chain"])
+        return LangevinState(factors, components, noise, settings["steps"])
     if method == "gibbs":
-        return GibbsState(factors)
+        return NormalState(factors, components, noise) if components else GibbsState(factors)
     return UpdateState(factors, settings["reach"])
 
 

@@ -44,7 +44,7 @@ def threads(request, monkeypatch):
     monkeypatch.setattr(module, "_SMALL", 10**12 if request.param == "serial" else 0)
     if request.param == "python":
         monkeypatch.setattr(module.kernels, "compiled", lambda function, **_: function)
-        for name in ("dot", "product_dot", "add_row", "add_product"):
+        for name in ("dot", "product_dot", "add_row", "add_product", "copy_row", "multiply_row"):
             monkeypatch.setattr(module, name, globals()[f"_{name}"])
     return request.param
 
@@ -55,6 +55,14 @@ def _dot(x, i, y, j):
 
 def _product_dot(x, i, y, j, z, k):
     return (x[i] * y[j]) @ z[k]
+
+
+def _copy_row(x, i, y, j):
+    x[i] = y[j]
+
+
+def _multiply_row(x, i, y, j):
+    x[i] *= y[j]
 
 
 def _add_row(x, i, y, j, scale):

@@ -21,7 +21,15 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tacit._core import kernels, threads
-from tacit._core.rows_in_registers import add_product, add_row, dot, padded, product_dot
+from tacit._core.rows_in_registers import (
+    add_product,
+    add_row,
+    copy_row,
+    dot,
+    multiply_row,
+    padded,
+    product_dot,
+)
 from tacit.data.relations import ModeLayout
 from tacit.factorization.arrays import Floats, Integers
 
@@ -256,15 +264,20 @@ def _blocks(starts: Integers, cells: int, parallel: bool) -> tuple[Integers, Int
 def _estimate(
     first: int, last: int, cells: Any, bank: Any, offsets: Any, weights: Any, out: Any
 ) -> None:
-    combinations = weights.shape[0]
+    modes = cells.shape[1]
+    product = np.empty((1, bank.shape[1]))
     for c in range(first, last):
-        total = 0.0
-        for r in range(combinations):
-            product = weights[r]
-            for m in range(cells.shape[1]):
-                product *= bank[offsets[m] + cells[c, m], r]
-            total += product
-        out[c] = total
+        i = offsets[0] + cells[c, 0]
+        if modes == 1:
+            out[c] = dot(bank, i, weights, 0)
+        elif modes == 2:
+            out[c] = product_dot(bank, i, bank, offsets[1] + cells[c, 1], weights, 0)
+        else:
+            copy_row(product, 0, bank, i)
+            for m in range(1, modes - 1):
+                multiply_row(product, 0, bank, offsets[m] + cells[c, m])
+            last_row = offsets[modes - 1] + cells[c, modes - 1]
+            out[c] = product_dot(product, 0, bank, last_row, weights, 0)
 
 
 def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> Floats:
@@ -274,8 +287,8 @@ def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> Floats:
         parallel = len(cells) * len(bank.weights) > _SMALL
         threads.over_range(
             kernels.compiled(_estimate, reassociate=True), len(cells),
-            np.ascontiguousarray(cells), bank.rows, bank.offsets, bank.weights, out,
-            workers=None if parallel else 1,
+            np.ascontiguousarray(cells), bank.rows, bank.offsets,
+            padded(bank.weights[None, :]), out, workers=None if parallel else 1,
         )  # fmt: skip
     return out
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
+from tacit.factorization.alone.numerics.normal_rows import (
+    normal_equations,
+    row_chunks,
+    solve_rows,
+)
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Factors, Floats
 
@@ -39,26 +43,17 @@ def fold_in_positive(
     return np.asarray(rows.reshape((spec.rows, *spec.ranks)))
 
 
-def fold_in_real(entity: str, engine: Engine, factors: Factors, precision: float) -> Floats:
-    """Return real rows: the ridge regression of new members' cells on the fixed factors."""
+def fold_in_real(
+    entity: str, engine: Engine, factors: Factors, mean: Floats, precision: Floats
+) -> Floats:
+    """Return real rows: the posterior means of new members, under the prior of the components."""
     spec = engine.model.factors[entity]
-    left = np.tile(precision * np.eye(spec.columns), (spec.rows, 1, 1))
-    right = np.zeros((spec.rows, spec.columns))
-    for relation, position in engine.model.using(entity):
-        found = engine.data[relation.name]
-        if found.zeros == "observed":
-            raise ParameterError("list the new members' cells: pass zeros='missing'")
-        product = np.ones((found.cells, relation.combinations))
-        for other, name in enumerate(relation.factors):
-            if other != position:
-                core = other >= relation.modes
-                rows = np.zeros(found.cells, int) if core else found.indices[:, other]
-                product *= factors[name][rows][:, relation.columns[other]]
-        design = np.zeros((found.cells, spec.columns))
-        for r, column in enumerate(relation.columns[position]):
-            design[:, column] += product[:, r]
-        owner = found.indices[:, position]
-        np.add.at(left, owner, design[:, :, None] * design[:, None, :] / relation.dispersion)
-        np.add.at(right, owner, design * found.values[:, None] / relation.dispersion)
-    solved = np.linalg.solve(left, right[:, :, None])[:, :, 0]
-    return np.asarray(solved.reshape((spec.rows, *spec.ranks)))
+    rows = np.zeros(spec.table)
+    fixed = {n: v for n, v in factors.items() if n in engine.model.factors and n != entity}
+    expanded = Expanded(engine.model, {**fixed, entity: rows})
+    phi = {relation.name: relation.dispersion for relation in engine.model.relations}
+    for part in row_chunks(*spec.table):
+        left, right = normal_equations(engine, expanded, entity, phi, part)
+        right += precision * mean
+        rows[part] = solve_rows(left, precision, right, np.zeros_like(right))
+    return rows.reshape((spec.rows, *spec.ranks))

@@ -10,14 +10,14 @@ Each `step` draws the allocations once and then all factors, one after the other
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
-from tacit._core.check import Real, check
 from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.priors import each_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundRelation
@@ -42,24 +42,30 @@ class GibbsInfo(NamedTuple):
 class GibbsSampler:
     """A kernel for Poisson–gamma models with a prior of shape A and mean B.
 
-    The engine's data are whole counts, with the KL divergence and dispersion 1.
+    Both are numbers for all factors, or one each. The engine's data are whole counts, with the KL
+    divergence and dispersion 1.
     """
 
-    def __init__(self, engine: Engine, shape: float = 0.5, mean: float = 10.0) -> None:
-        check("shape", shape, Real(0, open_low=True))
-        check("mean", mean, Real(0, open_low=True))
+    def __init__(
+        self,
+        engine: Engine,
+        shape: float | Mapping[str, float] = 0.5,
+        mean: float | Mapping[str, float] = 10.0,
+    ) -> None:
+        self.shape = each_factor("shape", shape, engine.model)
+        self.mean = each_factor("mean", mean, engine.model)
         for relation in engine.model.relations:
             values = engine.data[relation.name].values
             if relation.power != 1.0 or relation.dispersion != 1.0:
                 raise ParameterError(
-                    f"Gibbs sampling is for Poisson–gamma models: relation {relation.name!r} must "
-                    "have divergence='kl' and dispersion 1"
+                    f"Gibbs sampling of counts: relation {relation.name!r} must have "
+                    "divergence='kl' and dispersion 1 (or all of them divergence='euclidean')"
                 )
             if (values != np.floor(values)).any():
                 raise ParameterError(
                     f"Gibbs sampling needs whole counts, and relation {relation.name!r} has others"
                 )
-        self.engine, self.shape, self.mean = engine, float(shape), float(mean)
+        self.engine = engine
 
     def init(self, rng: np.random.Generator) -> GibbsState:
         """Draw random factors of the data's size."""
@@ -67,8 +73,10 @@ class GibbsSampler:
 
     def prior(self, rng: np.random.Generator) -> GibbsState:
         """Draw the factors from their prior."""
-        specs, scale = self.engine.model.factors.items(), self.mean / self.shape
-        return GibbsState({n: rng.gamma(self.shape, scale, spec.table) for n, spec in specs})
+        specs, shape, mean = self.engine.model.factors.items(), self.shape, self.mean
+        return GibbsState(
+            {n: rng.gamma(shape[n], mean[n] / shape[n], spec.table) for n, spec in specs}
+        )
 
     def step(self, rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, GibbsInfo]:
         """Draw allocations, then every factor."""
@@ -97,10 +105,10 @@ class GibbsSampler:
         for name, allocated in counts.items():
             if only is not None and name not in only:
                 continue
-            exposure = np.full_like(allocated, self.shape / self.mean)
+            exposure = np.full_like(allocated, self.shape[name] / self.mean[name])
             for relation, position in model.using(name):
                 exposure += self.engine.denominator(expanded, relation, position)
-            drawn = rng.standard_gamma(self.shape + allocated) / exposure
+            drawn = rng.standard_gamma(self.shape[name] + allocated) / exposure
             factors[name] = np.maximum(drawn, 1e-290)  # a gamma draw may underflow to zero
             expanded.put(name, factors[name])
         return factors

@@ -1,120 +1,153 @@
-"""Stochastic gradient Langevin dynamics, for any p, with real or non-negative factors.
+"""Preconditioned stochastic gradient Langevin dynamics: any p, real or non-negative factors.
 
-Source: Ermiş (2020), (3.16)–(3.18) and appendix A. A step along the gradient of the log posterior,
-estimated from a minibatch of cells, with Gaussian noise of variance 2κ_t (PRIVACY B1):
+Source: Ermiş (2020), (3.16)–(3.18) and appendix A, whose step along a gradient g of the log
+posterior, estimated from a minibatch of cells, is θ + κ·g + N(0, 2κ) with κ_t = κ₀/t^ρ (PRIVACY
+B1). The gradient of −d_p(x, x̂)/φ along a factor entry is (x − x̂)·x̂^(−p)·q/φ: numerator minus
+denominator of the sweep. With observed zeros the denominator is exact, only listed cells are
+sampled. Such a step is stable only where κ is below the inverse of the largest curvature, which
+members with many cells set for those with few. Here every row has the step its own curvature
+allows, and κ is a share of the way: the exact transition, over that time, of the diffusion whose
+drift is held fixed. So it is bounded whatever κ is, and its law is right as κ → 0.
 
-    θ ← θ + κ_t·(C_v/B·Σ_batch ∇ log p(x | θ) + ∇ log p(θ)) + N(0, 2κ_t),  κ_t = κ₀/t^ρ.
+- **Real factors** (p = 0). With the precision P of a row given everything else
+  (`tacit.factorization.alone.numerics.normal_rows`), the Ornstein–Uhlenbeck step is
+  θ + (1 − e^(−κ))·P⁻¹·g + N(0, (1 − e^(−2κ))·P⁻¹): a Gibbs draw for κ → ∞.
+- **Non-negative factors.** θ·g = a − 1 − b·θ with a = A + θ·numerator, b = A/B + denominator. The
+  Riemannian diffusion dθ = (a − b·θ)dt + √(2θ)dW (Patterson and Teh 2013) never crosses zero and
+  has an exact transition over time h (Baker et al. 2018): θ' ~ Gamma(a + n, rate
+  b/(1 − e^(−bh))) with n ~ Poisson(bθ/(e^(bh) − 1)). The time is κ over b of all cells.
 
-The gradient of −d_p(x, x̂)/φ along a factor entry is (x − x̂)·x̂^(−p)·q/φ: numerator minus
-denominator of the sweep. With observed zeros the denominator is exact and only the listed
-cells are sampled. Non-negative factors (Poisson–gamma) are reflected at zero. Normal–normal
-models (p = 0) have a Gaussian prior whose precision per factor is drawn from its conditional
-gamma law. This noise is inference noise: it is not what a privacy guarantee rests on.
+The noise of the minibatch adds about κ·ω/2 to variances, where a batch of one and ω more of its
+size are all cells: by default κ falls to 0.3/ω. P and b of all cells, and the noise variances, are
+renewed in each of the first ten steps and in every tenth one after that; in every one where a
+batch is all cells. A row's P and b depend on other factors only (for p = 0 and p = 1), so they
+need no correction term. None of this noise is what a privacy guarantee rests on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
-from tacit._core.rng import generator
-from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.normal_gibbs import check_euclidean, start_dispersions
+from tacit.factorization.alone.numerics.normal_prior import (
+    Components,
+    NormalPrior,
+    squared_errors,
+)
+from tacit.factorization.alone.numerics.normal_rows import (
+    normal_equations,
+    row_chunks,
+    solve_rows,
+)
+from tacit.factorization.alone.numerics.priors import per_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
-from tacit.factorization.arrays import Arrays, Factors
+from tacit.factorization.arrays import Factors, Floats
 
-__all__ = ["LangevinInfo", "LangevinSampler", "LangevinState", "safe_step"]
+__all__ = ["LangevinInfo", "LangevinSampler", "LangevinState"]
+
+LARGEST, _NOISE = 1.0, 0.3  # of the default κ: with all cells, and of its product with ω
+_RENEW = 10
 
 
 class LangevinState(NamedTuple):
-    """The factors, the prior precision of each (normal model) and the number of steps taken."""
+    """The factors, the prior of their components and the noise (real factors), steps taken."""
 
     factors: Factors
-    precisions: Mapping[str, float]
+    components: Mapping[str, Components]
+    dispersions: Mapping[str, float]
     steps: int
 
 
 class LangevinInfo(NamedTuple):
-    """The step size that was used."""
+    """The share κ of the way that the step went."""
 
     step_size: float
 
 
 class LangevinSampler:
-    """A kernel: SGLD over minibatches of cells.
+    """A kernel: preconditioned SGLD over minibatches of cells.
 
-    The prior is ``"gamma"`` (non-negative factors, with shape A and mean B) or ``"normal"`` (real
-    factors, p = 0; ``shape`` and ``mean`` are then shape and rate of the gamma hyper-prior on the
-    precision). ``batch`` is cells per relation and step; ``step`` and ``decay`` are κ₀ and ρ of
-    the step size κ₀/t^ρ, ρ ∈ [0, 1]. Without κ₀: half of 1/L, where L bounds the curvature at
-    random factors of the data's size (`safe_step`).
+    The prior is ``"gamma"`` (non-negative factors; ``stated`` are the shape A and mean B of some
+    factors' entries, others have 0.5 and 10) or ``"normal"`` (real factors, p = 0; ``stated`` are
+    those of the precisions of components). ``batch`` is cells per relation and step; ``step`` and
+    ``decay`` are κ₀ and ρ of κ₀/t^ρ. Without κ₀ it is 1, less where batches are a part of the
+    data. ``learned`` are the relations whose noise variance
+    is drawn as well (real factors).
     """
 
     def __init__(
         self,
         engine: Engine,
+        stated: Mapping[str, tuple[float, float]] | None = None,
+        learned: Set[str] = frozenset(),
         *,
         prior: str = "gamma",
-        shape: float = 1.0,
-        mean: float = 1.0,
-        batch: int = 10_000,
+        batch: int = 100_000,
         step: float | None = None,
-        decay: float = 0.51,
+        decay: float = 0.0,
     ) -> None:
         check("prior", prior, OneOf("gamma", "normal"))
-        check("shape", shape, Real(0, open_low=True))
-        check("mean", mean, Real(0, open_low=True))
         check("batch", batch, Integer(1))
         check("step", step, AnyOf(Real(0, open_low=True), None))
         check("decay", decay, Real(0, 1))
-        if prior == "normal" and any(r.power != 0.0 for r in engine.model.relations):
-            raise ParameterError("real factors need divergence='euclidean' in every relation")
-        self.engine, self.prior = engine, prior
-        self.shape, self.mean = float(shape), float(mean)
-        self.batch, self.decay = batch, float(decay)
-        self.step_size = safe_step(engine) if step is None else float(step)
+        self.engine, self.learned, self.batch = engine, learned, batch
+        self.normal = None
+        if prior == "normal":
+            check_euclidean(engine)
+            self.normal = NormalPrior(engine, stated or {})
+        self.gamma = per_factor(engine.model, stated or {})
+        cells = max((found.cells for found in engine.data.values()), default=0)
+        self.excess = max(0.0, cells / batch - 1.0)  # ω
+        self.step_size, self.decay = step, float(decay)
+        self._kept: dict[str, list[Floats]] = {}
 
     def init(self, rng: np.random.Generator) -> LangevinState:
-        """Draw random factors; with random signs where they may be negative."""
-        factors = fresh_factors(self.engine, rng)
-        if self.prior == "normal":
-            factors = {
-                name: theta * rng.standard_normal(theta.shape) for name, theta in factors.items()
-            }
-        return LangevinState(factors, dict.fromkeys(factors, 1.0), 0)
+        """Draw random factors of the data's size."""
+        if self.normal is None:
+            return LangevinState(fresh_factors(self.engine, rng), {}, {}, 0)
+        dispersions = start_dispersions(self.engine, self.normal, self.learned)
+        return LangevinState(self.normal.start(rng), {}, dispersions, 0)
+
+    def share(self, time: int) -> float:
+        """Return κ of a step."""
+        if self.step_size is not None:
+            return float(self.step_size / time**self.decay)
+        # one cell stands for 1 + ω: in a longer step a row that has few would overshoot
+        first = LARGEST / (1.0 + self.excess)
+        least = min(first, _NOISE / self.excess) if self.excess > 0.0 else first
+        return float(max(least, first / time**0.5) / time**self.decay)
 
     def step(
         self, rng: np.random.Generator, state: LangevinState
     ) -> tuple[LangevinState, LangevinInfo]:
-        """Move every factor along a stochastic gradient of the log posterior."""
+        """Move every factor, one after the other, along a stochastic gradient."""
         time = state.steps + 1
-        size = self.step_size / time**self.decay
-        # where an entry is within a step of zero its gradient is taken a step away from it: the
-        # drift 1/θ would throw it arbitrarily far
-        seen = state
-        if self.prior == "gamma":
-            away = np.sqrt(2.0 * size)
-            seen = state._replace(
-                factors={n: np.maximum(theta, away) for n, theta in state.factors.items()}
-            )
-        gradients = self.gradients(rng, seen)
-        factors, precisions = {}, dict(state.precisions)
-        for name, theta in state.factors.items():
-            noise = np.sqrt(2.0 * size) * rng.standard_normal(theta.shape)
-            moved = theta + size * gradients[name] + noise
-            factors[name] = np.maximum(np.abs(moved), 1e-12) if self.prior == "gamma" else moved
-            if self.prior == "normal":
-                precisions[name] = float(
-                    rng.gamma(self.shape + moved.size / 2.0)
-                    / (self.mean + float((moved**2).sum()) / 2.0)
-                )
-        return LangevinState(factors, precisions, time), LangevinInfo(size)
+        share = self.share(time)
+        renew = not self._kept or not self.excess or time <= _RENEW or time % _RENEW == 0
+        batch, scales = self._minibatch(rng)
+        expanded = Expanded(self.engine.model, state.factors)
+        factors, components = dict(state.factors), dict(state.components)
+        dispersions = dict(state.dispersions)
+        for name in factors:
+            if self.normal is not None:
+                components[name] = self.normal.components(rng, name, factors[name])
+            if renew:
+                self._kept[name] = self._curvature(expanded, name, dispersions)
+            now = state._replace(factors=factors, components=components, dispersions=dispersions)
+            factors[name] = self._moved(rng, batch, scales, expanded, now, name, share)
+            expanded.put(name, factors[name])
+        for relation in dispersions:
+            if self.normal is not None and renew and relation in self.learned:
+                squares = squared_errors(self.engine, expanded, relation)
+                dispersions[relation] = self.normal.noise[relation].variance(rng, squares)
+        return LangevinState(factors, components, dispersions, time), LangevinInfo(share)
 
-    def gradients(self, rng: np.random.Generator, state: LangevinState) -> Arrays:
-        """Return unbiased estimates of the gradient of the log posterior."""
-        model = self.engine.model
+    def _minibatch(self, rng: np.random.Generator) -> tuple[Engine, dict[str, float]]:
+        """Return the engine of a part of the cells, and what stands for one of them."""
         sampled, scales = dict(self.engine.data), {}
         for name, found in self.engine.data.items():
             scales[name] = 1.0
@@ -122,41 +155,84 @@ class LangevinSampler:
                 picked = rng.choice(found.cells, self.batch, replace=False)
                 sampled[name] = found.subset(np.sort(picked))
                 scales[name] = found.cells / self.batch
-        engine = Engine(model, sampled)
-        expanded = Expanded(model, state.factors)
-        gradients = {}
-        for name, theta in state.factors.items():
-            if self.prior == "gamma":
-                total = (self.shape - 1.0) / theta - self.shape / self.mean
-            else:
-                total = -state.precisions[name] * theta
-            for relation, position in model.using(name):
-                scale = scales[relation.name] / relation.dispersion
-                if sampled[relation.name].zeros == "missing":
-                    up, down = engine.both(expanded, relation, position)
-                    total = total + scale * (up - down)
-                else:  # the denominator over all zeros is exact
-                    up = engine.numerator(expanded, relation, position)
-                    down = engine.denominator(expanded, relation, position)
-                    total = total + scale * up - down / relation.dispersion
-            gradients[name] = total
-        return gradients
+        whole = all(scale == 1.0 for scale in scales.values())
+        return (self.engine if whole else Engine(self.engine.model, sampled)), scales
+
+    def _curvature(
+        self, expanded: Expanded, name: str, dispersions: Mapping[str, float]
+    ) -> list[Floats]:
+        """Return what sets the pace of each row or entry, from all cells."""
+        spec = self.engine.model.factors[name]
+        if self.normal is not None:
+            parts = row_chunks(spec.rows, spec.columns)
+            return [
+                normal_equations(self.engine, expanded, name, dispersions, part)[0]
+                for part in parts
+            ]
+        exact = dict.fromkeys(self.engine.data, 1.0)
+        return [self.slopes(self.engine, exact, expanded, {}, name)[1]]
+
+    def slopes(
+        self,
+        batch: Engine,
+        scales: Mapping[str, float],
+        expanded: Expanded,
+        dispersions: Mapping[str, float],
+        name: str,
+    ) -> tuple[Floats, Floats]:
+        """Return the rising and the falling part of the log likelihood's gradient.
+
+        A gamma prior's rate is part of what falls; the gradient is the first minus the second.
+        """
+        spec = self.engine.model.factors[name]
+        rate = 0.0 if self.normal is not None else self.gamma[name][0] / self.gamma[name][1]
+        rising, falling = np.zeros(spec.table), np.full(spec.table, rate)
+        for relation, position in self.engine.model.using(name):
+            phi = dispersions.get(relation.name, relation.dispersion)
+            scale = scales[relation.name] / phi
+            exact = batch.data[relation.name].zeros == "observed"
+            up, down = batch.both(expanded, relation, position)
+            # of a divergence whose data are negative, what pulls down is on the falling side
+            negative = np.minimum(up, 0.0) if self.normal is None else 0.0
+            rising += scale * (up - negative)
+            falling += (1.0 / phi if exact else scale) * down - scale * negative
+        return rising, falling
+
+    def _moved(
+        self,
+        rng: np.random.Generator,
+        batch: Engine,
+        scales: Mapping[str, float],
+        expanded: Expanded,
+        state: LangevinState,
+        name: str,
+        share: float,
+    ) -> Floats:
+        """Return one factor after its step."""
+        theta = np.asarray(state.factors[name])
+        rising, falling = self.slopes(batch, scales, expanded, state.dispersions, name)
+        if self.normal is None:
+            time = share / self._kept[name][0]
+            return _cox_ingersoll_ross(rng, theta, self.gamma[name][0], rising, falling, time)
+        mean, precision = state.components[name]
+        gradient = rising - falling - precision * (theta - mean)
+        moved = np.empty_like(theta)
+        along, spread = -np.expm1(-share), np.sqrt(-np.expm1(-2.0 * share))
+        parts = row_chunks(*theta.shape)
+        for part, kept in zip(parts, self._kept[name], strict=True):
+            noise = spread * rng.standard_normal(theta[part].shape)
+            moved[part] = theta[part] + solve_rows(kept, precision, along * gradient[part], noise)
+        return moved
 
 
-def safe_step(engine: Engine) -> float:
-    """Return 1/(2L), where L bounds the curvature of the log likelihood at random factors.
-
-    The curvature along an entry θ is Σ x̂^(−p)·q²/φ over its cells, and θ·q ≤ x̂ because factors are
-    positive there: it is at most Σ x̂^(1−p)·q/(φ·θ), the denominator of the multiplicative update
-    over θ.
-    """
-    factors = fresh_factors(engine, generator(0, "curvature"))
-    expanded = Expanded(engine.model, factors)
-    largest = 0.0
-    for name, theta in factors.items():
-        curvature = np.zeros_like(theta)
-        for relation, position in engine.model.using(name):
-            down = engine.denominator(expanded, relation, position)
-            curvature += down / (relation.dispersion * theta)
-        largest = max(largest, float(curvature.max()))
-    return 0.5 / largest if largest > 0.0 else 1.0
+def _cox_ingersoll_ross(
+    rng: np.random.Generator, theta: Any, shape: float, rising: Any, falling: Any, time: Any
+) -> Floats:
+    """Return θ after dθ = (A + θ·rising − falling·θ)dt + √(2θ)dW, with A + θ·rising held fixed."""
+    pulled = falling * time
+    # θ/h for no pull at all; beyond 1e15 the Poisson draw is its mean
+    mean = theta * falling / np.expm1(np.minimum(pulled, 700.0))
+    drawn = np.where(mean < 1e15, rng.poisson(np.minimum(mean, 1e15)), mean)
+    scale = -np.expm1(-pulled) / falling
+    found = rng.standard_gamma(shape + theta * rising + drawn) * scale
+    return np.asarray(np.maximum(found, 1e-290))  # a gamma draw may underflow to zero

@@ -12,12 +12,14 @@ therefore never increases the objective: γ = 1 for one divergence with p ≤ 1,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
-from tacit._core.check import Real, check
+from tacit._core.check import Real
+from tacit.factorization.alone.numerics.priors import each_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.divergences import majorisation_powers
@@ -53,13 +55,19 @@ def _move(theta: Any, up: Any, down: Any, exponent: float, moved: Any) -> None:
 class MultiplicativeUpdates:
     """A kernel: `init` draws factors, `step` updates each of them once.
 
-    Shape and rate are those of the gamma prior; shape 1 and rate 0 is maximum likelihood.
+    Shape and rate are those of the gamma prior, for all factors or one each; shape 1 and rate 0 is
+    maximum likelihood.
     """
 
-    def __init__(self, engine: Engine, shape: float = 1.0, rate: float = 0.0) -> None:
-        check("shape", shape, Real(1))
-        check("rate", rate, Real(0))
-        self.engine, self.shape, self.rate = engine, float(shape), float(rate)
+    def __init__(
+        self,
+        engine: Engine,
+        shape: float | Mapping[str, float] = 1.0,
+        rate: float | Mapping[str, float] = 0.0,
+    ) -> None:
+        self.engine = engine
+        self.shape = each_factor("shape", shape, engine.model, Real(1))
+        self.rate = each_factor("rate", rate, engine.model, Real(0))
         self._exponents = {name: self._exponent(name) for name in engine.model.factors}
         self._cached: tuple[UpdateState | None, Expanded | None] = (None, None)
 
@@ -67,9 +75,9 @@ class MultiplicativeUpdates:
         powers = [
             majorisation_powers(relation.power) for relation, _ in self.engine.model.using(factor)
         ]
-        if self.shape > 1.0:
+        if self.shape[factor] > 1.0:
             powers.append((0.0, 0.0))
-        if self.rate > 0.0:
+        if self.rate[factor] > 0.0:
             powers.append((1.0, 1.0))
         return 1.0 / (max(s for s, _ in powers) - min(t for _, t in powers))
 
@@ -99,8 +107,8 @@ class MultiplicativeUpdates:
 
     def update(self, expanded: Expanded, name: str, theta: Floats) -> Floats:
         """Return one factor after its update."""
-        up: Any = 0.0 if self.shape == 1.0 else (self.shape - 1.0) / theta
-        down: Any = self.rate
+        up: Any = 0.0 if self.shape[name] == 1.0 else (self.shape[name] - 1.0) / theta
+        down: Any = self.rate[name]
         for relation, position in self.engine.model.using(name):
             numerator, denominator = self.engine.both(expanded, relation, position)
             if relation.dispersion != 1.0:
@@ -123,10 +131,10 @@ class MultiplicativeUpdates:
             self.engine.cost(expanded, relation) / relation.dispersion
             for relation in self.engine.model.relations
         )
-        for theta in state.factors.values():
-            total += self.rate * float(theta.sum())
-            if self.shape != 1.0:
-                total -= (self.shape - 1.0) * float(np.log(theta).sum())
+        for name, theta in state.factors.items():
+            total += self.rate[name] * float(theta.sum())
+            if self.shape[name] != 1.0:
+                total -= (self.shape[name] - 1.0) * float(np.log(theta).sum())
         return float(total)
 
 

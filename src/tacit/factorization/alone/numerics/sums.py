@@ -119,10 +119,12 @@ class Engine:
         up = self.numerator(expanded, relation, position)
         return up, self.denominator(expanded, relation, position)
 
-    def denominator(self, expanded: Expanded, relation: BoundRelation, position: int) -> Floats:
+    def denominator(
+        self, expanded: Expanded, relation: BoundRelation, position: int, *, signed: bool = False
+    ) -> Floats:
         """Return Σ x̂^(1−p)·q over observed cells, one row if all rows are alike.
 
-        With observed zeros, p is 0 or 1.
+        With observed zeros, p is 0 or 1. Factors may be ``signed``: sums may then be negative.
         """
         found, power = self.data[relation.name], relation.power
         if found.zeros == "missing":
@@ -143,7 +145,7 @@ class Engine:
             # a row that is held out altogether has nothing left, whatever rounding says
             others = math.prod(n for m, n in enumerate(found.shape) if m != skip)
             total[np.diff(layout.starts) == others] = 0.0
-            if power == 1.0:
+            if power == 1.0 and not signed:
                 total = np.maximum(total, 0.0)
         return self.reduce(relation, position, total)
 

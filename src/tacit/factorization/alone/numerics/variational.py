@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import estimate_cells
+from tacit.factorization.alone.numerics.priors import each_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundRelation
@@ -47,6 +47,11 @@ class VariationalState(NamedTuple):
         """L = exp⟨log θ⟩."""
         return {name: _geometric(self.shapes[name], self.scales[name]) for name in self.shapes}
 
+    @property
+    def deviations(self) -> Arrays:
+        """Posterior standard deviations of the entries: √C·D."""
+        return {name: np.sqrt(self.shapes[name]) * self.scales[name] for name in self.shapes}
+
 
 class VariationalInfo(NamedTuple):
     """The evidence lower bound after a step."""
@@ -66,10 +71,15 @@ class VariationalBayes:
     """
 
     def __init__(
-        self, engine: Engine, shape: float = 0.5, mean: float = 10.0, *, adapt: bool = False
+        self,
+        engine: Engine,
+        shape: float | Mapping[str, float] = 0.5,
+        mean: float | Mapping[str, float] = 10.0,
+        *,
+        adapt: bool = False,
     ) -> None:
-        check("shape", shape, Real(0, open_low=True))
-        check("mean", mean, Real(0, open_low=True))
+        self.shape = each_factor("shape", shape, engine.model)
+        self.mean = each_factor("mean", mean, engine.model)
         for relation in engine.model.relations:
             if relation.power != 1.0:
                 raise ParameterError(
@@ -77,7 +87,6 @@ class VariationalBayes:
                     "must have divergence='kl'"
                 )
         self.engine, self.adapt = engine, adapt
-        self.shape, self.mean = float(shape), float(mean)
         self._cached: tuple[VariationalState | None, tuple[Expanded, Expanded] | None] = (
             None,
             None,
@@ -86,12 +95,11 @@ class VariationalBayes:
     def init(self, rng: np.random.Generator) -> VariationalState:
         """Draw q with random means of the data's size."""
         start = fresh_factors(self.engine, rng)
-        shapes = {name: np.full(theta.shape, self.shape + 1.0) for name, theta in start.items()}
+        shapes = {
+            name: np.full(theta.shape, self.shape[name] + 1.0) for name, theta in start.items()
+        }
         scales = {name: theta / shapes[name] for name, theta in start.items()}
-        names = list(start)
-        return VariationalState(
-            shapes, scales, dict.fromkeys(names, self.shape), dict.fromkeys(names, self.mean)
-        )
+        return VariationalState(shapes, scales, dict(self.shape), dict(self.mean))
 
     def _expanded(self, state: VariationalState) -> tuple[Expanded, Expanded]:
         known, pair = self._cached

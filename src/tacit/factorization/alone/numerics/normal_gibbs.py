@@ -1,0 +1,120 @@
+"""Gibbs sampling for Normal–Normal models: Bayesian factorization of coupled relations.
+
+Source: Salakhutdinov and Mnih (2008) for one matrix; here any multilinear form and any number of
+relations. Given everything else, a row of a factor is Gaussian with precision Λ + Σ_v Σ z·zᵀ/φ_v
+and linear term Λ·μ + Σ_v Σ z·x/φ_v (`tacit.factorization.alone.numerics.normal_rows`); means,
+precisions and noise have conjugate laws (`tacit.factorization.alone.numerics.normal_prior`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.normal_prior import (
+    Components,
+    NormalPrior,
+    squared_errors,
+)
+from tacit.factorization.alone.numerics.normal_rows import (
+    normal_equations,
+    row_chunks,
+    solve_rows,
+)
+from tacit.factorization.alone.numerics.sums import Engine, Expanded
+from tacit.factorization.arrays import Factors
+
+__all__ = ["NormalGibbs", "NormalInfo", "NormalState", "check_euclidean", "start_dispersions"]
+
+
+class NormalState(NamedTuple):
+    """The factors, the prior of their components, and the noise variance of every relation."""
+
+    factors: Factors
+    components: Mapping[str, Components]
+    dispersions: Mapping[str, float]
+
+
+class NormalInfo(NamedTuple):
+    """Σ (x − x̂)²/φ over all observed cells, before φ was drawn anew."""
+
+    misfit: float
+
+
+def check_euclidean(engine: Engine) -> None:
+    """Refuse relations that are not Gaussian."""
+    for relation in engine.model.relations:
+        if relation.power != 0.0:
+            raise ParameterError(
+                f"real factors need divergence='euclidean' in every relation: {relation.name!r} "
+                f"has p = {relation.power:g}"
+            )
+
+
+def start_dispersions(engine: Engine, prior: NormalPrior, learned: Set[str]) -> dict[str, float]:
+    """Return the noise variance that each relation starts with: its own, or that of its values."""
+    return {
+        r.name: prior.start_dispersion(r.name) if r.name in learned else r.dispersion
+        for r in engine.model.relations
+    }
+
+
+class NormalGibbs:
+    """A kernel for Normal–Normal models.
+
+    ``stated`` are shape and mean of the precisions of some factors, ``learned`` the relations
+    whose noise variance is drawn along with the factors.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        stated: Mapping[str, tuple[float, float]] | None = None,
+        learned: Set[str] = frozenset(),
+    ) -> None:
+        check_euclidean(engine)
+        self.engine, self.learned = engine, learned
+        self.prior = NormalPrior(engine, stated or {})
+
+    def init(self, rng: np.random.Generator) -> NormalState:
+        """Draw random factors of the data's size."""
+        dispersions = start_dispersions(self.engine, self.prior, self.learned)
+        return NormalState(self.prior.start(rng), {}, dispersions)
+
+    def step(self, rng: np.random.Generator, state: NormalState) -> tuple[NormalState, NormalInfo]:
+        """Draw the components and rows of every factor, then the noise variances."""
+        expanded = Expanded(self.engine.model, state.factors)
+        factors, components = dict(state.factors), {}
+        dispersions = dict(state.dispersions)
+        for name in factors:
+            components[name] = self.prior.components(rng, name, factors[name])
+            factors[name] = self._rows(rng, expanded, name, components[name], dispersions)
+            expanded.put(name, factors[name])
+        misfit = 0.0
+        for relation in dispersions:
+            squares = squared_errors(self.engine, expanded, relation)
+            misfit += squares / dispersions[relation]
+            if relation in self.learned:
+                dispersions[relation] = self.prior.noise[relation].variance(rng, squares)
+        return NormalState(factors, components, dispersions), NormalInfo(misfit)
+
+    def _rows(
+        self,
+        rng: np.random.Generator,
+        expanded: Expanded,
+        name: str,
+        components: Components,
+        dispersions: Mapping[str, float],
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        """Draw all rows of a factor, given everything else."""
+        rows, columns = self.engine.model.factors[name].table
+        drawn = np.empty((rows, columns))
+        for part in row_chunks(rows, columns):
+            left, right = normal_equations(self.engine, expanded, name, dispersions, part)
+            right += components.precision * components.mean
+            noise = rng.standard_normal(right.shape)
+            drawn[part] = solve_rows(left, components.precision, right, noise)
+        return drawn
