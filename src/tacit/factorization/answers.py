@@ -208,7 +208,7 @@ def arviz_of(draws: Mapping[str, Any]) -> Any:
     if not draws:
         raise ParameterError(
             "there are no draws of the factors here: a factorization over sites makes them with "
-            "method='local', one of a single holder with inference='gibbs' or 'sgld'"
+            "method='sgld' or 'local', one of a single holder with inference='gibbs' or 'sgld'"
         )
     return inference_data({name: np.asarray(array)[None] for name, array in draws.items()})
 

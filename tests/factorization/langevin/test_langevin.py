@@ -124,16 +124,21 @@ def test_no_privacy_and_infinite_epsilon_are_the_same_computation():
 def test_at_the_end_users_are_solved_from_raw_data_at_the_site():
     method = Langevin(rounds=4, offsets=False, own_effects=False)
     fitted = estimator(method, privacy(2.0, "entry"), dispersion=2.0).fit(sites())
-    part, items = fitted.parts_["s0"], fitted.shared_factors_["item"]
-    row = ratings(seed=0)[3]
+    part, row = fitted.parts_["s0"], ratings(seed=0)[3]
     seen = np.flatnonzero(~np.isnan(row))
     scale = (0.4 / math.sqrt(3)) ** 0.5
-    gram = 2.0 * items[seen].T @ items[seen] + np.eye(3) / scale**2
-    u = np.linalg.solve(gram, 2.0 * items[seen].T @ ((row[seen] - 3) / 2))
+
+    def solved(items):
+        gram = 2.0 * items[seen].T @ items[seen] + np.eye(3) / scale**2
+        return np.linalg.solve(gram, 2.0 * items[seen].T @ ((row[seen] - 3) / 2))
+
+    u = solved(fitted.shared_factors_["item"])
     np.testing.assert_allclose(part.final["user"][3], u, rtol=1e-8)
+    # predictions are averaged over draws, not factors
     cells = np.array([[3, j] for j in range(6)])
-    expected = np.clip(3.0 + 2.0 * items @ u, 1, 5)
-    np.testing.assert_allclose(fitted.predict("s0", cells), expected, rtol=1e-8)
+    draws = fitted.shared_["item draws"]
+    expected = np.mean([3.0 + 2.0 * items @ solved(items) for items in draws], axis=0)
+    np.testing.assert_allclose(fitted.predict("s0", cells), np.clip(expected, 1, 5), rtol=1e-8)
 
 
 def places(seed=0, users=40):
@@ -180,7 +185,8 @@ def test_predictions_lie_within_the_bounds():
     method = Langevin(rounds=2, offsets=False, own_effects=False)
     fitted = estimator(method, privacy(2.0, "entry")).fit(sites())
     part, cells = fitted.parts_["s0"], np.array([[i, j] for i in range(12) for j in range(6)])
-    part.final["user"] = 1e3 * part.final["user"]
+    part._drawn = {"item": 1e3 * part._drawn["item"]}
+    part._rows_by_draw = {False: np.ones((1, 12, 3))}
     found = fitted.predict("s0", cells)
     assert found.min() == BOUNDS[0] and found.max() == BOUNDS[1]
 

@@ -12,7 +12,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
-from tacit.factorization.alone.numerics.sums import estimates_at
+from tacit.factorization.alone.numerics.sums import estimates_of_draws
 from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
 from tacit.factorization.counts.learn import (
@@ -207,16 +207,20 @@ class CountingSite(SiteFactors):
 
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the posterior mean of the rate at cells, within the bounds."""
+        drawn = self.draws_at(relation, cells)
+        return np.asarray(np.clip(drawn.mean(axis=0), *self.problem.bounds[relation]))
+
+    def own_draws(self) -> Arrays:
+        """Return the draws that the site predicts with."""
+        return self._draws()
+
+    def draws_at(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return the rate at cells by draw."""
         if relation not in self.counts:
             raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
         draws = self._draws()
         found = self.counts[relation]
         check_cells(relation, cells, found.shape)
-        bound = self.problem.bound({relation: found})
-        total = np.zeros(len(cells))
-        number = len(next(iter(draws.values())))
-        for k in range(number):
-            factors = {name: draws[name][k] for name in bound.factors}
-            total += estimates_at(bound, relation, factors, cells)
-        low, high = self.problem.bounds[relation]
-        return np.clip(low + total / number, low, high)
+        low, _ = self.problem.bounds[relation]
+        rates = estimates_of_draws(self.problem.bound({relation: found}), relation, draws, cells)
+        return low + rates

@@ -41,6 +41,7 @@ from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours,
 from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import FactorizationAgreement, public_inputs
 from tacit.factorization.arrays import Arrays
+from tacit.factorization.draws import summarised
 from tacit.factorization.langevin.method import Langevin, can_offset, sent_factors
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,
@@ -68,6 +69,7 @@ from tacit.rounds.sides import Collected, Participant
 __all__ = ["LangevinAgreement"]
 
 _LARGEST = 2.0**100  # of a factor's entries in a request
+_DRAWS = 50  # iterates that are kept, at most
 _MOST_MEMBERS = 10**8  # of the protected entity at one site
 
 
@@ -132,6 +134,7 @@ class LangevinAgreement(FactorizationAgreement):
             precision=method.precision,
             shape=method.shape,
             mean=method.mean,
+            every=-(-(method.rounds - int(method.burn_in * method.rounds)) // _DRAWS),
         )
 
     def walk(self, values: Arrays, seed: int) -> Walk:
@@ -239,7 +242,7 @@ class LangevinAgreement(FactorizationAgreement):
         return made
 
     def coordinate(self, start: Start) -> Coordinating:
-        """Move the shared factors along the sum of all gradients; return their average."""
+        """Move the shared factors along the sum of all gradients; return where they were."""
         walk, table = self._begin(generator(start.seed, "coordinator"))
         if start.state is not None:
             walk.restore(start.state)
@@ -250,8 +253,9 @@ class LangevinAgreement(FactorizationAgreement):
             }
             found = yield Ask(self.step_name(walk.moves), keep=walk.state(), **theta)
             self._move(walk, table, found)
-        average = walk.average()
-        return {name: average[name] for name in average if name in self.problem.shared}
+        average, draws = walk.average(), walk.draws()
+        names = [name for name in average if name in self.problem.shared]
+        return summarised({n: draws[n] for n in names}) | {n: average[n] for n in names}
 
     def _begin(self, rng: np.random.Generator) -> tuple[Walk, CellTable | None]:
         """Return the shared factors where they start, and the cells of public relations."""
@@ -310,6 +314,7 @@ class LangevinAgreement(FactorizationAgreement):
             yield Langevin(rounds=2, clip=0.01, iterations=3).agree(problem)
         matrix = next(small_problems(trusts=("site",), delta=1e-4))
         yield Langevin(rounds=2, sampling_rate=0.5, limit=2).agree(matrix)
+        yield Langevin(rounds=2, clip=0.01, rows="drawn").agree(matrix)
 
 
 @lru_cache(maxsize=64)

@@ -41,6 +41,9 @@ class Langevin(FactorizationMethod):
         Gamma prior (KL): shape ≥ 1, and mean relative to the factor's public scale.
     iterations
         Multiplicative steps for a user's own row (KL, ``unit="user"``).
+    rows
+        Whether a user's row is ``"solved"`` from its cells in every round, or ``"drawn"`` from its
+        law given them, as a posterior asks for (Euclidean, ``unit="user"``).
     limit
         The most cells of one user that count towards its gradient (``unit="user"``).
     offsets
@@ -73,6 +76,7 @@ class Langevin(FactorizationMethod):
     shape: float = 1.0
     mean: float = 2.0
     iterations: int = 10
+    rows: str = "solved"
     limit: int | None = None
     offsets: bool | str = "auto"
     own_effects: bool = True
@@ -81,7 +85,7 @@ class Langevin(FactorizationMethod):
     # where a fit began is no setting of what came of it
     told: ClassVar[tuple[str, ...]] = (
         "rounds", "sampling_rate", "clip", "step_size", "decay", "reach", "langevin", "burn_in",
-        "precision", "shape", "mean", "iterations", "limit", "offsets", "own_effects",
+        "precision", "shape", "mean", "iterations", "rows", "limit", "offsets", "own_effects",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -98,6 +102,7 @@ class Langevin(FactorizationMethod):
         check("shape", self.shape, Real(1))
         check("mean", self.mean, positive)
         check("iterations", self.iterations, Integer(1))
+        check("rows", self.rows, OneOf("solved", "drawn"))
         check("limit", self.limit, AnyOf(Integer(1), None))
         check("offsets", self.offsets, OneOf("auto", True, False))
         check("own_effects", self.own_effects, OneOf(True, False))
@@ -118,6 +123,11 @@ class Langevin(FactorizationMethod):
             raise ParameterError(f"privacy.unit must be 'entry' or 'user', got {problem.unit!r}")
         if self.limit is not None and problem.unit != "user":
             raise ParameterError("limit bounds what a user contributes: ask for unit='user'")
+        if self.rows == "drawn" and (problem.unit != "user" or powers != {0.0}):
+            raise ParameterError(
+                "rows='drawn' is for unit='user' under divergence='euclidean': elsewhere rows "
+                "are not solved, or not normal"
+            )
         for name, (low, _) in problem.bounds.items():
             if powers == {1.0} and low < 0.0:
                 raise ParameterError(f"bounds of {name!r} must not be negative for 'kl': {low:g}")

@@ -9,24 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
-from tacit.factorization.alone.numerics.sums import estimates_at
+from tacit.factorization.alone.numerics.sums import estimates_at, estimates_of_draws
 from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
+from tacit.factorization.draws import draws_of, estimates_of, summarised
 from tacit.factorization.langevin.agreement import LangevinAgreement
+from tacit.factorization.langevin.members import member_rows, perturbed_rows
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,
     Layout,
     OwnerRule,
     cell_table,
     entry_sums,
-    owner_rows,
     owner_sums,
 )
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
-from tacit.factorization.language.structure import BoundModel, BoundRelation
+from tacit.factorization.language.structure import BoundRelation
 from tacit.factorization.offsets.numerics.own_model import OwnModel, Seen
 from tacit.factorization.together.shape import (
     SiteFactors,
@@ -39,6 +41,7 @@ from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.sampled import PoissonSampled
 
+_NUMBERS = 1 << 26  # of members' rows, over all draws
 Cells = tuple[NDArray[np.int32], Floats, float]
 
 __all__ = ["LangevinSite"]
@@ -141,8 +144,13 @@ class LangevinSite(SiteFactors):
         theta, inner = self.theta(asked, kept), self.mechanism(step).mechanism
         inverse = math.ldexp(1.0, -inner.grid.exponent)
         if self.problem.unit == "user":
-            rule = self.owner_rule()
-            sums = owner_sums(picks, shard, theta, self.free, rule, inner.sensitivity, inverse)
+            rule, rows = self.owner_rule(), None
+            if self.agreement.method.rows == "drawn":
+                key = int(generator(self.walk.seed, f"rows {self.walk.moves}").integers(2**62))
+                rows = perturbed_rows(picks, shard, theta, rule, key)
+            sums = owner_sums(
+                picks, shard, theta, self.free, rule, inner.sensitivity, inverse, rows
+            )
         else:
             sums = entry_sums(
                 picks, shard, theta, self.free, self.counted, inner.sensitivity, inverse
@@ -188,13 +196,16 @@ class LangevinSite(SiteFactors):
 
     def own(self) -> Arrays:
         """Return the factors that stayed here; the protected entity's follows from its cells."""
-        kept = self.walk.average() if self._stayed is None else self._stayed
-        return {n: factor for n, factor in kept.items() if n != self.problem.protected}
+        if self._stayed is not None:
+            return self._stayed
+        names = [n for n in self.walk.values if n != self.problem.protected]
+        average, draws = self.walk.average(), self.walk.draws()
+        return summarised({n: draws[n] for n in names}) | {n: average[n] for n in names}
 
     def resume(self, own: Factors, shared: Factors) -> None:
         """Go on with the factors that stayed here."""
-        wanted = {n: self.layout.shapes[n] for n in self.own()}
-        if {name: np.shape(factor) for name, factor in own.items()} != wanted:
+        wanted = {n: self.layout.shapes[n] for n in estimates_of(self.own())}
+        if {name: np.shape(factor) for name, factor in estimates_of(own).items()} != wanted:
             raise ParameterError("what was kept is not about this site's factors")
         self._stayed = {name: np.asarray(factor) for name, factor in own.items()}
         self.finish(shared)
@@ -207,19 +218,18 @@ class LangevinSite(SiteFactors):
 
     def finish(self, shared: Factors) -> None:
         """Solve the protected entity's rows from raw data and the final factors, at the site."""
-        factors = {n: np.asarray(shared[n]) for n in self.shared} | self.own()
-        owner = self.problem.protected
-        owned = [r for r in self.bound.relations if owner in r.factors]
-        if owned:
-            part = BoundModel(self.bound.factors, tuple(owned))
-            others = {n: spec.table for n, spec in self.bound.factors.items() if n != owner}
-            layout = Layout(others)
-            table = cell_table(part, self.cells, layout, owner)
-            everyone = np.arange(self.bound.factors[owner].rows)
-            factors[owner] = owner_rows(everyone, table, layout.vector(factors), self.owner_rule())
+        own, owner = self.own(), self.problem.protected
+        factors = {n: np.asarray(shared[n]) for n in self.shared} | estimates_of(own)
+        drawn = draws_of({**own, **shared}) if self.agreement.method.langevin else {}
+        rows = self.bound.factors[owner].rows if self._owned else 0
+        self._drawn = {n: drawn[n][:: _apart(drawn[n], rows)] for n in factors if n in drawn}
+        self._rows_by_draw: dict[bool, Floats] = {}
+        if self._owned:
+            (factors[owner],) = member_rows(self, [factors], spread=False)
         self.final = factors
-        if owned and self.agreement.method.own_effects:
-            self._own = OwnModel({relation.name: self._seen(relation) for relation in owned})
+        method = self.agreement.method
+        if self._owned and method.own_effects and method.rows == "solved":
+            self._own = OwnModel({r.name: self._seen(r) for r in self._owned})
 
     def _seen(self, relation: BoundRelation) -> Seen:
         """Return a relation's cells beside what the final factors say of them."""
@@ -255,8 +265,31 @@ class LangevinSite(SiteFactors):
         low, high = self.problem.bounds[relation]
         return (low + high) / 2.0, (high - low) / 2.0
 
+    @property
+    def _owned(self) -> tuple[BoundRelation, ...]:
+        """The relations that name the protected entity."""
+        return tuple(r for r in self.bound.relations if self.problem.protected in r.factors)
+
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, within its bounds."""
+        final = self._check_relation(relation, cells)
+        if self._own is not None and self._own.tells(relation):
+            return self._by_own_effects(relation, cells)
+        if not self._drawn:
+            return self._on_scale(relation, estimates_at(self.bound, relation, final, cells))
+        # the mean over draws of the others, each with the rows that are solved beside it
+        found = estimates_of_draws(self.bound, relation, self._by_draw(spread=False), cells)
+        return self._on_scale(relation, np.asarray(found.mean(axis=0)))
+
+    def _by_own_effects(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return expected values from members' own cells, beside what the final factors say."""
+        assert self._own is not None
+        middle, half = self._range(relation)
+        expected = self._own.predict(relation, cells, *self._told(relation, cells))
+        return np.clip(middle + half * expected, *self.problem.bounds[relation])
+
+    def _check_relation(self, relation: str, cells: NDArray[np.int32]) -> Arrays:
+        """Return the factors that the site has; raise where they cannot predict cells."""
         if self.final is None:
             raise ParameterError("the run has not finished: there is nothing to predict from")
         held = {r.name: r for r in self.bound.relations}
@@ -264,14 +297,50 @@ class LangevinSite(SiteFactors):
             raise ParameterError(f"site {self.name!r} holds {list(held)}, not {relation!r}")
         modes = held[relation].factors[: held[relation].modes]
         check_cells(relation, cells, [self.bound.factors[factor].rows for factor in modes])
+        return self.final
+
+    def _on_scale(self, relation: str, expected: Floats) -> Floats:
+        """Return estimates on the scale of the values, within their bounds."""
         middle, half = self._range(relation)
-        if self._own is not None and self.problem.protected in modes:
-            expected = self._own.predict(relation, cells, *self._told(relation, cells))
-            return np.clip(middle + half * expected, *self.problem.bounds[relation])
-        expected = estimates_at(self.bound, relation, self.final, cells)
         if self.problem.model.powers[relation] == 0.0:
             expected = middle + half * expected
         return np.clip(expected, *self.problem.bounds[relation])
+
+    def draws_at(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return the expected values of cells by draw, members' rows drawn from their cells."""
+        self._check_relation(relation, cells)
+        found = estimates_of_draws(self.bound, relation, self.own_draws(), cells)
+        found = self._on_scale(relation, found)
+        if self._own is None or not self._own.tells(relation):
+            return found
+        # they spread about what is expected
+        moved = found + (self._by_own_effects(relation, cells) - found.mean(axis=0))
+        return np.asarray(np.clip(moved, *self.problem.bounds[relation]))
+
+    def own_draws(self) -> Arrays:
+        """Return draws of every factor: one row draw of every member for each of the others'."""
+        if not self._drawn:
+            raise ParameterError(
+                "there are no draws here: Langevin(langevin=True) makes them, and shared_ or the "
+                "arrays of a release hold them"
+            )
+        return self._by_draw(spread=True)
+
+    def _by_draw(self, *, spread: bool) -> Arrays:
+        """Return draws of the others, and of members' rows beside each: solved, or drawn."""
+        if not self._owned:
+            return self._drawn
+        if spread not in self._rows_by_draw:
+            number = min(len(found) for found in self._drawn.values())
+            draws = [{n: found[k] for n, found in self._drawn.items()} for k in range(number)]
+            self._rows_by_draw[spread] = member_rows(self, draws, spread)
+        return self._drawn | {self.problem.protected: self._rows_by_draw[spread]}
+
+
+def _apart(draws: Floats, rows: int) -> int:
+    """Return which draws are used, every so many: members' rows beside them must find room."""
+    most = max(1, _NUMBERS // max(1, rows * int(draws.shape[-1])))
+    return max(1, -(-len(draws) // most))
 
 
 def _free(agreement: LangevinAgreement, factor: str, shape: tuple[int, int]) -> Floats:

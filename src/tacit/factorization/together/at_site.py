@@ -6,13 +6,15 @@ goes to whoever holds them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tacit._core.check import Integer, OneOf, check
+from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.rng import generator
 from tacit.data.members import Members, cells_of, shown
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
@@ -105,6 +107,36 @@ class AtSite:
     def values(self, relation: str, index: Integers) -> Floats:
         """Return the expected values of cells, by position in the order of the form."""
         return self.side.predict(relation, self._ordered(relation, index))
+
+    def posterior(
+        self, relation: str, index: Integers, interval: float | None, observation: bool
+    ) -> tuple[Floats, ...]:
+        """Return mean and variance of the expected values of cells; or mean, low and high.
+
+        Parameters
+        ----------
+        relation, index
+            As in `values`.
+        interval
+            The probability that low and high are for.
+        observation
+            Whether a new value is meant, with its own noise, and not its expectation.
+        """
+        drawn = self.side.draws_at(relation, self._ordered(relation, index))
+        mean, phi = self.values(relation, index), float(self.model.dispersions[relation])
+        power = self.model.powers[relation]
+        if interval is None:
+            own = phi * np.maximum(mean, 0.0) ** power if observation else 0.0
+            return mean, drawn.var(axis=0) + own
+        check("interval", interval, Real(0, 1, open_low=True, open_high=True))
+        if observation:
+            rng = generator(0, "observations")
+            if power == 0.0:
+                drawn = drawn + math.sqrt(phi) * rng.standard_normal(drawn.shape)
+            else:
+                drawn = np.asarray(phi * rng.poisson(np.maximum(drawn, 0.0) / phi), np.float64)
+        low, high = np.quantile(drawn, [0.5 - interval / 2.0, 0.5 + interval / 2.0], axis=0)
+        return mean, low, high
 
     def top(
         self,

@@ -66,6 +66,17 @@ class SiteFactors(Holder):
     def rows(self) -> Floats:
         """Return the row of every member of the protected entity, in their order."""
 
+    def draws_at(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return the expected values of a relation's cells by draw, (draws, cells)."""
+        raise ParameterError(
+            "this method has one estimate and no posterior: variances, intervals and draws come "
+            "with method='sgld' and method='local'"
+        )
+
+    def own_draws(self) -> Arrays:
+        """Return draws of every factor as the site has it, (draws, rows, columns) each."""
+        raise ParameterError("this method has no draws: use method='sgld' or method='local'")
+
     def adopt(self, shared: Factors) -> None:
         """Take in factors of an earlier release; raise where they are not enough to predict."""
         self.finish(shared)

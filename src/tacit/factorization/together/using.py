@@ -98,9 +98,19 @@ class UsedAtSites(PrivateEstimator):
         return AtSite(self.parts_[site], self._held[site], model, self._protected(model))
 
     def predict(
-        self, site: str, cells: Any, relation: str | None = None, *, positions: bool = False
-    ) -> Floats:
+        self,
+        site: str,
+        cells: Any,
+        relation: str | None = None,
+        *,
+        return_variance: bool = False,
+        interval: float | None = None,
+        observation: bool = False,
+        positions: bool = False,
+    ) -> Any:
         """Return the expected values of cells of a site's relation.
+
+        With ``method="sgld"`` and ``"local"`` they are means over draws, and have a posterior.
 
         Parameters
         ----------
@@ -111,12 +121,25 @@ class UsedAtSites(PrivateEstimator):
             of the form, (cells, modes). Members go by their names, where the data had any.
         relation
             Which one, where the site has several.
+        return_variance
+            Also return the posterior variance of the expected values.
+        interval
+            Also return low and high, which hold the expected value with this probability.
+        observation
+            Whether variance or interval are those of a new value, its own noise included.
         positions
             Whether members are given by position all the same.
         """
         here = self._at(site)
         name = here.relation(relation)
-        return here.values(name, here.cells(name, cells, positions))
+        index = here.cells(name, cells, positions)
+        if return_variance and interval is not None:
+            raise ParameterError("pass return_variance or interval, not both")
+        if not return_variance and interval is None:
+            if observation:
+                raise ParameterError("observation goes with return_variance or interval")
+            return here.values(name, index)
+        return here.posterior(name, index, interval, observation)
 
     def top(
         self,
@@ -265,7 +288,16 @@ class UsedAtSites(PrivateEstimator):
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)
 
-    def to_arviz(self) -> Any:
-        """Return draws of shared factors, of ``method="local"``, as ArviZ ``InferenceData``."""
+    def to_arviz(self, site: str | None = None) -> Any:
+        """Return draws of ``method="sgld"`` or ``"local"`` as ArviZ ``InferenceData``: one chain.
+
+        Parameters
+        ----------
+        site
+            Where: all factors as the site has them, its members' rows included, which are its own
+            and no release; without it the shared factors, which were released.
+        """
         check_fitted(self, "shared_")
+        if site is not None:
+            return arviz_of(self._at(site).side.own_draws())
         return arviz_of(draws_of(self.shared_))

@@ -19,7 +19,7 @@ from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, esti
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 
-__all__ = ["Engine", "Expanded", "estimates_at"]
+__all__ = ["Engine", "Expanded", "estimates_at", "estimates_of_draws"]
 
 
 class Expanded:
@@ -87,6 +87,18 @@ def estimates_at(
     one = BoundModel(model.factors, (model.relation(relation),))
     needed = {name: factors[name] for name in one.relations[0].factors}
     return estimate_cells(cells, Expanded(one, needed).banks[relation])
+
+
+def estimates_of_draws(
+    model: BoundModel, relation: str, draws: Factors, cells: NDArray[np.int32]
+) -> Floats:
+    """Return x̂ at cells of one relation for every draw of its factors, (draws, cells)."""
+    names = model.relation(relation).factors
+    number = min(len(draws[name]) for name in names)
+    found = np.empty((number, len(cells)))
+    for k in range(number):
+        found[k] = estimates_at(model, relation, {n: draws[n][k] for n in names}, cells)
+    return found
 
 
 class Engine:

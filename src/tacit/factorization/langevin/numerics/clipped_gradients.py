@@ -243,10 +243,14 @@ def owner_sums(
     rule: OwnerRule,
     clip: float,
     inverse_grid: float,
+    rows: Floats | None = None,
 ) -> NDArray[Any]:
-    """Return the sum over picked owners of their clipped gradients; see `entry_sums`."""
+    """Return the sum over picked owners of their clipped gradients; see `entry_sums`.
+
+    They are taken at ``rows``, or at those that are solved.
+    """
     cuts = _owner_plan(picks, table, rule)
-    rows = owner_rows(picks, table, theta, rule)
+    rows = owner_rows(picks, table, theta, rule) if rows is None else rows
     totals = _totals(cuts, len(theta), inverse_grid)
     if len(picks):
         clip, inverse_grid = float(clip), float(inverse_grid)

@@ -37,6 +37,7 @@ class StepRule(NamedTuple):
     precision: float  # normal prior: of a factor entry, relative to its scale
     shape: float  # gamma prior, ≥ 1
     mean: float  # gamma prior, relative to the scale
+    every: int = 1  # from one draw that is kept to the next, in rounds after the first
 
 
 class Walk:
@@ -50,6 +51,7 @@ class Walk:
         self.rule, self.values, self.seed = rule, values, seed
         self.norms = dict.fromkeys(values, 0.0)
         self.sums = {name: np.zeros_like(theta) for name, theta in values.items()}
+        self.samples: dict[str, list[Floats]] = {name: [] for name in values}
         self.moves = 0
         self.averaged = 0
         self.free: Arrays = {}
@@ -98,6 +100,8 @@ class Walk:
             self.values[name] = moved
             if counts:
                 self.sums[name] = self.sums[name] + moved  # a kept state does not change
+            if counts and (self.moves - self.rule.first) % self.rule.every == self.rule.every - 1:
+                self.samples[name].append(moved)
         self.averaged += counts
         self.moves += 1
 
@@ -106,6 +110,11 @@ class Walk:
         if not self.averaged:
             return {name: theta.copy() for name, theta in self.values.items()}
         return {name: total / self.averaged for name, total in self.sums.items()}
+
+    def draws(self) -> Arrays:
+        """Return the iterates after the burn-in that were kept, (draws, rows, columns)."""
+        nothing = {name: [theta] for name, theta in self.values.items()}
+        return {n: np.array(kept or nothing[n]) for n, kept in self.samples.items()}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what has to survive a restart."""
@@ -116,6 +125,9 @@ class Walk:
             found[f"value/{name}"] = self.values[name]
             found[f"sum/{name}"] = self.sums[name]
             found[f"norm/{name}"] = np.array([self.norms[name]])
+            found[f"samples/{name}"] = np.array(self.samples[name]).reshape(
+                -1, *self.values[name].shape
+            )
         return found
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -125,3 +137,4 @@ class Walk:
             self.values[name] = state[f"value/{name}"].copy()
             self.sums[name] = state[f"sum/{name}"].copy()
             self.norms[name] = float(state[f"norm/{name}"][0])
+            self.samples[name] = list(state[f"samples/{name}"].copy())

@@ -103,6 +103,10 @@ class OwnModel:
         )
         self._owner = {name: found.owner for name, found in seen.items()}
 
+    def tells(self, relation: str) -> bool:
+        """Whether a relation names the members."""
+        return relation in self._owner
+
     def predict(
         self,
         relation: str,
