@@ -8,9 +8,11 @@ import pytest
 
 import tacit as tc
 from tacit.errors import BudgetExceeded, NotCertified, ParameterError, SiteFailure, UnboundedData
+from tacit.factorization.offsets import least_squares
 from tacit.factorization.offsets.agreement import AlternatingLeastSquares, LeastSquaresAgreement
 from tacit.factorization.offsets.least_squares import SiteMembers
-from tacit.factorization.offsets.numerics.shrinkage import shrink
+from tacit.factorization.offsets.numerics.ridge import by_member, offset_share
+from tacit.factorization.offsets.numerics.shrinkage import shrink_towards
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.rounds.messages import Message
 
@@ -111,13 +113,102 @@ def test_few_users_have_all_spent_on_offsets():
 
 @pytest.mark.parametrize("sites", [1, 4])
 def test_a_taste_is_visible_from_as_many_members_as_outweigh_the_noise(sites):
-    """An eigenvalue of 0.05·M against σ·√(2pN), at a quarter of the squared multiplier."""
+    """An eigenvalue of 0.05·M against σ·√(2pN), at half of the squared multiplier."""
     agreement = replace(next(LeastSquaresAgreement.examples()), sites=sites)
     privacy, bound = agreement.privacy, agreement.sensitivities["covariance"]
-    sigma = 2.0 * gaussian_sigma(privacy.epsilon, privacy.delta) * bound
+    sigma = math.sqrt(2.0) * gaussian_sigma(privacy.epsilon, privacy.delta) * bound
     enough = sigma * math.sqrt(2.0 * agreement.popular * sites) / 0.05
     assert agreement.visible(1.001 * enough)
     assert not agreement.visible(0.999 * enough)
+    beside = replace(agreement, products=6)  # the pattern says much of a taste already
+    assert beside.visible(2.001 * enough) and not beside.visible(1.999 * enough)
+    crowded = replace(agreement, items=1)
+    assert crowded.refines(6.001 * enough) and not crowded.refines(5.999 * enough)
+    assert not replace(agreement, items=10**9).refines(6.001 * enough)
+
+
+def test_a_taste_that_hardly_stands_out_gets_all_later_rounds_for_its_covariance():
+    asked = []
+    sites = [tc.Site("A", relation(ratings(users=300, items=40)))]
+    for epsilon in (8.0, 200.0):
+        fitted = factorization("user", epsilon, method=AlternatingLeastSquares(popular=12))
+        with pytest.MonkeyPatch.context() as patch:
+            kind = least_squares._Items.kind
+            patch.setattr(
+                least_squares._Items,
+                "kind",
+                lambda self, step, kind=kind: asked.append(kind(self, step)) or asked[-1],
+            )
+            fitted.fit(sites)
+    assert asked[-10:] == [
+        "mean", "offsets", "covariance", "covariance", "covariance",
+        "mean", "offsets", "covariance", "factors", "factors",
+    ]  # fmt: skip
+
+
+# --- what is public of items -----------------------------------------------------------------
+
+WITH_KINDS = {"ratings": MODEL, "kinds": "item:k kind:k"}
+
+
+def films(seed=0, users=200, items=40):
+    """Ratings that people give by the kind of a film, and the kinds."""
+    rng = np.random.default_rng(seed)
+    kinds = (np.arange(items)[:, None] % 4 == np.arange(4)).astype(float)
+    liked = rng.normal(size=(users, 4)) + np.array([1.0, 0.5, -0.5, -1.0])
+    x = np.clip(np.round(3.0 + liked @ kinds.T + 0.5 * rng.normal(size=(users, items))), *BOUNDS)
+    return x, kinds
+
+
+@pytest.mark.parametrize("unit", ["entry", "user"])
+def test_public_kinds_of_items_are_free_and_help(unit):
+    x, kinds = films()
+    rng = np.random.default_rng(1)
+    train = np.where(rng.random(x.shape) < 0.25, x, np.nan)
+    held = np.argwhere(np.isnan(train))
+    errors, certified = [], []
+    for model, data, public in (
+        (MODEL, relation(train), None),
+        (
+            WITH_KINDS,
+            {"ratings": relation(train)},
+            {"kinds": tc.Relation.from_dense(("item", "kind"), kinds)},
+        ),
+    ):
+        fitted = tc.PrivateFactorization(
+            model, rank=2, bounds=BOUNDS, privacy=privacy(unit), random_state=0
+        ).fit([tc.Site("A", data)], public=public)
+        assert type(fitted.method_) is AlternatingLeastSquares
+        relation_name = "ratings" if public else None
+        found = fitted.predict("A", held, relation_name)
+        errors.append(np.sqrt(np.mean((found - x[tuple(held.T)]) ** 2)))
+        certified.append(fitted.certificate_.epsilon)
+    assert errors[1] < 0.9 * errors[0] and certified[0] == certified[1]
+    assert any("kinds" in note for note in fitted.certificate_.assumptions)
+
+
+@pytest.mark.parametrize(("form", "shape", "said"), [
+    ("item:k kind:k", (7, 2), "disagree about the members of 'item'"),
+    ("user:k item:k", (60, 12), "names the protected entity"),
+])  # fmt: skip
+def test_a_public_relation_about_other_items_or_about_people_is_refused(form, shape, said):
+    modes = [token.split(":")[0] for token in form.split()]
+    public = {"kinds": tc.Relation.from_dense(modes, np.ones(shape))}
+    model = tc.PrivateFactorization(
+        {"ratings": MODEL, "kinds": form}, rank=2, bounds=BOUNDS, privacy=privacy(), method="als"
+    )
+    with pytest.raises(ParameterError, match=said):
+        model.fit([tc.Site("A", {"ratings": relation(ratings())})], public=public)
+
+
+def test_offsets_that_are_noise_give_way_to_members_own_means():
+    cells = by_member(relation(ratings(users=300)), "user")
+    cells = cells._replace(values=cells.values - 3.0)
+    noise = np.random.default_rng(0).normal(0.0, 3.0, 12)
+    assert offset_share(cells, 0.2, noise) == 0.0
+    assert offset_share(cells, 0.2, np.zeros(12)) == 1.0
+    nobody = by_member(relation(np.full((3, 12), np.nan)), "user")
+    assert offset_share(nobody, 0.0, noise) == 1.0
 
 
 # --- exactness -------------------------------------------------------------------------------
@@ -152,7 +243,8 @@ def test_without_noise_sums_are_those_by_hand_over_any_sites(unit):
         shared = fitted.shared_factors_
         assert shared["mean"][0] == pytest.approx(mean, abs=1e-9)
         within = 0.8 if unit == "entry" else 50 / weights.sum() * 0.8 / 1.05
-        expected = shrink(sums, weights, 0.0, within)
+        known = np.log1p(weights)[:, None]
+        expected = shrink_towards(sums, weights, 0.0, weights * within, known)
         np.testing.assert_allclose(shared["item offset"], expected, atol=1e-7)
 
 

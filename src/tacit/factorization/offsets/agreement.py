@@ -34,6 +34,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
 from tacit.estimators.gate import Gate
 from tacit.factorization.agreement import public_inputs
+from tacit.factorization.arrays import Floats
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
@@ -54,6 +55,9 @@ _FACTORS = 0.5
 _COVARIANCE = 0.25
 # the part of members' energy along one common taste, as a rule: what must stand out from noise
 _VISIBLE = 0.05
+# by how much it must: for a covariance, for one beside the public pattern, for rounds of least
+# squares in place of more covariance; and how many members there are for each item then (entries)
+_CLEAR, _BESIDE_PATTERN, _FOR_ROUNDS, _CROWD = 1.0, 2.0, 6.0, 10
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,12 @@ class AlternatingLeastSquares(FactorizationMethod):
     Parameters
     ----------
     rounds
-        Rounds of alternating least squares after the covariance.
+        Rounds of alternating least squares after the covariance, where noise is small enough for
+        them; otherwise their share of the budget goes to the covariance as well.
     factors
         Whether factors are learned from private values at all; ``"auto"``: where they would stand
         out from the noise, by ε and the number of members (public for entries, released for
-        users).
+        users), and beside the public pattern clearly so.
     pattern
         Whether, for entries, item features are taken from which cells are observed, which is
         public then and costs nothing.
@@ -99,13 +104,13 @@ class AlternatingLeastSquares(FactorizationMethod):
     def agree(self, problem: Problem) -> LeastSquaresAgreement:
         """Return what is public about a fit; raise unless there is one matrix to factorize."""
         self._check(problem)
-        item = problem.shared[0]
-        ((relation, tokens),) = problem.model.forms.items()
+        ((relation, bounds),) = problem.bounds.items()
+        item, tokens = problem.item, problem.model.forms[relation]
         pattern = problem.unit == "entry" and self.pattern
         draft = LeastSquaresAgreement(
             items=problem.sizes[item],
             rank=math.prod(problem.model.ranks[k] for k in tokens[0][1]),
-            bounds=problem.bounds[relation],
+            bounds=bounds,
             unit=problem.unit,
             privacy=problem.privacy,
             sites=problem.sites,
@@ -123,12 +128,15 @@ class AlternatingLeastSquares(FactorizationMethod):
     def _check(self, problem: Problem) -> None:
         if not problem.is_matrix:
             raise ParameterError(
-                "this method factorizes one matrix, such as 'user:k item:k': use method='sgld'"
+                "this method factorizes one matrix, such as 'user:k item:k', beside public ones "
+                "about its items: use method='sgld'"
             )
         if problem.unit not in ("entry", "user"):
             raise ParameterError(
                 f"privacy.unit must be 'entry' or 'user' for a factorization, got {problem.unit!r}"
             )
+        for name, found in problem.public.items():
+            _check_public(problem, name, found)
         privacy = problem.privacy
         if privacy is None or not problem.noisy:
             return
@@ -141,6 +149,24 @@ class AlternatingLeastSquares(FactorizationMethod):
             )
         if privacy.delta == 0.0:
             raise ParameterError("this method adds Gaussian noise: pass Privacy(…, delta=1e-6)")
+
+
+def _check_public(problem: Problem, name: str, found: Relation) -> None:
+    """Raise unless a public relation is about the same items, and about nobody protected."""
+    item = problem.item
+    if problem.protected in problem.model.names(name):
+        raise ParameterError(
+            f"the public relation {name!r} names the protected entity {problem.protected!r}: pass "
+            f"what is public of {item!r}"
+        )
+    if item not in found.entities:
+        return  # a site that adopts has what it says from what was released
+    size, known = found.shape[found.entities.index(item)], problem.labels.get(item)
+    if size != problem.sizes[item] or found.labels.get(item, known) != known:
+        raise ParameterError(
+            f"public data and sites disagree about the members of {item!r}: {size} in {name!r}, "
+            f"{problem.sizes[item]} at sites. Pass the same list of labels to both"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +182,26 @@ class LeastSquaresAgreement(OffsetsAgreement):
     @property
     def item(self) -> str:
         """The entity whose factor is shared."""
-        return self.problem.shared[0]
+        return self.problem.item
+
+    def item_features(self) -> Floats:
+        """Return what public relations say of items, (items, features): standardised columns.
+
+        Cells that are not listed are zeros; a column's mean is zero, and it is cut at ±3, so that
+        what few items have does not stand out from everything else.
+        """
+        columns = [np.zeros((self.items, 0))]
+        for relation in self.problem.public.values():
+            if self.item not in relation.entities:
+                continue  # a site that adopts knows these features from what was released
+            mode = relation.entities.index(self.item)
+            listed = relation.listed()
+            table = np.zeros((self.items, relation.shape[1 - mode]))
+            table[listed.indices[:, mode], listed.indices[:, 1 - mode]] = listed.values
+            table -= table.mean(axis=0)
+            spread = table.std(axis=0)
+            columns.append(np.clip(table / np.where(spread > 0.0, spread, 1.0), -3.0, 3.0))
+        return np.column_stack(columns)
 
     def planned(self, rounds: int) -> LeastSquaresAgreement:
         """Return it with all steps, for some rounds of least squares."""
@@ -172,22 +217,34 @@ class LeastSquaresAgreement(OffsetsAgreement):
     @property
     def _worthwhile(self) -> bool:
         """Whether factors are learned, where that is known beforehand: by what is public."""
-        if self.factors != "auto" or not self.noisy:
-            return self.factors is not False
+        if self.factors != "auto":
+            return self.factors is True
         members = self.problem.members
-        return members is not None and self.visible(members)
+        return not self.noisy or (members is not None and self.visible(members))
 
     def visible(self, members: float) -> bool:
         """Whether a common taste of that many members would stand out from the noise.
+
+        Beside the public pattern it must do so clearly: the pattern says much of it already.
+        """
+        return self._clarity(members) > (_BESIDE_PATTERN if self.products else _CLEAR)
+
+    def refines(self, members: float) -> bool:
+        """Whether rounds of least squares bring more than a covariance with less noise."""
+        crowd = self.unit == "user" or members >= _CROWD * self.items
+        return crowd and self._clarity(members) > _FOR_ROUNDS
+
+    def _clarity(self, members: float) -> float:
+        """Return how far a common taste of members stands out, all later steps together.
 
         The covariance of M members has an eigenvalue of about 0.05·M along a common taste; noise
         of standard deviation σ from each of N sites on p items has eigenvalues up to σ·√(2pN).
         """
         if self.privacy is None or not self.noisy:
-            return True
-        noise = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / math.sqrt(_COVARIANCE)
+            return math.inf
+        noise = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / math.sqrt(_FACTORS)
         noise *= self.sensitivities["covariance"]
-        return _VISIBLE * members > noise * math.sqrt(2.0 * self.popular * self.sites)
+        return _VISIBLE * members / (noise * math.sqrt(2.0 * self.popular * self.sites))
 
     @property
     def budget(self) -> dict[str, float]:
@@ -221,13 +278,15 @@ class LeastSquaresAgreement(OffsetsAgreement):
             f"members of {self.problem.protected!r} keep their own offset and factor at the site: "
             "predictions are the site's own, and are no release"
         ]
+        if self.problem.public:
+            notes.append(f"public and free: {', '.join(self.problem.public)}")
         if self.products:
             notes.append("item features from which cells are observed are shared as they are")
         return public_inputs(self.problem) + tuple(notes)
 
     @property
     def _relation(self) -> str:
-        return next(iter(self.problem.model.forms))
+        return next(iter(self.problem.bounds))
 
     # -- the two sides ---------------------------------------------------------------------
 

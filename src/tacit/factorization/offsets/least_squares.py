@@ -17,13 +17,19 @@ from tacit.estimators.gate import Gate
 from tacit.factorization.arrays import Arrays, Floats, Integers
 from tacit.factorization.draws import DEVIATION
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
-from tacit.factorization.offsets.numerics.ridge import by_member, choose_penalties, ridge_rows
+from tacit.factorization.offsets.numerics.ridge import (
+    by_member,
+    choose_penalties,
+    offset_share,
+    ridge_rows,
+)
 from tacit.factorization.offsets.numerics.shrinkage import (
     Averaged,
+    denoised_counts,
     eigen_features,
     scaled_columns,
     shrink,
-    shrunk_sd,
+    shrunk_towards,
 )
 from tacit.factorization.offsets.sides import COUNT, Members, packing
 from tacit.factorization.offsets.sums import HALF, LARGEST
@@ -63,9 +69,11 @@ class _Items:
         self._agreed, self._user = public, public.unit == "user"
         self.counts = self.weights = np.zeros(items)
         self.public = self.features = np.zeros((items, 0))
+        self._given = public.item_features()
         self._mean, self._offsets, self._offsets_sd = 0.0, np.zeros(items), np.zeros(items)
         self._members = float(public.problem.members or 1)
         self._averaged = Averaged(items * (2 if self._user else 1))
+        self._covariance = Averaged(packing(public.popular).size)
 
     def kind(self, step: str) -> str:
         """Return what a step is about; of a later one, by what was released so far."""
@@ -74,7 +82,8 @@ class _Items:
             return name
         if not (self._agreed.factors is True or self._agreed.visible(self._members)):
             return "offsets"
-        return "covariance" if later == "0" else "factors"
+        first = later == "0" or not self._agreed.refines(self._members)
+        return "covariance" if first else "factors"
 
     def asks(self, kind: str) -> dict[str, Any]:
         """Return what a request holds, within the ranges that sensitivities are stated for."""
@@ -112,17 +121,22 @@ class _Items:
         self._mean = float(np.clip(mean, -HALF, HALF))
 
     def take_offsets(self, total: Floats, noise: float) -> None:
-        """Shrink sums, averaged with those before by their noise."""
+        """Shrink sums, averaged with those before by their noise.
+
+        Towards what is known of items already: how often they occur, features from the public
+        pattern, and those that the caller gave.
+        """
         noise = self._averaged.add(total[: len(self._averaged.sums)], noise)
-        sums = self._averaged.sums
-        weight_noise, within = 0.0, _RESIDUAL
+        sums, within = self._averaged.sums, _RESIDUAL
+        popularity = np.log1p(self.weights)
         if self._user:
             sums, weights = sums.reshape(-1, 2).T
-            self.weights = np.maximum(weights / COUNT, 0.0)
-            weight_noise = noise / COUNT**2
+            self.weights, popularity = denoised_counts(weights / COUNT, noise / COUNT**2)
             within = self._within * _RESIDUAL / (_RESIDUAL + COUNT**2)
-        found = sums, self.weights, noise, within, weight_noise
-        self._offsets, self._offsets_sd = shrink(*found), shrunk_sd(*found)
+        known = np.column_stack([popularity, self.public, self._given])
+        self._offsets, self._offsets_sd = shrunk_towards(
+            sums, self.weights, noise, self.weights * within, known
+        )
 
     @property
     def _within(self) -> float:
@@ -133,10 +147,11 @@ class _Items:
         return self._members / max(float(self.weights.sum()), 1.0)
 
     def take_covariance(self, total: Floats, noise: float) -> None:
-        """Start features with the leading eigenvectors."""
+        """Start features with the leading eigenvectors, of all that was released of it so far."""
         popular, columns = self._popular, self._agreed.features
         rank, packed = min(columns, len(popular)), packing(len(popular))
-        matrix = packed.unpack(total[: packed.size])
+        noise = self._covariance.add(total[: packed.size], noise)
+        matrix = packed.unpack(self._covariance.sums)
         self.features = np.zeros((self._agreed.items, columns))
         self.features[popular, :rank] = eigen_features(matrix, rank, math.sqrt(noise))
 
@@ -148,15 +163,15 @@ class _Items:
         self.features = scaled_columns(rows, self._agreed.popular)
 
     def shared(self) -> Arrays:
-        """Return mean, item offsets and item features, public ones first."""
-        sizes = self.public.shape[1], self.features.shape[1]
+        """Return mean, item offsets and features: of the pattern, learned, and given ones."""
+        features = self.public, self.features, self._given
         item = self._agreed.item
         return {
             "mean": np.array([self._mean]),
             f"{item} offset": self._offsets,
             f"{item} offset{DEVIATION}": self._offsets_sd,
-            item: np.column_stack([self.public, self.features]),
-            "kinds": np.repeat([1.0, 2.0], sizes),
+            item: np.column_stack(features),
+            "kinds": np.repeat([1.0, 2.0, 3.0], [part.shape[1] for part in features]),
         }
 
 
@@ -184,7 +199,8 @@ class SiteMembers(Members, SiteFactors):
             or not all(np.isfinite(array).all() for array in shared.values())
         ):
             raise ParameterError(f"what was learned is not about the {items} members of {item!r}")
-        self._base = float(shared["mean"][0]) + shared[f"{item} offset"]
+        mean, offsets = float(shared["mean"][0]), shared[f"{item} offset"]
+        self._base = mean + offset_share(cells, mean, offsets) * offsets
         features, kinds = shared[item], shared["kinds"].astype(np.int64)
         self._features = np.column_stack([np.ones(len(features)), features])
         rest = cells._replace(values=cells.values - self._base[cells.items])

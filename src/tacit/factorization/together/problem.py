@@ -61,10 +61,25 @@ class Problem:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether there is one matrix whose other factor is shared."""
-        tokens = next(iter(self.model.forms.values()))
+        """Whether sites hold one matrix whose other factor is shared, beside public ones of it."""
+        if len(self.bounds) != 1:
+            return False
+        tokens = self.model.forms[next(iter(self.bounds))]
         plain = len(tokens) == 2 and tokens[0][1] == tokens[1][1]
-        return plain and len(self.model.forms) == 1 and len(self.shared) == 1
+        return (
+            plain
+            and self.item in self.shared
+            and all(
+                len(self.model.forms[n]) == 2 and self.item in self.model.names(n)
+                for n in self.public
+            )
+        )
+
+    @property
+    def item(self) -> str:
+        """The entity beside the protected one in the first private relation."""
+        names = self.model.names(next(iter(self.bounds)))
+        return next(name for name in names if name != self.protected)
 
     @property
     def used(self) -> tuple[str, ...]:

@@ -31,12 +31,15 @@ __all__ = [
     "by_member",
     "choose_penalties",
     "leave_one_out",
+    "offset_share",
     "residuals",
     "ridge_rows",
 ]
 
 NEVER = 1e12  # a penalty that leaves a feature out
 _LOOK = 2_000  # members that penalties are chosen on
+_OWN = 4.0  # the penalty of a member's own offset before one is chosen
+_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 
 
 class ByMember(NamedTuple):
@@ -209,18 +212,43 @@ def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: 
     return rows
 
 
+def _looked_at(cells: ByMember) -> Integers:
+    """Return members that choices are made on: evenly spaced, the same ones every time."""
+    filled = np.flatnonzero(np.diff(cells.starts) > 1)
+    if len(filled) > _LOOK:
+        filled = filled[np.linspace(0, len(filled) - 1, _LOOK).astype(np.int64)]
+    return filled
+
+
+def offset_share(cells: ByMember, mean: float, offsets: Floats) -> float:
+    """Return how much of released offsets members should believe, by leaving out own cells.
+
+    Offsets that are noise are left out, and what remains are the members' own means. They are
+    believed in full where nobody has two cells.
+    """
+    filled, own = _looked_at(cells), np.ones((len(offsets), 1))
+    errors = [
+        leave_one_out(
+            cells._replace(values=cells.values - mean - share * offsets[cells.items]),
+            filled,
+            own,
+            np.array([[_OWN]]),
+        )[0]
+        for share in _SHARES
+    ]
+    return _SHARES[int(np.argmin(errors))] if len(filled) else 1.0
+
+
 def choose_penalties(cells: ByMember, features: Floats, groups: Integers) -> Floats:
     """Return a penalty per feature, one value per group of features, by leaving cells out.
 
     Group 0 is the member's offset and always counts; another group may be left out altogether,
     so that features that do not help do no harm. The values are searched one group at a time.
     """
-    filled = np.flatnonzero(np.diff(cells.starts) > 1)
-    if len(filled) > _LOOK:  # evenly spaced: no draw, and the same choice every time
-        filled = filled[np.linspace(0, len(filled) - 1, _LOOK).astype(np.int64)]
+    filled = _looked_at(cells)
     count = int(groups.max()) + 1
     best = np.full(count, NEVER)
-    best[0] = 4.0
+    best[0] = _OWN
     if not len(filled):
         return best[groups]
     penalty_grids = [np.array([1.0, 2.0, 4.0, 8.0, 16.0])]

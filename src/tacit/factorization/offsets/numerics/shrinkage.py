@@ -14,18 +14,23 @@ from tacit.factorization.arrays import Floats
 
 __all__ = [
     "Averaged",
+    "denoised_counts",
     "eigen_features",
     "scaled_columns",
     "shrink",
     "shrink_towards",
-    "shrunk_sd",
     "shrunk_towards",
     "spread_of_items",
 ]
 
 _LADDER = np.geomspace(1e-4, 1.0, 81)  # of τ²; values lie in [−2, 2]
 _DIAGONAL = 10  # rounds in which the diagonal of a covariance is replaced
+_COUNTS, _SWEEPS = 80, 100  # of the ladder of counts, and rounds in which its law is learned
+_HIDDEN = 10.0  # standard deviations of noise, below which a count is uncertain
 _LINEAR = (10.0, 1e2, 1e3, 1e5)  # prior precisions of what a covariate of size one says
+_DOUBT = (
+    6.0  # how much log evidence there must be that covariates say anything: popular items differ
+)
 
 
 def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) -> float:
@@ -55,29 +60,41 @@ class Averaged:
         return 1.0 / self._precision if noise else 0.0
 
 
-def shrink(
-    sums: Floats, weights: Floats, noise: float, within: float, weight_noise: float = 0.0
-) -> Floats:
-    """Return the posterior mean of q_j; noise in the weights shrinks further."""
+def denoised_counts(noisy: Floats, noise: float) -> tuple[Floats, Floats]:
+    """Return posterior means of counts behind noise of a known variance, and of log(1 + count).
+
+    Counts of items follow no law that could be stated: a few are large, most are small. The law
+    of those within ten standard deviations is the one under which they are most likely (Kiefer &
+    Wolfowitz 1956), on a ladder, by expectation maximisation; larger ones are taken as they are.
+
+    >>> found, _ = denoised_counts(np.array([900.0, 12.0, -8.0, 5.0, -11.0]), 100.0)
+    >>> bool(found[0] == 900.0), bool((found[1:] < 6.0).all())
+    (True, True)
+    """
+    counts = np.maximum(noisy, 0.0)
+    logarithms = np.log1p(counts)
+    spread = float(np.sqrt(noise))
+    hidden = noisy < _HIDDEN * spread
+    if not hidden.any():
+        return counts, logarithms
+    ladder = spread * np.append(0.0, np.geomspace(0.05, 1.2 * _HIDDEN, _COUNTS))
+    distance = np.minimum(np.abs(noisy[hidden, None] - ladder) / spread, 38.0)
+    likely = np.exp(-0.5 * np.square(distance))
+    law = np.full(len(ladder), 1.0 / len(ladder))
+    for _ in range(_SWEEPS):
+        shares = likely * law
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        law = shares.mean(axis=0)
+    counts[hidden], logarithms[hidden] = shares @ ladder, shares @ np.log1p(ladder)
+    return counts, logarithms
+
+
+def shrink(sums: Floats, weights: Floats, noise: float, within: float) -> Floats:
+    """Return the posterior mean of q_j."""
     tau = spread_of_items(sums, weights, noise, within)
-    total = weights**2 * tau + weights * within + noise + tau * weight_noise
+    total = weights**2 * tau + weights * within + noise
     gain = weights * tau / np.maximum(total, 1e-300)
     return np.asarray(sums * (gain if sums.ndim == 1 else gain[:, None]))
-
-
-def shrunk_sd(
-    sums: Floats, weights: Floats, noise: float, within: float, weight_noise: float = 0.0
-) -> Floats:
-    """Return the posterior standard deviation of q_j: what sampling and noise leave open.
-
-    >>> shrunk_sd(np.array([9.0, 0.0]), np.array([9.0, 0.0]), 1.0, 0.1).round(2).tolist()
-    [0.15, 1.0]
-    """
-    tau = spread_of_items(sums, weights, noise, within)
-    total = weights**2 * tau + weights * within + noise + tau * weight_noise
-    return np.asarray(
-        np.sqrt(np.maximum(tau - (weights * tau) ** 2 / np.maximum(total, 1e-300), 0))
-    )
 
 
 def shrink_towards(
@@ -93,8 +110,9 @@ def shrunk_towards(
     """Return the posterior mean and standard deviation of q_j, given public covariates.
 
     q_j ~ N(c + z_jᵀa, τ²) with covariates z_j, c ~ N(0, 1/10), a ~ N(0, 1/λ) and
-    S_j ~ N(C_j·q_j, within_j + σ²). Everything is integrated out, τ² and λ over ladders: where
-    noise hides what covariates say nothing is made of them. Given τ², c and a, q_j has the
+    S_j ~ N(C_j·q_j, within_j + σ²). Everything is integrated out, τ² and λ over ladders, of which
+    the last λ leaves covariates out and is the likeliest beforehand: where noise hides what they
+    say nothing is made of them. Given τ², c and a, q_j has the
     variance τ²·(1 − C_j²τ²/v_j), v_j that of S_j; what is unknown of c and a adds to it where S_j
     says little. Covariates are standardised over cells, so that c belongs to a typical one, and
     cut at ±2: what few popular items say is not carried on to items nobody has seen.
@@ -112,7 +130,8 @@ def shrunk_towards(
             linear = np.linalg.solve(gram + np.diag(prior), right)
             # log marginal likelihood: the Gaussian integral over c and a
             fit = plain + 0.5 * (right @ linear + np.log(prior).sum())
-            fits.append(fit - 0.5 * np.linalg.slogdet(gram + np.diag(prior))[1])
+            fit -= 0.5 * np.linalg.slogdet(gram + np.diag(prior))[1]
+            fits.append(fit - (_DOUBT if precision < _LINEAR[-1] else 0.0))
             rest = sums - design @ linear
             means.append(table @ linear + weights * tau / variance * rest)
             open_share = 1.0 - weights**2 * tau / variance  # of the prior, after S_j
