@@ -122,6 +122,7 @@ def langevin_ranks(
     method = Langevin(
         rounds=rounds, clip=CLIP if math.isfinite(epsilon) else 1e6, step_size=step, decay=0.0,
         precision=PRECISION, rows=rows,
+        start={"item": scale * rng.standard_normal((ITEMS * blocks, 1))},  # from the prior
     )  # fmt: skip
     fitted = tc.PrivateFactorization(
         "user:k item:k", rank=1, bounds=(-1, 1), dispersion=NOISE**2, method=method,

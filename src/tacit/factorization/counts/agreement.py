@@ -164,7 +164,7 @@ class CountsAgreement(FactorizationAgreement):
                 "a site's own factors and predictions are made from its raw values: they are not "
                 "covered, and stay there"
             )
-        return public_inputs(problem) + tuple(notes)
+        return public_inputs(problem, self.event) + tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------
 

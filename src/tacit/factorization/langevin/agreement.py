@@ -230,7 +230,7 @@ class LangevinAgreement(FactorizationAgreement):
             )
         if self.method.start is not None:
             notes.append("the factors that it starts from were chosen without looking at the data")
-        return public_inputs(self.problem) + tuple(notes)
+        return public_inputs(self.problem, self.event) + tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------
 

@@ -282,7 +282,7 @@ class LeastSquaresAgreement(OffsetsAgreement):
             notes.append(f"public and free: {', '.join(self.problem.public)}")
         if self.products:
             notes.append("item features from which cells are observed are shared as they are")
-        return public_inputs(self.problem) + tuple(notes)
+        return public_inputs(self.problem, self.event) + tuple(notes)
 
     @property
     def _relation(self) -> str:

@@ -18,6 +18,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
+from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release
 from tacit.estimators.site import ALONE, Site
 from tacit.factorization.answers import sites_answer
@@ -81,6 +82,9 @@ class PrivateFactorization(UsedAtSites):
         The factors that sites learn together; all but the protected entity's unless given.
     accountant
         Whose ε must meet the request (``"pld"``, ``"rdp"``, ``"zcdp"``, ``"advanced"``).
+    sites_per_person
+        At how many sites one person is at most, where that is public; certificates state what
+        that many sites release together, and that of all sites where nobody says.
     privacy
         The guarantee that every site asks for; None runs the same rounds without noise.
     ledger
@@ -130,6 +134,7 @@ class PrivateFactorization(UsedAtSites):
         "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(FactorizationMethod)),
         "protected": AnyOf(InstanceOf(str), None),
         "accountant": OneOf("pld", "rdp", "zcdp", "advanced"),
+        "sites_per_person": AnyOf(Integer(1), None),
         "ledger": AnyOf(InstanceOf(Ledger), None),
         "entities": AnyOf(InstanceOf(Mapping), None),
         "duplicates": OneOf(*RULES),
@@ -150,6 +155,7 @@ class PrivateFactorization(UsedAtSites):
     protected: str | None = None
     shared: Sequence[str] | None = None
     accountant: str = "pld"
+    sites_per_person: int | None = None
     privacy: Privacy | None = None
     ledger: Ledger | None = None
     on_failure: str = "stop"
@@ -194,6 +200,7 @@ class PrivateFactorization(UsedAtSites):
             shared=self.shared,
             public=public,
             accountant=self.accountant,
+            sites_per_person=self.sites_per_person,
             duplicates=self.duplicates,
         )
         return self._method(problem).agree(problem)
@@ -261,6 +268,27 @@ class PrivateFactorization(UsedAtSites):
         return facts.read(tables, model, self._protected(model), self.duplicates)
 
     # -- fitting ---------------------------------------------------------------------------
+
+    def price(
+        self,
+        sites: Sequence[Site] | Site | None = None,
+        *,
+        public: Mapping[str, Relation] | None = None,
+    ) -> Price:
+        """Return what `fit` would cost each site; no value is read and nothing changes.
+
+        Parameters
+        ----------
+        sites
+            The sites; the price depends on their public sizes.
+        public
+            As in `fit`.
+        """
+        if not public:
+            return super().price(sites)
+        self._check_parameters()
+        holders = self._as_sites(sites)
+        return price_of(self._agreed(holders, public), holders, self.privacy)
 
     def fit(
         self, data: Any, y: None = None, *, public: Mapping[str, Relation] | None = None

@@ -42,6 +42,7 @@ class Problem:
     accountant: str = "pld"  # whose ε must meet the request
     labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # where given
     public: Mapping[str, Relation] = field(default_factory=dict)  # sites hold the others
+    sites_per_person: int | None = None  # at most so many know one person; None: any may
     duplicates: tuple[str, ...] = ()  # what sites do about cells that are listed several times
 
     @property
@@ -112,6 +113,7 @@ def state_problem(
     shared: Sequence[str] | None = None,
     public: Mapping[str, Relation] | None = None,
     accountant: str = "pld",
+    sites_per_person: int | None = None,
     duplicates: str = "error",
 ) -> Problem:
     """Return what is public about the sites' data, checked; of these, no value is read.
@@ -171,6 +173,7 @@ def state_problem(
         accountant,
         labels,
         public,
+        sites_per_person,
         tuple(sorted({duplicates, *(r.duplicates for held in data for r in held.values())})),
     )
 
