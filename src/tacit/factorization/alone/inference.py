@@ -60,6 +60,8 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "decay": ("sgld",),
     "real_factors": BAYESIAN,
 }
+# of gamma priors that are not given: VB alone would prune components of sparse data for less
+_SHAPES = {"vb": 2.0}
 _LOOK = 10  # the objective is looked at every so many iterations
 
 
@@ -116,7 +118,7 @@ def kernel_of(
     """
     inference = given["inference"]
     stated = stated_priors(given["prior"], engine.model.factors)
-    whole = per_factor(engine, stated)
+    whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0))
     shape, mean = ({n: pair[k] for n, pair in whole.items()} for k in (0, 1))
     if inference == "map":
         shape = {n: stated[n][0] if n in stated else 1.0 for n in whole}

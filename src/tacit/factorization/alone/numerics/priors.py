@@ -13,9 +13,9 @@ __all__ = ["each_factor", "per_factor"]
 
 
 def per_factor(
-    engine: Engine, stated: Mapping[str, tuple[float, float]]
+    engine: Engine, stated: Mapping[str, tuple[float, float]], shape: float = 1.0
 ) -> dict[str, tuple[float, float]]:
-    """Return (shape, mean) of every factor: as stated, or shape 1 and a mean of the data's size.
+    """Return (shape, mean) of every factor: as stated, or one shape and a mean of the data's size.
 
     >>> from tacit import CoupledModel, Relation
     >>> data = {"data": Relation.from_dense("ab", [[4.0]])}
@@ -31,8 +31,8 @@ def per_factor(
             )
         for what, part in zip(("shape", "mean"), pair, strict=True):
             check(f"{what} of the prior of {name!r}", part, Real(0, open_low=True))
-    found = {name: (1.0, mean) for name, mean in mean_factors(engine).items()}
-    return found | {name: (float(shape), float(mean)) for name, (shape, mean) in stated.items()}
+    found = {name: (shape, mean) for name, mean in mean_factors(engine).items()}
+    return found | {name: (float(a), float(b)) for name, (a, b) in stated.items()}
 
 
 def each_factor(
