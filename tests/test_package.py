@@ -109,6 +109,7 @@ def _held(name, status, capsys):
     "statistic-selection", "mixing", "ldp-scaling", "federation-faults", "dropout-digits",
     "fuzz", "hostile", "messy-tables", "walkthroughs",
     pytest.param("recommender-factors", marks=pytest.mark.slow),
+    pytest.param("sampler-defaults", marks=pytest.mark.slow),
     pytest.param("audit-table", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_the_quick_form_on_simulated_data_runs(name, capsys):

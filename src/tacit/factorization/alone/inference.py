@@ -24,7 +24,7 @@ from tacit.factorization.alone.numerics.normal_variational import (
     NormalBayesState,
     variance_of_products,
 )
-from tacit.factorization.alone.numerics.priors import DEFAULT, per_factor
+from tacit.factorization.alone.numerics.priors import per_factor
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalBayes, variance_of_estimates
 from tacit.factorization.language.structure import CoupledModel
@@ -59,6 +59,8 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "decay": ("sgld",),
     "real_factors": BAYESIAN,
 }
+# of gamma priors that are not given: VB alone would prune components of sparse data for less
+_SHAPES = {"vb": 2.0}
 _LOOK = 10  # the objective is looked at every so many iterations
 
 
@@ -115,7 +117,7 @@ def kernel_of(
     """
     inference = given["inference"]
     stated = stated_priors(given["prior"], engine.model.factors)
-    whole = per_factor(engine.model, stated)
+    whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0))
     shape, mean = ({n: pair[k] for n, pair in whole.items()} for k in (0, 1))
     if inference == "map":
         shape = {n: stated[n][0] if n in stated else 1.0 for n in whole}
@@ -216,10 +218,11 @@ def row_prior(inference: str, prior: Any, state: Any, entity: str) -> tuple[floa
     stated = stated_priors(prior, [entity])
     if inference == "map":
         return (stated[entity][0], _rate(stated[entity])) if entity in stated else (1.0, 0.0)
-    shape, mean = stated.get(entity, DEFAULT)
     if inference == "vb":  # given, or adapted
-        shape, mean = float(state.prior_shape[entity]), float(state.prior_mean[entity])
-    return max(1.0, shape), _rate((shape, mean))
+        stated[entity] = float(state.prior_shape[entity]), float(state.prior_mean[entity])
+    if entity not in stated:  # an exponential law with the mean of the members that were fitted
+        return 1.0, 1.0 / max(float(np.mean(state.factors[entity])), 1e-12)
+    return max(1.0, stated[entity][0]), _rate(stated[entity])
 
 
 def _rate(prior: tuple[float, float]) -> float:

@@ -110,7 +110,29 @@ def test_the_bound_never_decreases(name, mask, adapt):
         assert info.bound >= last - 1e-9 * (1 + abs(last))
         last = info.bound
     assert last > first
-    assert last == pytest.approx(dense_bound(model, oracle, state), rel=1e-9)
+    expected = dense_bound(model, oracle, state)
+    if adapt:  # a quarter as many entries, drawn with the stated shape and mean
+        expected += sum(0.25 * c.size * stated_part(state, n) for n, c in state.shapes.items())
+    assert last == pytest.approx(expected, rel=1e-9)
+
+
+def stated_part(state, name):
+    """E[log p(θ | A, B)] over θ of shape 0.5 and mean 10."""
+    a, b = state.prior_shape[name], state.prior_mean[name]
+    logs = special.digamma(0.5) + np.log(20.0)
+    return (a - 1) * logs - a / b * 10.0 + a * np.log(a / b) - special.gammaln(a)
+
+
+def test_adaptation_does_not_shrink_factors_of_even_data_to_constants():
+    """Values that vary less than Poisson counts would have priors of any precision."""
+    rng = np.random.default_rng(0)
+    values = np.rint(2.0 + rng.random((30, 1)) * rng.random((1, 20)) * 4.0)
+    engine = engine_of(CoupledModel({"x": "a:k b:k"}, 2), {"x": Relation.from_dense("ab", values)})
+    kernel = VariationalBayes(engine, 1.0, 1.0, adapt=True)
+    state = kernel.init(rng)
+    for _ in range(300):
+        state, _ = kernel.step(state, objective=False)
+    assert max(state.prior_shape.values()) < 10.0
 
 
 def test_adapted_hyper_parameters_maximise_the_bound():

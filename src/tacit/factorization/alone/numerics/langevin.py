@@ -72,11 +72,11 @@ class LangevinSampler:
     """A kernel: preconditioned SGLD over minibatches of cells.
 
     The prior is ``"gamma"`` (non-negative factors; ``stated`` are the shape A and mean B of some
-    factors' entries, others have 0.5 and 10) or ``"normal"`` (real factors, p = 0; ``stated`` are
-    those of the precisions of components). ``batch`` is cells per relation and step; ``step`` and
-    ``decay`` are κ₀ and ρ of κ₀/t^ρ. Without κ₀ it is 1, less where batches are a part of the
-    data. ``learned`` are the relations whose noise variance
-    is drawn as well (real factors).
+    factors' entries, others have 1 and the data's size) or ``"normal"`` (real factors, p = 0;
+    ``stated`` are those of the precisions of components). ``batch`` is cells per relation and
+    step; ``step`` and ``decay`` are κ₀ and ρ of κ₀/t^ρ. Without κ₀ it is 1, less where batches are
+    a part of the data. ``learned`` are the relations whose noise variance is drawn as well (real
+    factors).
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LangevinSampler:
         if prior == "normal":
             check_euclidean(engine)
             self.normal = NormalPrior(engine, stated or {})
-        self.gamma = per_factor(engine.model, stated or {})
+        self.gamma = per_factor(engine, stated or {})
         cells = max((found.cells for found in engine.data.values()), default=0)
         self.excess = max(0.0, cells / batch - 1.0)  # ω
         self.step_size, self.decay = step, float(decay)

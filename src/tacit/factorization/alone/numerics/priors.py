@@ -6,25 +6,24 @@ from collections.abc import Mapping
 
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.sums import Engine, mean_factors
 from tacit.factorization.language.structure import BoundModel
 
-__all__ = ["DEFAULT", "each_factor", "per_factor"]
-
-DEFAULT = (0.5, 10.0)  # shape and mean, of the Bayesian inferences
+__all__ = ["each_factor", "per_factor"]
 
 
 def per_factor(
-    model: BoundModel,
-    stated: Mapping[str, tuple[float, float]],
-    other: tuple[float, float] = DEFAULT,
+    engine: Engine, stated: Mapping[str, tuple[float, float]], shape: float = 1.0
 ) -> dict[str, tuple[float, float]]:
-    """Return (shape, mean) of every factor: as stated, or the same for all others.
+    """Return (shape, mean) of every factor: as stated, or one shape and a mean of the data's size.
 
     >>> from tacit import CoupledModel, Relation
-    >>> model = CoupledModel("a:k b:k").bind({"data": Relation.from_dense("ab", [[1.0]])})
-    >>> per_factor(model, {"a": (2.0, 1.0)})
-    {'a': (2.0, 1.0), 'b': (0.5, 10.0)}
+    >>> data = {"data": Relation.from_dense("ab", [[4.0]])}
+    >>> engine = Engine(CoupledModel("a:k b:k", 1).bind(data), data)
+    >>> per_factor(engine, {"a": (2.0, 1.0)})
+    {'a': (2.0, 1.0), 'b': (1.0, 2.0)}
     """
+    model = engine.model
     for name, pair in stated.items():
         if name not in model.factors:
             raise ParameterError(
@@ -32,10 +31,8 @@ def per_factor(
             )
         for what, part in zip(("shape", "mean"), pair, strict=True):
             check(f"{what} of the prior of {name!r}", part, Real(0, open_low=True))
-    return {
-        name: (float(stated[name][0]), float(stated[name][1])) if name in stated else other
-        for name in model.factors
-    }
+    found = {name: (shape, mean) for name, mean in mean_factors(engine).items()}
+    return found | {name: (float(a), float(b)) for name, (a, b) in stated.items()}
 
 
 def each_factor(

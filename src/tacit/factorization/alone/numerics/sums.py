@@ -249,10 +249,24 @@ def mean_scale(engine: Engine, relation: BoundRelation) -> float:
     return float(found.values.sum()) / max(1, found.observed)
 
 
+def mean_factors(engine: Engine) -> dict[str, float]:
+    """Return what every entry of each factor would be for estimates of the data's mean.
+
+    Relations are scaled one after the other, each by the factors that no earlier one fixed.
+    """
+    means: dict[str, float] = {}
+    for relation in engine.model.relations:
+        free = [name for name in relation.factors if name not in means]
+        known = math.prod(means[name] for name in relation.factors if name in means)
+        target = max(mean_scale(engine, relation), 1e-12) / (relation.combinations * known)
+        means.update(dict.fromkeys(free, target ** (1.0 / max(1, len(free)))))
+    return means
+
+
 def fresh_factors(engine: Engine, rng: np.random.Generator) -> Arrays:
     """Return random positive factors whose estimates have about the data's mean.
 
-    Relations are scaled one after the other, each by the factors that no earlier one fixed.
+    They are scaled as in `mean_factors`.
     """
     factors = {
         name: rng.uniform(0.5, 1.5, spec.table) for name, spec in engine.model.factors.items()

@@ -7,7 +7,10 @@ gamma prior with shape A and mean B (rate A/B), and q(θ) is gamma with shape C 
 
 where E = C·D are means and L = exp⟨log θ⟩ = exp(ψ(C))·D; numerators use L of every factor,
 denominators E of the other ones. Each update maximises the evidence lower bound over one q, so
-the bound never decreases.
+the bound never decreases. A and B that are adapted have a prior themselves: that of a quarter as
+many entries as the factor has, drawn with the stated A and B. On their own they would shrink the
+factors of data that vary less than Poisson counts to constants. The bound counts this prior, up to
+a constant.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["VariationalBayes", "VariationalInfo", "VariationalState", "variance_of_estimates"]
+
+
+STATED = 0.25  # entries that the stated prior counts for, of each one of a factor
 
 
 class VariationalState(NamedTuple):
@@ -128,7 +134,9 @@ class VariationalBayes:
             shapes[name] = prior_shape[name] + geometric * counts
             scales[name] = 1.0 / (prior_shape[name] / prior_mean[name] + exposure)
             if self.adapt:
-                prior_shape[name], prior_mean[name] = _adapt(shapes[name], scales[name])
+                prior_shape[name], prior_mean[name] = _adapt(
+                    shapes[name], scales[name], self.shape[name], self.mean[name]
+                )
             log_means.put(name, _geometric(shapes[name], scales[name]))
             means.put(name, shapes[name] * scales[name])
         state = VariationalState(shapes, scales, prior_shape, prior_mean)
@@ -158,17 +166,29 @@ class VariationalBayes:
             )
             entropy = c + np.log(d) + special.gammaln(c) + (1.0 - c) * special.digamma(c)
             total += float((prior + entropy).sum())
+            if self.adapt:
+                stated = self.mean[name], _log_mean(self.shape[name], self.mean[name])
+                known = (a - 1.0) * stated[1] - (a / b) * stated[0] + a * np.log(a / b)
+                total += STATED * c.size * float(known - special.gammaln(a))
         return total
 
 
-def _adapt(c: Floats, d: Floats) -> tuple[float, float]:
+def _log_mean(shape: float, mean: float) -> float:
+    """Return E[log θ] of a gamma law."""
+    return float(special.digamma(shape) + np.log(mean / shape))
+
+
+def _adapt(c: Floats, d: Floats, stated_shape: float, stated_mean: float) -> tuple[float, float]:
     """Return the (A, B) that maximise the bound for one factor.
 
-    B is the mean of E, and A solves log A − ψ(A) = log(mean E) − mean⟨log θ⟩, by Newton's
-    method on log A.
+    With averages over the factor's entries and, at their weight, those that the stated prior
+    stands for: B is the mean of E, and A solves log A − ψ(A) = log(mean E) − mean⟨log θ⟩, by
+    Newton's method on log A.
     """
-    mean = float((c * d).mean())
-    gap = float(np.log(mean) - (special.digamma(c) + np.log(d)).mean())
+    logs = float((special.digamma(c) + np.log(d)).mean())
+    mean = (float((c * d).mean()) + STATED * stated_mean) / (1.0 + STATED)
+    logs = (logs + STATED * _log_mean(stated_shape, stated_mean)) / (1.0 + STATED)
+    gap = float(np.log(mean)) - logs
     shape = 0.5 / max(gap, 1e-12)  # log A − ψ(A) is about 1/(2A)
     for _ in range(50):
         excess = np.log(shape) - special.digamma(shape) - gap
