@@ -71,6 +71,11 @@ def _report(
             outcome.check(name, p, "< 1e-6 (noticed)", p < 1e-6)
 
 
+def _ten(draws: Any) -> Any:
+    """Return ten draws, evenly apart."""
+    return draws[np.linspace(len(draws) / 10.0 - 1.0, len(draws) - 1.0, 10).astype(int)]
+
+
 def _blocks(members: int, blocks: int) -> Any:
     """Return the cells of blocks of members and items that share nothing."""
     block = np.array([[i, j] for i in range(members) for j in range(ITEMS)])
@@ -136,8 +141,8 @@ def langevin_ranks(
         privacy=tc.Privacy(epsilon, DELTA, unit="user", trust="site"), random_state=seed,
     ).fit(_sites(cells, values, (members * blocks, ITEMS * blocks)))  # fmt: skip
     first = cells[:: members * ITEMS].astype(np.int32)
-    drawn = fitted.parts_["site 0"].draws_at("data", first)[4::5]
-    shared = np.abs(fitted.shared_["item draws"][4::5, ::ITEMS, 0])
+    drawn = _ten(fitted.parts_["site 0"].draws_at("data", first))
+    shared = np.abs(_ten(fitted.shared_["item draws"])[:, ::ITEMS, 0])
     return {
         "expected value": (drawn < users[0][first[:, 0]] * item[first[:, 1]]).sum(axis=0),
         "shared factor": (shared < np.abs(item[::ITEMS])).sum(axis=0),
