@@ -75,3 +75,36 @@ def test_a_price_knows_public_relations():
     assert price.affordable and price.sites[0].epsilon <= 1.0
     fitted = model.fit(sites, public=public)
     assert fitted.certificate_.epsilon == pytest.approx(price.sites[0].epsilon)
+
+
+def test_a_proposal_states_public_relations():
+    table = np.random.default_rng(0).poisson(1.0, (9, 4)).clip(0, 4).astype(float)
+    settings = {
+        "model": {"visits": "user:k place:k", "poi": "place:k kind:k"}, "rank": 2,
+        "bounds": {"visits": [0, 4]}, "divergence": "kl", "method": "sgld",
+        "options": {"rounds": 2}, "entities": {"place": 4, "kind": 2},
+        "public": {"poi": {"place": [0, 1, 3], "kind": [1, 1, 0], "value": [2.0, 1.0, 3.0]}},
+    }  # fmt: skip
+    proposed, facts = PrivateFactorization._proposed(settings, ASKED, None)
+    stated = proposed._agree([facts] * 2)
+    assert "public, and not protected: poi" in stated.assumptions
+    public = {"poi": tc.Relation.from_cells(
+        ("place", "kind"), [[0, 1], [1, 1], [3, 0]], [2.0, 1.0, 3.0], shape=(4, 2))}  # fmt: skip
+    here = PrivateFactorization(
+        settings["model"], rank=2, bounds={"visits": (0, 4)}, divergence="kl",
+        method=Langevin(rounds=2), privacy=ASKED,
+    )  # fmt: skip
+    sites = [tc.Site(name, {"visits": table}) for name in "ab"]
+    assert here._agreed(sites, public).digest == stated.digest
+    np.testing.assert_array_equal(stated.problem.public["poi"].values, public["poi"].values)
+    read = facts.read({"visits": {"table": {"user": ["x"], "place": [2], "value": [1.0]},
+                                  "columns": {}, "value": "value"}},
+                      proposed.coupled_model(), "user")  # fmt: skip
+    assert list(read) == ["visits"]
+    with pytest.raises(ParameterError, match="stated as public: it is no table of a site"):
+        facts.read({"poi": {"table": {}, "columns": {}}}, proposed.coupled_model(), "user")
+    model, strange = PrivateFactorization._proposed(
+        {**settings, "public": {"pois": {}}}, ASKED, None
+    )
+    with pytest.raises(ParameterError, match="public names 'pois'"):
+        model._agree([strange])

@@ -178,18 +178,23 @@ def audit(
         pairs = list(zip(steps_of(data, 0), steps_of(neighbour, 0), strict=True))
         ours, theirs = transcript_scores(pairs, runs, seed)
         changed = [a.mechanism for a, b in pairs if differ(a.mechanism, a.value, b.value)]
-        if not changed:  # a bound of zero would read as a proof of safety
-            raise NotCertified(
-                "nothing that was released differs between the data and the neighbour, so this "
-                "attack says nothing: pass a neighbour that moves a release; the messages of a "
-                "method that perturbs inside its own updates are for audit_sums and distinguish"
-            )
+        _check_moved(changed)
         moved = [getattr(mechanism, "mechanism", mechanism) for mechanism in changed]
         kind = kind or ("gaussian" if all(isinstance(m, Gaussian) for m in moved) else "any")
     bound = epsilon_at_least(
         ours, theirs, delta=certificate.delta, confidence=confidence, kind=kind
     )
     return _found(estimator, certificate, bound)
+
+
+def _check_moved(changed: Sequence[Any]) -> None:
+    """Raise where no release moves: a bound of zero would read as a proof of safety."""
+    if not changed:
+        raise NotCertified(
+            "nothing that was released differs between the data and the neighbour, so this attack "
+            "says nothing: pass a neighbour that moves a release; the messages of a method that "
+            "perturbs inside its own updates are for audit_sums and distinguish"
+        )
 
 
 def _found(estimator: Any, certificate: Certificate, bound: LowerBound) -> Audit:

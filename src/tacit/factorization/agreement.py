@@ -44,6 +44,8 @@ def public_inputs(problem: Problem, event: DpEvent | None = None) -> tuple[str, 
     ranges = ", ".join(f"{n} in [{low:g}, {high:g}]" for n, (low, high) in problem.bounds.items())
     sizes = ", ".join(f"{size} of {entity}" for entity, size in problem.sizes.items())
     notes = [f"public bounds: {ranges} (values outside are clipped)", f"public sizes: {sizes}"]
+    if problem.public:
+        notes.append(f"public, and not protected: {', '.join(problem.public)}")
     if problem.unit == "entry":
         notes.append("which cells are observed is public")
     return (*notes, *_at_several_sites(problem, event), *duplicates_note(problem.duplicates))

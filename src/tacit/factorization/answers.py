@@ -14,7 +14,7 @@ from tacit._core.estimates import MOST, estimates, few, intervals, strongest, te
 from tacit._core.pictures import HeatMap, Lines, Picture
 from tacit.errors import ParameterError
 from tacit.factorization.arrays import Arrays, Floats
-from tacit.factorization.draws import DEVIATION, estimates_of
+from tacit.factorization.draws import DEVIATION, PRIOR, estimates_of
 from tacit.privacy.promises import promise
 
 __all__ = [
@@ -35,6 +35,10 @@ _OFFSET = " offset"
 _EACH = 6  # members of a component in a table
 _NO_ERRORS = "no standard errors: this method keeps one average, and neither draws nor sums"
 _POSTERIOR = "standard errors are posterior ones, given what was released under its noise"
+_SPREAD = (
+    "standard errors are the spread of the iterates that were kept: a posterior's where settings "
+    "make the dynamics a sampler, as the guide says"
+)
 _SHRUNK = (
     "offsets are shrunk by the known noise; standard errors count it, and sampling by a rule for "
     "how far values spread"
@@ -159,9 +163,10 @@ def sites_answer(model: Any, level: float) -> Answer:
     }
     sites = len(model.certificates_)
     title = f"A factorization of {sites} site{'s' * (sites > 1)}: {', '.join(factors)}"
-    found = factors_answer(
-        title, factors, spread, labels, level, _POSTERIOR if spread else _NO_ERRORS
-    )
+    note = _NO_ERRORS
+    if spread:  # an exact sampler releases the prior that it had
+        note = _POSTERIOR if PRIOR in shared else _SPREAD
+    found = factors_answer(title, factors, spread, labels, level, note)
     item = next((n.removesuffix(_OFFSET) for n in shared if n.endswith(_OFFSET)), None)
     return found if item is None else _with_offsets(model, found, item, level)
 

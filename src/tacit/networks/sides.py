@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Learner", "rows_of"]
+
+_FEW_PRODUCTS = 1 << 24  # some milliseconds on one core
 
 
 class Learner(Holder):
@@ -58,10 +61,11 @@ class Learner(Holder):
         write_weights(self._parameters, asked.arrays["weights"])
         self._sums.reset()
         rows = picks if shard.starts is None else rows_of(shard.starts, picks)
-        for start in range(0, len(rows), self._batch):
-            part = torch.from_numpy(rows[start : start + self._batch])
-            inputs, targets = shard.inputs[part], shard.targets[part]
-            self._sums.add(inputs.to(shard.device), targets.to(shard.device))
+        with _threads_for(self._batch * self.agreement.size):
+            for start in range(0, len(rows), self._batch):
+                part = torch.from_numpy(rows[start : start + self._batch])
+                inputs, targets = shard.inputs[part], shard.targets[part]
+                self._sums.add(inputs.to(shard.device), targets.to(shard.device))
         return self._sums.result()
 
     def units(self, shard: Examples) -> int:
@@ -78,6 +82,24 @@ class Learner(Holder):
             nothing = {"sum": np.zeros(self.agreement.size), "drawn": np.zeros(1, np.int64)}
             return self._checked(step, asked, nothing)
         return super()._answer(step, asked, position)
+
+
+@contextmanager
+def _threads_for(products: int) -> Iterator[None]:
+    """Let torch use one thread where a batch needs few products.
+
+    Its threads wait for each other with full power after every operation. That costs more than a
+    small one itself, and on busy cores a hundred times as much.
+    """
+    before: int = torch.get_num_threads()
+    few = products < _FEW_PRODUCTS and before > 1
+    if few:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if few:
+            torch.set_num_threads(before)
 
 
 def rows_of(starts: NDArray[np.int64], people: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -90,7 +90,7 @@ def test_drawn_rows_are_calibrated_and_solved_ones_are_not():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "members", "blocks"), [(10.0, 100, 100), (1.0, 3000, 24)])
+@pytest.mark.parametrize(("epsilon", "members", "blocks"), [(10.0, 100, 100), (1.0, 3000, 40)])
 def test_a_certified_posterior_is_calibrated(epsilon, members, blocks):
     for ranks in langevin_ranks(epsilon, members, blocks).values():
         assert p_value(ranks) > 1e-4

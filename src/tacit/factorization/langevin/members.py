@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,22 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
     owner_rows,
 )
 from tacit.factorization.language.structure import BoundModel, BoundRelation
-
-if TYPE_CHECKING:
-    from tacit.factorization.langevin.sides import LangevinSite
+from tacit.factorization.together.problem import Problem
 
 __all__ = ["member_rows", "perturbed_rows"]
+
+
+class _Side(Protocol):
+    """What a site has for its members' rows; a `LangevinSite` does."""
+
+    problem: Problem
+    bound: BoundModel
+    cells: Any
+    walk: Any
+
+    def owner_rule(self) -> OwnerRule:
+        """Return how rows are solved."""
+
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -98,7 +109,7 @@ def _estimates(table: CellTable, owners: Integers, theta: Floats, rows: Floats) 
     return found
 
 
-def member_rows(side: LangevinSite, draws: Sequence[Factors], spread: bool) -> Floats:
+def member_rows(side: _Side, draws: Sequence[Factors], spread: bool) -> Floats:
     """Return every member's row for each draw of the other factors, (draws, members, columns).
 
     Parameters
@@ -130,7 +141,7 @@ def member_rows(side: LangevinSite, draws: Sequence[Factors], spread: bool) -> F
 
 
 def _counted(
-    side: LangevinSite,
+    side: _Side,
     relations: Sequence[BoundRelation],
     draws: Sequence[Factors],
     rule: OwnerRule,

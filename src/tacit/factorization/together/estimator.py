@@ -128,7 +128,7 @@ class PrivateFactorization(UsedAtSites):
     _purpose = "coupled factorization"
     _told = released.TOLD
     _to_state = TO_STATE
-    _stated_facts = ("members", "options")
+    _stated_facts = ("members", "options", "public")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(FactorizationMethod)),
@@ -179,7 +179,9 @@ class PrivateFactorization(UsedAtSites):
         return as_relations(self.coupled_model(), data, self.entities, self.duplicates)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
-        return self._agree_on(facts, {}, self._request(len(facts)))
+        first = facts[0]
+        public = first.relations(self.coupled_model()) if isinstance(first, Stated) else {}
+        return self._agree_on(facts, public, self._request(len(facts)))
 
     def _agree_on(
         self, facts: Sequence[Any], public: Mapping[str, Relation], privacy: Privacy | None
@@ -244,11 +246,12 @@ class PrivateFactorization(UsedAtSites):
         """Return the parameters and facts of a file or a proposal.
 
         Beside parameters it has ``entities`` (entity → its members' names, or how many),
-        ``members`` (of the protected entity, where public) and ``options`` of a ``method`` that is
-        named.
+        ``members`` (of the protected entity, where public), ``options`` of a ``method`` that is
+        named, and ``public`` (relation → its columns), which is no secret and costs nothing.
         """
         found = dict(settings)
-        facts = Stated(found.get("entities") or {}, int(found.pop("members", 0)))
+        public = found.pop("public", {})
+        facts = Stated(found.get("entities") or {}, int(found.pop("members", 0)), public)
         options = found.pop("options", {})
         if options and found.get("method", "auto") not in METHODS:
             raise ParameterError(f"options go with a method, one of {sorted(METHODS)}")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-from tacit.factorization.language.binding import empty_relation, joined_members
+from tacit.factorization.language.binding import (
+    as_relations,
+    empty_relation,
+    joined_members,
+    restricted,
+)
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = ["Stated"]
@@ -19,11 +25,21 @@ class Stated(NamedTuple):
 
     entities: Mapping[str, Any]  # members' names, or how many; of all but the protected one
     members: int = 0  # of the protected entity, at all sites, where that is public
+    public: Mapping[str, Any] = MappingProxyType({})  # relation → its cells, as a table
 
     @property
     def labels(self) -> dict[str, tuple[Any, ...]]:
         """Entity → names of its members, where they are listed."""
         return {e: tuple(n) for e, n in self.entities.items() if not isinstance(n, int)}
+
+    def relations(self, model: CoupledModel) -> dict[str, Relation]:
+        """Return the relations that are no secret, which the coordinator holds."""
+        strange = [name for name in self.public if name not in model.forms]
+        if strange:
+            raise ParameterError(f"public names {strange[0]!r}: the model has {list(model.forms)}")
+        if not self.public:
+            return {}
+        return as_relations(restricted(model, self.public), dict(self.public), self.entities)
 
     def modes(self, model: CoupledModel, relation: str, protected: str) -> list[str]:
         """Return the entities of a relation: what is protected or has public members."""
@@ -41,6 +57,8 @@ class Stated(NamedTuple):
         for k in range(sites):
             relations = {}
             for name in model.forms:
+                if name in self.public:
+                    continue
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
@@ -60,6 +78,8 @@ class Stated(NamedTuple):
         for name, found in tables.items():
             if name not in model.forms:
                 raise ParameterError(f"the model has no relation {name!r}")
+            if name in self.public:
+                raise ParameterError(f"{name!r} is stated as public: it is no table of a site")
             modes = self.modes(model, name, protected)
             for entity in set(model.names(name)) - set(modes):
                 if entity in found["columns"] or entity in found["table"]:
