@@ -41,6 +41,11 @@ class Langevin(FactorizationMethod):
         Gamma prior (KL): shape ≥ 1, and mean relative to the factor's public scale.
     iterations
         Multiplicative steps for a user's own row (KL, ``unit="user"``).
+    clipped
+        Whose gradient is clipped where one entry is protected: ``"user"``, all of a user's cells
+        together, its row solved anew from them (an entry then is replaced as part of its user);
+        or ``"entry"``, each cell by itself, with users' factors that follow noisy gradients.
+        ``"auto"``: users, where every private relation names them.
     limit
         The most cells of one user that count towards its gradient (``unit="user"``).
     offsets
@@ -73,6 +78,7 @@ class Langevin(FactorizationMethod):
     shape: float = 1.0
     mean: float = 2.0
     iterations: int = 10
+    clipped: str = "auto"
     limit: int | None = None
     offsets: bool | str = "auto"
     own_effects: bool = True
@@ -81,7 +87,7 @@ class Langevin(FactorizationMethod):
     # where a fit began is no setting of what came of it
     told: ClassVar[tuple[str, ...]] = (
         "rounds", "sampling_rate", "clip", "step_size", "decay", "reach", "langevin", "burn_in",
-        "precision", "shape", "mean", "iterations", "limit", "offsets", "own_effects",
+        "precision", "shape", "mean", "iterations", "clipped", "limit", "offsets", "own_effects",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -98,6 +104,7 @@ class Langevin(FactorizationMethod):
         check("shape", self.shape, Real(1))
         check("mean", self.mean, positive)
         check("iterations", self.iterations, Integer(1))
+        check("clipped", self.clipped, OneOf("auto", "entry", "user"))
         check("limit", self.limit, AnyOf(Integer(1), None))
         check("offsets", self.offsets, OneOf("auto", True, False))
         check("own_effects", self.own_effects, OneOf(True, False))
@@ -108,6 +115,17 @@ class Langevin(FactorizationMethod):
         found: Agreement = late(f"{__package__}.agreement").LangevinAgreement(problem, self)
         return found
 
+    def by_user(self, problem: Problem) -> bool:
+        """Return whether all cells of a user are one contribution.
+
+        For entries that is sound where one is replaced, and not added or removed: a replaced value
+        replaces its user's contribution by another.
+        """
+        if problem.unit == "user":
+            return True
+        named = all(problem.protected in problem.model.names(name) for name in problem.bounds)
+        return self.clipped != "entry" and named and problem.neighbours == REPLACE
+
     def _check(self, problem: Problem) -> None:
         powers = {problem.model.powers[name] for name in problem.model.forms}
         if len(powers) > 1 or not powers <= {0.0, 1.0}:
@@ -116,8 +134,14 @@ class Langevin(FactorizationMethod):
             )
         if problem.unit not in ("entry", "user"):
             raise ParameterError(f"privacy.unit must be 'entry' or 'user', got {problem.unit!r}")
-        if self.limit is not None and problem.unit != "user":
+        by_user = self.by_user(problem)
+        if self.limit is not None and not by_user:
             raise ParameterError("limit bounds what a user contributes: ask for unit='user'")
+        if self.clipped != "auto" and by_user != (self.clipped == "user"):
+            raise ParameterError(
+                f"clipped={self.clipped!r} does not fit: a user's gradient is clipped for "
+                "unit='user', and for entries that are replaced where all relations name users"
+            )
         for name, (low, _) in problem.bounds.items():
             if powers == {1.0} and low < 0.0:
                 raise ParameterError(f"bounds of {name!r} must not be negative for 'kl': {low:g}")
