@@ -157,8 +157,7 @@ def audit(
     run = fit or (lambda model, given: model.fit(given))
 
     def fit_once(number: int, given: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a handful of canaries are no data to learn from
+        with warnings.catch_warnings(action="ignore"):  # canaries are no data to learn from
             return run(fresh(estimator, seed, number), given)
 
     fitted, script = record(lambda: fit_once(0, data))

@@ -146,6 +146,7 @@ class PublishedLangevin(Langevin):
     'entry'
     """
 
+    clipped: str = "entry"
     own_effects: bool = False  # a paper predicts from factors alone
     rule: str = "ermis-zcdp"
     level: str = "entry"
@@ -159,12 +160,12 @@ class PublishedLangevin(Langevin):
 
     def agree(self, problem: Problem) -> PublishedLangevinAgreement:
         """Return what is public about a fit; raise where this cannot solve the problem."""
-        self._check(problem)
         if not problem.noisy or problem.unit != "entry":
             raise ParameterError(
                 "published rules are for unit='entry' and a finite epsilon: what the thesis "
                 "calls user-level protects one entry"
             )
+        self._check(problem)
         if self.level == "site":
             return SiteLevelAgreement(problem, self)
         return PublishedLangevinAgreement(problem, self)

@@ -89,8 +89,9 @@ def naive(data, unit, start, rounds, clip, step, decay, rank, weight, precision,
 def test_without_noise_it_equals_a_naive_twin(unit, clip, monkeypatch):
     """ε = ∞ keeps the clipping; the grid is 2^-40 of the clip, far below this tolerance."""
     method = Langevin(
-        rounds=6, clip=clip, step_size=0.02, langevin=False, offsets=False, burn_in=0.9
-    )
+        rounds=6, clip=clip, step_size=0.02, langevin=False, offsets=False, burn_in=0.9,
+        clipped=unit,
+    )  # fmt: skip
     holders = sites(2)
     fitted = estimator(method, privacy(math.inf, unit), dispersion=2.0)
     starts = {}
@@ -169,6 +170,25 @@ def test_noise_does_not_hide_what_members_own_cells_say(unit, divergence):
     assert errors[0] < 0.75 * errors[1]
 
 
+def test_an_entry_is_better_protected_as_part_of_its_user():
+    """A tensor is learned where users' rows are solved, and not where they follow noise."""
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(n, 2)) for n in (150, 10, 4)]
+    whole = np.clip(
+        3.0 + np.einsum("uk,pk,ak->upa", *parts) + rng.normal(0, 0.3, (150, 10, 4)), 1, 5
+    )
+    train = np.where(rng.random(whole.shape) < 0.4, whole, np.nan)
+    held = np.argwhere(np.isnan(train))
+    errors = {}
+    for clipped in ("entry", "user", "auto"):
+        model = estimator(
+            Langevin(rounds=20, clipped=clipped), privacy(20.0, "entry"), "user:k place:k act:k"
+        ).fit(train)
+        found = model.predict("the data", held)
+        errors[clipped] = np.sqrt(np.mean((found - whole[tuple(held.T)]) ** 2))
+    assert errors["auto"] == errors["user"] < 0.9 * errors["entry"]
+
+
 @pytest.mark.parametrize("unit", ["entry", "user"])
 def test_values_outside_their_bounds_are_clipped_silently(unit):
     wild = ratings(seed=0)
@@ -236,7 +256,7 @@ def test_tensors_with_any_choice_of_shared_factors(unit, divergence, form, share
     assert fitted.certificate_.epsilon <= 3.0 * (1 + 1e-6)
     private = set(fitted.parts_["s1"].walk.values)
     names = {token.partition(":")[0] for token in form.split()}
-    assert private == names - set(shared) - ({"user"} if unit == "user" else set())
+    assert private == names - set(shared) - {"user"}  # their rows are solved anew
     assert np.isfinite(fitted.predict("s2", [[0, 1, 2]])).all()
 
 
@@ -269,7 +289,8 @@ def test_offsets_have_columns_of_their_own():
     fitted = estimator(Langevin(rounds=5, offsets=True), privacy(3.0), rank=4).fit(sites())
     assert (fitted.shared_factors_["item"][:, 1] == 1.0).all()
     assert (fitted.parts_["s0"].final["user"][:, 0] == 1.0).all()
-    entry = estimator(Langevin(rounds=5, offsets=True), privacy(3.0, "entry"), rank=4).fit(sites())
+    method = Langevin(rounds=5, offsets=True, clipped="entry")
+    entry = estimator(method, privacy(3.0, "entry"), rank=4).fit(sites())
     assert (entry.parts_["s0"].walk.values["user"][:, 0] == 1.0).all()
 
 
@@ -611,7 +632,9 @@ def test_problems_that_it_cannot_solve_are_refused_by_name():
     with pytest.raises(ParameterError, match="nothing to"):
         fit(shared=[])
     with pytest.raises(ParameterError, match="limit"):
-        fit(Langevin(limit=2), privacy(unit="entry"))
+        fit(Langevin(limit=2, clipped="entry"), privacy(unit="entry"))
+    with pytest.raises(ParameterError, match="clipped='entry' does not fit"):
+        fit(Langevin(clipped="entry"))
     with pytest.raises(ParameterError, match="offsets=True needs"):
         fit(Langevin(offsets=True), rank=2)
     with pytest.raises(ParameterError, match="rdp"):

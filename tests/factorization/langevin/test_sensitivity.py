@@ -63,12 +63,16 @@ class Attack:
         self, form, unit, divergence="euclidean", *, kind=LangevinSite, clip=0.5,
         neighbours=None, rate=1.0,
     ):  # fmt: skip
+        clipped = "entry" if unit == "cell" else "auto"  # the entry by itself, or all of its user
+        unit = "entry" if unit == "cell" else unit
         forms, shared = FORMS[form]
         self.kind, self.unit, self.clip = kind, unit, clip
         self.rng = np.random.default_rng(0)
         self.model = CoupledModel(forms, {"k": 2, "l": 2, "m": 2}, divergence)
         self.privacy = tc.Privacy(0.5, 1e-4, unit=unit, neighbours=neighbours, trust="site")
-        self.method = Langevin(rounds=ROUNDS, sampling_rate=rate, clip=clip, iterations=3)
+        self.method = Langevin(
+            rounds=ROUNDS, sampling_rate=rate, clip=clip, iterations=3, clipped=clipped
+        )
         self.entities = {
             name: [f for f, _ in tokens if f != "core"]
             for name, tokens in self.model.forms.items()
@@ -149,7 +153,7 @@ class Attack:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "entry", "cell"])
 @pytest.mark.parametrize("divergence", ["euclidean", "kl"])
 def test_no_neighbour_moves_a_release_farther_than_declared(form, unit, divergence):
     allowed = 1.0 if unit == "user" else 2.0
@@ -161,7 +165,7 @@ def test_no_neighbour_moves_a_release_farther_than_declared(form, unit, divergen
 
 
 @pytest.mark.parametrize("clip", [1e-3, 10.0, 1e5])
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "entry", "cell"])
 def test_every_clip_is_kept(clip, unit):
     allowed = 1.0 if unit == "user" else 2.0
     assert Attack("two", unit, clip=clip).search(10) <= allowed * (1 + 1e-12)
@@ -169,13 +173,13 @@ def test_every_clip_is_kept(clip, unit):
 
 def test_samples_and_other_relations_between_neighbours():
     """Samples do not depend on values; an entry that is added moves a sum by one clip."""
-    attack = Attack("matrix", "entry", rate=0.5)
+    attack = Attack("matrix", "cell", rate=0.5)
     assert attack.search(10) <= 2.0 * (1 + 1e-12)
     replaced = Attack("matrix", "user", neighbours="replace-one", rate=0.5)
     assert replaced.search(10) <= 1.0 + 1e-12
 
 
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "entry", "cell"])
 def test_climbing_from_random_data_does_not_exceed_it_either(unit):
     """Change one value of the base data at a time, and keep what moves the release farther."""
     attack = Attack("tensor", unit, clip=2.0)
@@ -201,7 +205,7 @@ def test_climbing_from_random_data_does_not_exceed_it_either(unit):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "entry", "cell"])
 def test_every_array_that_leaves_a_site_came_out_of_the_gate(monkeypatch, form, unit):
     forms, shared = FORMS[form]
     released, sent = [], []
@@ -324,12 +328,12 @@ class MixesUsers(LangevinSite):
 @pytest.mark.parametrize(
     ("twin", "form", "unit"),
     [
-        (RawUserFactors, "matrix", "entry"),
-        (RawUserFactors, "tensor", "entry"),
+        (RawUserFactors, "matrix", "cell"),
+        (RawUserFactors, "tensor", "cell"),
         (ClipsAfterSumming, "matrix", "user"),
-        (ClipsAfterSumming, "matrix", "entry"),
+        (ClipsAfterSumming, "matrix", "cell"),
         (ClipsCellsNotUsers, "matrix", "user"),
-        (ClipsFactorsApart, "tensor", "entry"),
+        (ClipsFactorsApart, "tensor", "cell"),
         (MixesUsers, "matrix", "user"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
@@ -389,12 +393,17 @@ def test_an_attack_never_exceeds_the_certified_epsilon(monkeypatch):
 
 
 def test_only_replaced_users_have_a_reason_to_stay_below_their_bound():
-    """What is added or removed reaches its clip, and so does an entry that is replaced."""
+    """What is added or removed reaches its clip, and so does an entry clipped by itself."""
     seen = set()
     for agreement in LangevinAgreement.examples():
         problem = agreement.problem
-        excused = problem.unit == "user" and problem.neighbours == "replace-one"
-        seen.add((problem.unit, problem.neighbours))
+        excused = agreement.by_user and problem.neighbours == "replace-one"
+        seen.add((problem.unit, problem.neighbours, agreement.by_user))
         for step in agreement.steps:
             assert isinstance(step.reach, str) == excused
-    assert {("user", "replace-one"), ("user", "add-remove-one"), ("entry", "replace-one")} <= seen
+    assert seen == {
+        ("user", "replace-one", True),
+        ("user", "add-remove-one", True),
+        ("entry", "replace-one", True),
+        ("entry", "replace-one", False),
+    }

@@ -13,10 +13,13 @@ from the coordinator.
 them, one entry contributes one gradient, scaled to a norm of at most G after all its factors are
 put together. ``unit="user"``: the protected entity's factor is not kept at all; a user's row is
 solved anew from its own cells and the gated factors, and the user's gradient over all other
-factors is scaled to G. Either way the sum, given earlier releases, is Σ f(unit; released) over the
-sample with ‖f‖ ≤ G: adding or removing a unit moves it by at most G (rounding included), and
-replacing a value swaps one f for another, which the accountant treats as the Poisson-sampled
-Gaussian under replacement. Every round is an adaptive Gaussian release, and rounds compose.
+factors is scaled to G. Entries that are replaced are protected that way too, where every private
+relation names the users (`Langevin.clipped`): a replaced value replaces its user's contribution by
+another, as a replaced user would. Either way the sum, given earlier releases, is
+Σ f(unit; released) over the sample with ‖f‖ ≤ G: adding or removing a unit moves it by at most G
+(rounding included), and replacing one swaps one f for another, which the accountant treats as the
+Poisson-sampled Gaussian under replacement. Every round is an adaptive Gaussian release, and rounds
+compose.
 
 **Any request.** f is scaled after it was computed, whatever the factors are that a coordinator
 sends, and one whose squared norm is not below 1e300 counts as nothing. Factors are asked to lie
@@ -91,8 +94,13 @@ class LangevinAgreement(FactorizationAgreement):
     @cached_property
     def kept(self) -> tuple[str, ...]:
         """The factors whose gradients are released to their site alone."""
-        solved = self.problem.protected if self.problem.unit == "user" else None
+        solved = self.problem.protected if self.by_user else None
         return tuple(n for n in self.problem.used if n not in self.sent and n != solved)
+
+    @property
+    def by_user(self) -> bool:
+        """Whether all cells of a user are one contribution."""
+        return self.method.by_user(self.problem)
 
     @property
     def has_offsets(self) -> bool:
@@ -163,7 +171,7 @@ class LangevinAgreement(FactorizationAgreement):
             row = scale ** (len(tokens) - 1) * math.sqrt(combinations * len(tokens))
             slope = TYPICAL if problem.model.powers[name] == 0.0 else 1.0
             norm = slope * row * relation_weight(problem, name, low, high)
-            if problem.unit == "user":
+            if self.by_user:
                 cells = math.prod(problem.sizes.get(f, 1) for f, _ in tokens)
                 cells = min(cells, (limit or cells) ** 2)
                 norm *= math.sqrt(math.sqrt(cells))
@@ -207,7 +215,7 @@ class LangevinAgreement(FactorizationAgreement):
             for n, (rows, columns) in shapes.items()
         }
         reach: float | str = 1.0
-        if problem.unit == "user" and problem.neighbours == REPLACE:
+        if self.by_user and problem.neighbours == REPLACE:
             reach = "a user's gradient is even in its values: two users' are rarely opposite"
         sent = tuple(f"gradient/{n}" for n in self.sent)
         return Step(name, mechanism, asks, replies, times, sent=sent, reach=reach)
@@ -218,12 +226,12 @@ class LangevinAgreement(FactorizationAgreement):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Bounds and sizes, the clip, and what stays at a site."""
-        what = "entry's" if self.problem.unit == "entry" else "user's"
+        what = "user's" if self.by_user else "entry's"
         notes = [
             f"each {what} gradient is clipped to {self.clip:g} and sampled with probability "
             f"{self.method.sampling_rate:g} in each of {self.method.rounds} rounds"
         ]
-        if self.problem.unit == "entry":
+        if not self.by_user:
             notes.append(
                 f"the factor of {self.problem.protected!r} follows from releases until the end; "
                 "what a site then solves from its raw data for its own predictions stays there"
@@ -315,6 +323,9 @@ class LangevinAgreement(FactorizationAgreement):
         matrix = next(small_problems(trusts=("site",), delta=1e-4))
         yield Langevin(rounds=2, sampling_rate=0.5, limit=2).agree(matrix)
         yield Langevin(rounds=2, clip=0.01, rows="drawn").agree(matrix)
+        for problem in small_problems(trusts=("site",), delta=1e-4):
+            if problem.unit == "entry":
+                yield Langevin(rounds=2, clip=0.01, clipped="entry").agree(problem)
 
 
 @lru_cache(maxsize=64)

@@ -44,6 +44,11 @@ class Langevin(FactorizationMethod):
     rows
         Whether a user's row is ``"solved"`` from its cells in every round, or ``"drawn"`` from its
         law given them, as a posterior asks for (Euclidean, ``unit="user"``).
+    clipped
+        Whose gradient is clipped where one entry is protected: ``"user"``, all of a user's cells
+        together, its row solved anew from them (an entry then is replaced as part of its user);
+        or ``"entry"``, each cell by itself, with users' factors that follow noisy gradients.
+        ``"auto"``: users, where every private relation names them.
     limit
         The most cells of one user that count towards its gradient (``unit="user"``).
     offsets
@@ -77,6 +82,7 @@ class Langevin(FactorizationMethod):
     mean: float = 2.0
     iterations: int = 10
     rows: str = "solved"
+    clipped: str = "auto"
     limit: int | None = None
     offsets: bool | str = "auto"
     own_effects: bool = True
@@ -85,7 +91,8 @@ class Langevin(FactorizationMethod):
     # where a fit began is no setting of what came of it
     told: ClassVar[tuple[str, ...]] = (
         "rounds", "sampling_rate", "clip", "step_size", "decay", "reach", "langevin", "burn_in",
-        "precision", "shape", "mean", "iterations", "rows", "limit", "offsets", "own_effects",
+        "precision", "shape", "mean", "iterations", "rows", "clipped", "limit", "offsets",
+        "own_effects",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -103,6 +110,7 @@ class Langevin(FactorizationMethod):
         check("mean", self.mean, positive)
         check("iterations", self.iterations, Integer(1))
         check("rows", self.rows, OneOf("solved", "drawn"))
+        check("clipped", self.clipped, OneOf("auto", "entry", "user"))
         check("limit", self.limit, AnyOf(Integer(1), None))
         check("offsets", self.offsets, OneOf("auto", True, False))
         check("own_effects", self.own_effects, OneOf(True, False))
@@ -113,6 +121,17 @@ class Langevin(FactorizationMethod):
         found: Agreement = late(f"{__package__}.agreement").LangevinAgreement(problem, self)
         return found
 
+    def by_user(self, problem: Problem) -> bool:
+        """Return whether all cells of a user are one contribution.
+
+        For entries that is sound where one is replaced, and not added or removed: a replaced value
+        replaces its user's contribution by another.
+        """
+        if problem.unit == "user":
+            return True
+        named = all(problem.protected in problem.model.names(name) for name in problem.bounds)
+        return self.clipped != "entry" and named and problem.neighbours == REPLACE
+
     def _check(self, problem: Problem) -> None:
         powers = {problem.model.powers[name] for name in problem.model.forms}
         if len(powers) > 1 or not powers <= {0.0, 1.0}:
@@ -121,12 +140,18 @@ class Langevin(FactorizationMethod):
             )
         if problem.unit not in ("entry", "user"):
             raise ParameterError(f"privacy.unit must be 'entry' or 'user', got {problem.unit!r}")
-        if self.limit is not None and problem.unit != "user":
+        by_user = self.by_user(problem)
+        if self.limit is not None and not by_user:
             raise ParameterError("limit bounds what a user contributes: ask for unit='user'")
-        if self.rows == "drawn" and (problem.unit != "user" or powers != {0.0}):
+        if self.rows == "drawn" and (not by_user or powers != {0.0}):
             raise ParameterError(
                 "rows='drawn' is for unit='user' under divergence='euclidean': elsewhere rows "
                 "are not solved, or not normal"
+            )
+        if self.clipped != "auto" and by_user != (self.clipped == "user"):
+            raise ParameterError(
+                f"clipped={self.clipped!r} does not fit: a user's gradient is clipped for "
+                "unit='user', and for entries that are replaced where all relations name users"
             )
         for name, (low, _) in problem.bounds.items():
             if powers == {1.0} and low < 0.0:

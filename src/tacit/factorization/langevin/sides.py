@@ -63,7 +63,7 @@ class LangevinSite(SiteFactors):
         self.problem = problem = agreement.problem
         self.bound = problem.bound(relations)
         self.shared = [n for n in agreement.sent if n in self.bound.factors]
-        owner = problem.protected if problem.unit == "user" else None
+        owner = problem.protected if agreement.by_user else None
         private = [n for n in self.bound.factors if n not in self.shared and n != owner]
         shapes = {n: self.bound.factors[n].table for n in (*self.shared, *private)}
         self.layout = Layout(shapes)
@@ -127,7 +127,7 @@ class LangevinSite(SiteFactors):
 
     def units(self, shard: CellTable) -> int:
         """Return the number of users, or of entries."""
-        by_user = self.problem.unit == "user"
+        by_user = self.agreement.by_user
         return len(shard.owner_starts) - 1 if by_user else len(shard.values)
 
     def mechanism(self, step: Step, value: Any = None) -> PoissonSampled:
@@ -143,7 +143,7 @@ class LangevinSite(SiteFactors):
         """Return the sum of the sampled units' clipped gradients."""
         theta, inner = self.theta(asked, kept), self.mechanism(step).mechanism
         inverse = math.ldexp(1.0, -inner.grid.exponent)
-        if self.problem.unit == "user":
+        if self.agreement.by_user:
             rule, rows = self.owner_rule(), None
             if self.agreement.method.rows == "drawn":
                 key = int(generator(self.walk.seed, f"rows {self.walk.moves}").integers(2**62))
