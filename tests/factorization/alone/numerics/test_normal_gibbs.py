@@ -8,7 +8,7 @@ from scipy import stats
 
 from tacit import CoupledModel, Relation
 from tacit.errors import ParameterError
-from tacit.factorization.alone.numerics.normal_gibbs import NormalGibbs
+from tacit.factorization.alone.numerics.normal_gibbs import NormalGibbs, NormalState
 from tacit.factorization.alone.numerics.normal_prior import MEANS
 from tacit.factorization.alone.numerics.sums import Expanded, estimates_at
 from tests.oracles.dense import MASKS, MODELS, engine_of, make
@@ -34,13 +34,12 @@ class Joint:
             break_it(self.kernel)
 
     def prior(self):
-        rng, state = self.rng, self.kernel.init(self.rng)
-        factors = {}
+        rng, factors = self.rng, {}
         for name in "ab":
             precision = rng.gamma(SHAPE, MEAN / SHAPE, 2)
             mean = rng.normal(0, 1 / np.sqrt(MEANS * precision))
             factors[name] = mean + rng.normal(size=(2 * COPIES, 2)) / np.sqrt(precision)
-        return state._replace(factors=factors, dispersions={"x": 4.0 / rng.gamma(8.0)})
+        return NormalState(factors, {}, {"x": 4.0 / rng.gamma(8.0)})
 
     def data(self, state):
         found = self.engine.data["x"]

@@ -25,9 +25,11 @@ from tacit.factorization.alone.numerics.normal_rows import (
     solve_rows,
 )
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
-from tacit.factorization.arrays import Factors
+from tacit.factorization.arrays import Factors, Floats
 
 __all__ = ["NormalGibbs", "NormalInfo", "NormalState", "check_euclidean", "start_dispersions"]
+
+_DAMPED, _KEPT = 50, 0.4  # sweeps before the first one, and the share of rows that they keep
 
 
 class NormalState(NamedTuple):
@@ -80,18 +82,31 @@ class NormalGibbs:
         self.prior = NormalPrior(engine, stated or {})
 
     def init(self, rng: np.random.Generator) -> NormalState:
-        """Draw random factors of the data's size."""
-        dispersions = start_dispersions(self.engine, self.prior, self.learned)
-        return NormalState(self.prior.start(rng), {}, dispersions)
+        """Draw random factors of the data's size, and take some damped sweeps from there.
 
-    def step(self, rng: np.random.Generator, state: NormalState) -> tuple[NormalState, NormalInfo]:
-        """Draw the components and rows of every factor, then the noise variances."""
+        Full sweeps from a random start often explain one mode of a tensor by noise of another,
+        and are then stuck.
+        """
+        dispersions = start_dispersions(self.engine, self.prior, self.learned)
+        state = NormalState(self.prior.start(rng), {}, dispersions)
+        for _ in range(_DAMPED):
+            state, _ = self.step(rng, state, kept=_KEPT)
+        return state
+
+    def step(
+        self, rng: np.random.Generator, state: NormalState, *, kept: float = 0.0
+    ) -> tuple[NormalState, NormalInfo]:
+        """Draw the components and rows of every factor, then the noise variances.
+
+        Rows keep a share of what they were: an autoregression with the same law.
+        """
         expanded = Expanded(self.engine.model, state.factors)
         factors, components = dict(state.factors), {}
         dispersions = dict(state.dispersions)
         for name in factors:
             components[name] = self.prior.components(rng, name, factors[name])
-            factors[name] = self._rows(rng, expanded, name, components[name], dispersions)
+            drawn = self._rows(rng, expanded, name, components[name], dispersions, kept)
+            factors[name] = kept * factors[name] + drawn
             expanded.put(name, factors[name])
         misfit = 0.0
         for relation in dispersions:
@@ -108,13 +123,15 @@ class NormalGibbs:
         name: str,
         components: Components,
         dispersions: Mapping[str, float],
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        """Draw all rows of a factor, given everything else."""
+        kept: float,
+    ) -> Floats:
+        """Draw all rows of a factor, given everything else, up to the share that is kept."""
         rows, columns = self.engine.model.factors[name].table
         drawn = np.empty((rows, columns))
         for part in row_chunks(rows, columns):
             left, right = normal_equations(self.engine, expanded, name, dispersions, part)
             right += components.precision * components.mean
-            noise = rng.standard_normal(right.shape)
+            noise = np.sqrt(1.0 - kept**2) * rng.standard_normal(right.shape)
+            right = (1.0 - kept) * right
             drawn[part] = solve_rows(left, components.precision, right, noise)
         return drawn

@@ -25,8 +25,8 @@ from scipy import special
 
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import estimate_cells
-from tacit.factorization.alone.numerics.normal_gibbs import check_euclidean, start_dispersions
-from tacit.factorization.alone.numerics.normal_prior import MEANS, Components, NormalPrior
+from tacit.factorization.alone.numerics.normal_gibbs import NormalGibbs, start_dispersions
+from tacit.factorization.alone.numerics.normal_prior import MEANS, Components
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalInfo
 from tacit.factorization.arrays import Arrays, Factors, Floats
@@ -104,17 +104,16 @@ class NormalBayes:
         stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
     ) -> None:
-        check_euclidean(engine)
-        self.engine, self.learned = engine, learned
-        self.prior = NormalPrior(engine, stated or {})
+        self.chain = NormalGibbs(engine, stated, learned)
+        self.engine, self.learned, self.prior = engine, learned, self.chain.prior
         model = _squared(engine.model)
         alone = {n: replace(f, values=np.ones(f.cells)) for n, f in engine.data.items()}
         self.squared = Engine(model, alone)
 
     def init(self, rng: np.random.Generator) -> NormalBayesState:
-        """Return q with random means of the data's size."""
+        """Return q around a state of a chain, which has left the poorest optima behind."""
         specs, scales = self.engine.model.factors, self.prior.scales
-        means = self.prior.start(rng)
+        means = dict(self.chain.init(rng).factors)
         covariances = {
             n: np.tile(0.01 * scales[n] ** 2 * np.eye(spec.columns), (spec.rows, 1, 1))
             for n, spec in specs.items()
