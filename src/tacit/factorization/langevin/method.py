@@ -143,7 +143,7 @@ class Langevin(FactorizationMethod):
         by_user = self.by_user(problem)
         if self.limit is not None and not by_user:
             raise ParameterError("limit bounds what a user contributes: ask for unit='user'")
-        if self.rows == "drawn" and (not by_user or powers != {0.0}):
+        if self.rows == "drawn" and (problem.unit != "user" or powers != {0.0}):
             raise ParameterError(
                 "rows='drawn' is for unit='user' under divergence='euclidean': elsewhere rows "
                 "are not solved, or not normal"
