@@ -71,7 +71,10 @@ def rmse(values: Any, predicted: Any) -> float:
 
 
 def fit(
-    sites: list[tc.Site], privacy: Any, bounds: Any, kinds: tc.Relation | None = None,
+    sites: list[tc.Site],
+    privacy: Any,
+    bounds: Any,
+    kinds: tc.Relation | None = None,
     **options: Any,
 ) -> Any:
     """Fit over sites with the defaults, beside what is public of items."""
@@ -92,8 +95,12 @@ def own_means(train: tc.Relation, cells: Any) -> Any:
 
 
 def whole(
-    outcome: Outcome, name: str, relation: tc.Relation, seeds: range,
-    epsilons: tuple[float, ...], kinds: tc.Relation | None = None,
+    outcome: Outcome,
+    name: str,
+    relation: tc.Relation,
+    seeds: range,
+    epsilons: tuple[float, ...],
+    kinds: tc.Relation | None = None,
 ) -> dict[tuple[str, str, float], float]:
     """One site that holds everything: each notion and ε."""
     found: dict[tuple[str, str, float], float] = {}
