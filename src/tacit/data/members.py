@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.data.codes import coded
 from tacit.data.columns import column_array, column_names, is_missing
 from tacit.data.reading import Table, is_table, read_rows
 from tacit.data.values import plain_text, texts
@@ -48,6 +49,8 @@ def key(name: Any) -> str:
     >>> key("0012"), key(12), key(12.0), key(np.int8(12)), key(dt.date(2026, 1, 31))
     ('0012', '12', '12', '12', '2026-01-31')
     """
+    if type(name) is str:  # most are
+        return name.strip()
     if isinstance(name, bytes):
         return name.decode("utf-8", errors="replace").strip()
     if isinstance(name, np.datetime64):
@@ -86,9 +89,11 @@ def distinct_ids(ids: Any, what: str) -> tuple[list[Any], NDArray[np.int64]]:
     what
         What they are, for the error that a missing one is.
     """
-    values, missing = id_values(ids, what)
-    _refuse_missing(missing, what)
-    return distinct_values(values)
+    different, rows = coded(ids)
+    values, missing = id_values(different, what)
+    _refuse_missing(missing[rows], what)
+    found, place = distinct_values(values)
+    return found, place[rows]
 
 
 def distinct_values(
@@ -409,7 +414,7 @@ def id_column(table: Any, entity: str, column: str | None = None) -> Any:
         found = table.column(name)
         if found.dtype.is_numeric():
             return np.asarray(found.to_numpy())
-        return found.to_list() if found.dtype.is_temporal() else texts(found).to_list()
+        return found.to_list() if found.dtype.is_temporal() else texts(found)
     name = find_column(table, *wanted)
     if name is None:
         raise ParameterError(
