@@ -210,6 +210,9 @@ class Step:
         for name, spec in self.leaving.items():
             most = self._most if spec.dtype.startswith("float") else _LARGEST
             low, high = max(spec.low, -most), min(spec.high, most)
+            if most == _LARGEST:  # nothing is known: a range that the step states may be wider
+                low = spec.low if math.isfinite(spec.low) else low
+                high = spec.high if math.isfinite(spec.high) else high
             found[name] = dataclasses.replace(spec.resolved(sizes), low=low, high=high)
         return found
 
