@@ -415,7 +415,12 @@ class Columns(Mapping[str, Kind]):
         own = [*([self.person] if self.person else []), *(self.key or [])]
         for name in dict.fromkeys([*wanted, *(own if person else [])]):
             if not table.has(name):
-                remedy = f"the table has {table.frame.columns[:20]}"
+                near = table.near(name)
+                remedy = (
+                    f"{near} could both be meant: rename one"
+                    if near
+                    else (f"the table has {table.frame.columns[:20]}")
+                )
                 found.append(Problem("no such column", name, (), 1, remedy))
         return found
 

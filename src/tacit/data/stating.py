@@ -47,9 +47,24 @@ def category(*levels: Any) -> Category:
     return Category(tuple(levels))
 
 
-def boolean() -> Boolean:
-    """Return the kind of a column of true and false."""
-    return Boolean()
+def boolean(true: Any = (), false: Any = ()) -> Boolean:
+    """Return the kind of a column of true and false.
+
+    Parameters
+    ----------
+    true, false
+        The word, or words, that stand for each in text, in any case; left out, true and false, yes
+        and no, 1 and 0, and their first letters.
+
+    Examples
+    --------
+    >>> boolean("ja", "nein").described()
+    {'kind': 'boolean', 'true': ['ja'], 'false': ['nein']}
+    """
+    if not true and not false:
+        return Boolean()
+    return Boolean(*((words,) if isinstance(words, str) else tuple(words)
+                     for words in (true, false)))  # fmt: skip
 
 
 def date(low: Any, high: Any, formats: str | Sequence[str] = ()) -> Date:
@@ -133,7 +148,7 @@ def _kind(name: str, stated: Any) -> Kind:
 _MAKERS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "number": (number, ("low", "high"), ("unit", "step")),
     "category": (category, ("levels",), ()),
-    "boolean": (boolean, (), ()),
+    "boolean": (boolean, (), ("true", "false")),
     "date": (date, ("low", "high"), ("formats",)),
     "time": (time, ("low", "high"), ("formats",)),
     "text": (text, ("vocabulary",), ()),
