@@ -12,7 +12,7 @@ import pytest
 
 import tacit as tc
 from tacit.data.dictionary import field_kind
-from tacit.data.members import distinct_ids, key
+from tacit.data.members import Members, distinct_ids, key
 from tacit.data.problems import BadTable
 from tacit.data.stating import kind_of
 from tacit.errors import ParameterError
@@ -105,6 +105,14 @@ def test_a_name_is_the_same_however_its_letters_are_composed():
 def test_headings_of_which_two_could_be_meant_are_named():
     with pytest.raises(BadTable, match=r"\['X', 'x '\] could both be meant: rename one"):
         tc.Columns(x=(0, 9)).read({"X": [1], "x ": [2]})
+
+
+@pytest.mark.parametrize("made", [lambda: tc.Columns({"\ud800": (0, 9)}),
+                                  lambda: tc.Columns(c=["a", "\ud800"]),
+                                  lambda: Members("item", 1, ("\ud800",)).place])  # fmt: skip
+def test_a_name_that_no_file_can_hold_is_refused_when_it_is_stated(made):
+    with pytest.raises(ParameterError, match="half a character"):
+        made()
 
 
 def test_truth_values_have_the_words_that_are_stated():

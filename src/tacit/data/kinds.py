@@ -33,6 +33,7 @@ from tacit.data.values import (
     since_epoch,
     texts,
     trimmed,
+    writable,
 )
 from tacit.errors import ParameterError, UnboundedData
 
@@ -229,7 +230,7 @@ class Category(Kind):
         return all(is_real(level) for level in self.levels)
 
     def __post_init__(self) -> None:
-        names = [plain_text(level) for level in self.levels]
+        names = [writable(plain_text(level)) for level in self.levels]
         if not names:
             raise UnboundedData(
                 "a category's values must be listed, as in tc.category('f', 'm'): the list is "

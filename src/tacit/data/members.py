@@ -19,7 +19,7 @@ import numpy as np
 
 from tacit.data.columns import column_array, column_names, is_missing
 from tacit.data.reading import Table, is_table, read_rows
-from tacit.data.values import plain_text, texts, trimmed
+from tacit.data.values import plain_text, texts, trimmed, writable
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Members:
     @cached_property
     def place(self) -> dict[str, int]:
         """The position of every name, by its key."""
-        found = {key(name): k for k, name in enumerate(self.names or ())}
+        found = {writable(key(name)): k for k, name in enumerate(self.names or ())}
         if len(found) < len(self.names or ()):
             seen: dict[str, Any] = {}
             for name in self.names or ():

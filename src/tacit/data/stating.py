@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.data.free_text import Keys, Text
 from tacit.data.kinds import Boolean, Category, Date, Kind, Number
-from tacit.data.values import is_real, moment
+from tacit.data.values import is_real, moment, writable
 from tacit.errors import ParameterError, UnboundedData
 
 __all__ = ["boolean", "category", "date", "keys", "kind_of", "number", "text", "time"]
@@ -121,6 +121,7 @@ def kind_of(name: str, stated: Any) -> Kind:
     >>> kind_of("age", (20, 90)).word, kind_of("sex", ["f", "m"]).word
     ('number', 'category')
     """
+    writable(name)
     if isinstance(stated, Kind):
         return stated
     if stated is None:

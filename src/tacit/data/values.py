@@ -35,6 +35,7 @@ __all__ = [
     "since_epoch",
     "texts",
     "trimmed",
+    "writable",
 ]
 
 # words for a value that is not there, compared without case
@@ -65,6 +66,15 @@ def trimmed(text: str) -> str:
     """
     plain = text.strip()
     return plain if plain.isascii() else normalize("NFC", plain)
+
+
+def writable(text: str) -> str:
+    """Return a name if it can be written, or say that it cannot: half a character is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ParameterError(f"{text!r} holds half a character, which no file can hold") from None
+    return text
 
 
 def texts(column: pl.Series) -> pl.Series:
