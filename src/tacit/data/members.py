@@ -51,7 +51,7 @@ def key(name: Any) -> str:
     ('0012', '12', '12', '12', '2026-01-31')
     """
     if type(name) is str:  # most are
-        return name.strip()
+        return trimmed(name)
     if isinstance(name, bytes):
         return name.decode("utf-8", errors="replace").strip()
     if isinstance(name, np.datetime64):
