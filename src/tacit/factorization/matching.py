@@ -30,7 +30,7 @@ def factor_match(first: Factors, second: Factors) -> float:
     larger = np.maximum(np.maximum.outer(weights_a, weights_b), 1e-300)
     score = cosines * (1.0 - np.abs(np.subtract.outer(weights_a, weights_b)) / larger)
     rows, columns = linear_sum_assignment(-score)
-    return float(score[rows, columns].sum()) / max(score.shape)
+    return float(score[rows, columns].sum() / max(score.shape))
 
 
 def _normal(factors: Factors) -> tuple[dict[str, Floats], Floats]:

@@ -150,8 +150,9 @@ def choose_rank(
     if isinstance(what, PrivateFactorization):
         if not isinstance(data, Relation):
             raise ParameterError(
-                "data must be a public or simulated Relation: a rank that private data choose is "
-                "a release for each candidate. tacit.planning.price_of_choosing says what that costs"
+                "data must be a public or simulated Relation: a rank that private data choose "
+                "is a release for each candidate; tacit.planning.price_of_choosing says what that "
+                "costs"
             )
         from tacit.planning.tuning import tune
 
@@ -212,7 +213,8 @@ def _own(
 
 
 def _with(what: CoupledFactorization, rank: int, seed: int) -> CoupledFactorization:
-    return clone(what).set_params(rank=rank, random_state=seed, warm_start=False)
+    fresh: CoupledFactorization = clone(what)
+    return fresh.set_params(rank=rank, random_state=seed, warm_start=False)
 
 
 def _held_out(

@@ -77,7 +77,8 @@ class Parafac2(Estimator):
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> visits = {f"p{k}": rng.normal(size=(n, 1)) @ [[1.0, 2.0, 3.0]] for k, n in enumerate((4, 6))}
+    >>> sizes = {"p0": 4, "p1": 6}
+    >>> visits = {p: rng.normal(size=(n, 1)) @ [[1.0, 2.0, 3.0]] for p, n in sizes.items()}
     >>> fitted = Parafac2(rank=1).fit(visits)
     >>> bool(np.isclose(fitted.predict([["p1", 5, 2]])[0], visits["p1"][5, 2]))
     True

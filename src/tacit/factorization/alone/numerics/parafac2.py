@@ -18,6 +18,7 @@ such rounds are one step, from which B, V and C are followed further where that 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -159,7 +160,7 @@ class RaggedUpdates:
         ahead = {n: _beyond(getattr(once, n), getattr(twice, n), reach) for n in learned}
         if self.nonnegative:
             ahead["weights"] = np.maximum(ahead["weights"], 0.0)
-        far = twice._replace(**ahead)
+        far = RaggedState(**{**twice._asdict(), **ahead})
         there, here = self.objective(far), self.objective(twice)
         if there < here:
             return far._replace(reach=1.5 * reach), RaggedInfo(there)
@@ -181,18 +182,16 @@ class RaggedUpdates:
             pulled = rows.T @ ((apart @ columns) * weights[slices])
             pulled += np.einsum("skl,lm,sm->km", left, old.T @ columns, weights)
             gram = (weights.T @ weights) * (columns.T @ columns)
-            shape = np.linalg.solve(gram + ridge + _little(gram), pulled.T).T
+            shape = _solved(gram + ridge, pulled)
             full = (rows @ shape) * weights[slices]
             pulled = apart.T @ full + old @ np.einsum("skl,km,sm->lm", left, shape, weights)
             gram = (weights.T @ weights) * (shape.T @ shape)
-            columns = np.linalg.solve(gram + ridge + _little(gram), pulled.T).T
+            columns = _solved(gram + ridge, pulled)
         pulled = self._by_slice((rows @ shape) * (apart @ columns))
         pulled += np.einsum("km,skl,lm->sm", shape, left, old.T @ columns)
         gram = (shape.T @ shape) * (columns.T @ columns)
-        gram = gram + ridge + _little(gram)
-        weights = _descended(gram, pulled, weights) if self.nonnegative else (
-            np.linalg.solve(gram, pulled.T).T
-        )  # fmt: skip
+        solve = partial(_descended, weights) if self.nonnegative else _solved
+        weights = solve(gram + ridge, pulled)
         return RaggedState(rows, shape, columns, weights, state.reach)
 
     def objective(self, state: RaggedState) -> float:
@@ -206,16 +205,17 @@ def _beyond(once: Floats, twice: Floats, reach: float) -> Floats:
     return np.asarray(twice + reach * (twice - once))
 
 
-def _little(gram: Floats) -> Floats:
-    """Return what keeps a singular matrix solvable, far below rounding of the others."""
-    return np.asarray(1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram)))
+def _solved(gram: Floats, pulled: Floats) -> Floats:
+    """Return pulled·gram⁻¹; a singular matrix is kept solvable, far below rounding of others."""
+    little = 1e-12 * max(float(np.trace(gram)), 1e-300) * np.eye(len(gram))
+    return np.asarray(np.linalg.solve(gram + little, pulled.T).T, np.float64)
 
 
-def _descended(gram: Floats, pulled: Floats, weights: Floats) -> Floats:
+def _descended(weights: Floats, gram: Floats, pulled: Floats) -> Floats:
     """Lower a quadratic function of non-negative rows, one column after the other."""
     found = np.maximum(weights, 0.0)
     for _ in range(_SWEEPS):
         for k in range(len(gram)):
             slope = pulled[:, k] - found @ gram[:, k]
-            found[:, k] = np.maximum(found[:, k] + slope / gram[k, k], 0.0)
+            found[:, k] = np.maximum(found[:, k] + slope / max(gram[k, k], 1e-300), 0.0)
     return found

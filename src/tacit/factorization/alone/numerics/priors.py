@@ -17,6 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Set
 
+import numpy as np
+
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, mean_factors, root_mean_square
@@ -104,7 +106,7 @@ def _moment_rule(engine: Engine, relation: BoundRelation, real: bool) -> tuple[f
     size = root_mean_square(engine, relation) if real else mean
     signal = max(variance - noise, _LEAST * variance) / max(size, 1e-150) ** 2
     ratio = math.log1p(relation.combinations * signal) / len(relation.factors)
-    return min(1.0 / max(math.expm1(min(ratio, 700.0)), 1e-12), _MOST), scale
+    return min(1.0 / max(math.expm1(min(ratio, 700.0)), 1e-12), _MOST), float(scale)
 
 
 def _spread(engine: Engine, name: str) -> float:
@@ -114,4 +116,4 @@ def _spread(engine: Engine, name: str) -> float:
         size = 2.0 if relation.power == LOGIT else root_mean_square(engine, relation)
         each = max(size, 1e-12) / math.sqrt(relation.combinations)
         sizes.append(each ** (1.0 / len(relation.factors)))
-    return sum(sizes) / len(sizes)
+    return float(np.mean(sizes))

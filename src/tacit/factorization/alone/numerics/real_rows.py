@@ -95,7 +95,8 @@ def _whole(upper: Floats, columns: int) -> Floats:
 def _conjugate_gradients(blocks: Floats, precision: float, graph: Graph, slope: Floats) -> Floats:
     """Solve (P + λ + μL)·d = slope, preconditioned by its diagonal blocks."""
     eye = np.eye(blocks.shape[1])
-    inverse = np.linalg.inv(blocks + (precision + graph.degrees)[:, None, None] * eye)
+    whole = blocks + (precision + graph.degrees)[:, None, None] * eye
+    inverse = np.asarray(np.linalg.inv(whole), np.float64)
 
     def applied(table: Floats, of: Floats) -> Floats:
         return np.asarray(np.matmul(table, of[:, :, None])[:, :, 0])
