@@ -40,6 +40,7 @@ from tacit.factorization.alone.stated import (
     check_read,
     constraints_of,
     has_real_factors,
+    labels_of,
 )
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
@@ -219,21 +220,18 @@ class CoupledFactorization(Estimator):
         relations = as_relations(model, data)
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
+        labels = labels_of(model, relations)
+        stated = constraints_of(self.get_params(deep=False), model, relations, labels)
         if fresh:
             self._learned = frozenset(model.open) if self._real(model) else frozenset()
             self.dispersion_ = {name: FromData(1.0) for name in self._learned}  # until drawn
             if model.open and not self._learned:
                 rng = generator(self.random_state, "dispersion")
-                self.dispersion_ = estimate_dispersions(model, relations, rng)
+                self.dispersion_ = estimate_dispersions(model, relations, rng, stated)
             model = self.coupled_model()
         bound = model.bind(relations)
         self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}
         known = getattr(self, "_bound", None)
-        labels = {
-            model.entity(mode): names
-            for found in relations.values()
-            for mode, names in found.labels.items()
-        }
         columns = {name: dict(found.columns) for name, found in relations.items()}
         alike = known is not None and known.factors == bound.factors
         alike = alike and getattr(self, "labels_", {}) == labels
@@ -241,8 +239,7 @@ class CoupledFactorization(Estimator):
             self._forget()
         self._bound, self._method = bound, self.inference
         self.labels_, self._columns = labels, columns
-        given = self.get_params(deep=False)
-        self._stated = constraints_of(given, model, bound, labels)
+        self._stated = stated
         infer = self._optimise if self.inference in ("map", "vb") else self._sample
         infer(Engine(bound, relations))
         return self
