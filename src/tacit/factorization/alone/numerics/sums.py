@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
+from tacit.factorization.alone.numerics.cells import (
+    Bank,
+    cell_divergence,
+    estimate_cells,
+    sweep,
+    sweep_of_others,
+)
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.divergences import LOGIT, loss_name
 from tacit.factorization.language.structure import BoundModel, BoundRelation
@@ -175,9 +181,12 @@ class Engine:
         layout = self._whole[relation.name] if core else found.layouts[position]
         own, weights = expanded.own(relation, position), expanded.weights(relation, position)
         bank, skip = expanded.banks[relation.name], -1 if core else position
-        up, down = sweep(
-            layout, bank, own, weights, skip, relation.loss, with_denominator=with_denominator
-        )
+        if relation.loss < 0.0:
+            up, down = sweep_of_others(layout, bank, own, weights, skip, relation.loss)
+        else:
+            up, down = sweep(
+                layout, bank, own, weights, skip, relation.loss, with_denominator=with_denominator
+            )
         return self.reduce(relation, position, up), self.reduce(relation, position, down)
 
     def reduce(self, relation: BoundRelation, position: int, values: Floats) -> Floats:
