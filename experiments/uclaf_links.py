@@ -95,6 +95,8 @@ def fit(
     dispersion: Any = 1.0, **options: Any,
 ) -> CoupledFactorization:  # fmt: skip
     """Fit a model to the relations it names."""
+    if inference == "map":  # the thesis has maximum likelihood, but where a prior is chosen
+        options.setdefault("prior", "flat")
     if isinstance(dispersion, dict):
         dispersion = {name: phi for name, phi in dispersion.items() if name in data}
     estimator = CoupledFactorization(

@@ -23,24 +23,28 @@ from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import (
-    INFERENCES,
-    check_prior,
-    check_read,
-    descend,
-    has_real_factors,
+    best_descent,
     kernel_of,
     mean_divergence,
     predicted,
-    row_prior,
     sample,
 )
 from tacit.factorization.alone.mixing import Mixing, mixing_of
+from tacit.factorization.alone.newcomers import folded_in
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
-from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
 from tacit.factorization.alone.numerics.sums import Engine
+from tacit.factorization.alone.stated import (
+    INFERENCES,
+    check_defined,
+    check_prior,
+    check_read,
+    constraints_of,
+    has_real_factors,
+    labels_of,
+)
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
-from tacit.factorization.language.binding import as_relations, restricted
+from tacit.factorization.language.binding import as_relations
 from tacit.factorization.language.structure import BoundRelation, CoupledModel, FromData
 from tacit.factorization.ranking import top_members
 
@@ -62,31 +66,34 @@ class CoupledFactorization(Estimator):
         As in `CoupledModel`. Dispersions that are not given are learned along with real factors,
         and 1 otherwise; ``"estimate"`` then estimates them before the fit.
     inference
-        ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
-        (variational Bayes), ``"gibbs"`` or ``"sgld"``.
+        ``"map"`` (maximum a posteriori), ``"vb"`` (variational Bayes), ``"gibbs"`` or ``"sgld"``.
     prior
         The gamma prior, (shape A, mean B), of every factor entry (its rate is A/B); or of the
-        precision λ_dk of every component, where factors are real. For all factors, or factor →
-        pair. None: no prior for ``"map"``; for the others A = 1 (2 for gamma priors of ``"vb"``)
-        and B on the scale of the data.
+        precision λ_dk of every component, where factors are real (for ``"map"``, B is that
+        precision). For all factors, or factor → pair. None: B on the scale of the data and A = 1
+        (2 for gamma priors of ``"vb"``; by how much the data vary for ``"map"``). ``"flat"``: none
+        at all, which makes ``"map"`` maximum likelihood.
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance
-        The most iterations, and the relative change of the objective over ten of them below
-        which ``"map"`` and ``"vb"`` stop.
+        The most, and the relative change of the objective over ten of them that stops others.
     restarts
         Random starts, of which the best objective is kept (``"map"`` and ``"vb"``).
     accelerate
         Whether ``"map"`` extrapolates: the same objective in fewer iterations, never a worse one.
     burn_in, thin
-        For ``"gibbs"`` and ``"sgld"``: steps that are dropped first, and the distance of the
-        samples that are kept.
+        Of chains: steps that are dropped first, and the distance of samples that are kept.
     batch, step_size, decay
         For ``"sgld"``: cells per step, share κ₀ of the way that each row goes in a step (None: 1,
         less where batches are small), and decay ρ of κ₀/t^ρ.
     real_factors
-        Whether factors may be negative, for all but ``"map"``: the Normal–Normal model with
-        hyper-priors. None: where every relation has the Euclidean divergence.
+        Whether factors may be negative, for ``"map"`` also which; of posteriors, the Normal–Normal
+        model. None: where every relation is Euclidean; for ``"map"``, factors of log odds only.
+    fixed
+        Factor → its values, (rows, latents …) or member → row, that are given and not learned.
+    smooth
+        Entity → μ, of an ordered one, or (weights, μ), symmetric between its members: a penalty
+        μ/2·Σ_{i<j} W_ij·‖θ_i − θ_j‖² draws neighbours together (``"map"``).
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress, random_state
@@ -103,8 +110,7 @@ class CoupledFactorization(Estimator):
     history_
         The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
     n_iter_, converged_
-        Iterations done, and whether the tolerance was reached; of chains, whether R-hat is at
-        most 1.1.
+        Iterations done, and whether the tolerance was reached; of chains, an R-hat up to 1.1.
     mixing_
         Of chains: draws kept, R-hat, effective draws (`tacit.factorization.alone.mixing.Mixing`).
 
@@ -113,14 +119,14 @@ class CoupledFactorization(Estimator):
     >>> import numpy as np
     >>> X = np.outer([1.0, 2, 3], [2.0, 1, 4, 3])
     >>> X[0, 0] = np.nan
-    >>> fitted = CoupledFactorization("row:k column:k", rank=1, random_state=0).fit(X)
+    >>> fitted = CoupledFactorization("row:k column:k", rank=1, prior="flat").fit(X)
     >>> round(float(fitted.predict("data", [[0, 0]])[0]), 3)
     2.0
     """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "inference": OneOf(*INFERENCES),
-        "prior": AnyOf(InstanceOf(tuple, list, Mapping), None),
+        "prior": AnyOf(InstanceOf(tuple, list, Mapping), OneOf("flat", None)),
         "adapt": OneOf(True, False),
         "iterations": Integer(1),
         "tolerance": Real(0),
@@ -131,7 +137,11 @@ class CoupledFactorization(Estimator):
         "batch": Integer(1),
         "step_size": AnyOf(Real(0, open_low=True), None),
         "decay": Real(0, 1),
-        "real_factors": OneOf(True, False, None),
+        "real_factors": AnyOf(
+            OneOf(True, False, None), InstanceOf(str, list, tuple, set, frozenset)
+        ),
+        "fixed": AnyOf(InstanceOf(Mapping), None),
+        "smooth": AnyOf(InstanceOf(Mapping), None),
         "warm_start": OneOf(True, False),
         "progress": OneOf(True, False),
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
@@ -154,7 +164,9 @@ class CoupledFactorization(Estimator):
     batch: int = 100_000
     step_size: float | None = None
     decay: float = 0.0
-    real_factors: bool | None = None
+    real_factors: Any = None
+    fixed: Any = None
+    smooth: Any = None
     warm_start: bool = False
     progress: bool = False
     random_state: Any = None
@@ -177,7 +189,7 @@ class CoupledFactorization(Estimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.prior is not None:
-            check_prior(self.prior)
+            check_prior(self.prior, self.inference)
         check_read(self.inference, self.get_params(deep=False), signature(type(self).__init__))
 
     def _try(self, data: Any) -> Any:
@@ -200,20 +212,22 @@ class CoupledFactorization(Estimator):
         if fresh:
             self.dispersion_: dict[str, float] = {}
         model = self.coupled_model()
+        check_defined(self.inference, model)
         relations = as_relations(model, data)
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
+        labels = labels_of(model, relations)
+        stated = constraints_of(self.get_params(deep=False), model, relations, labels)
         if fresh:
             self._learned = frozenset(model.open) if self._real(model) else frozenset()
             self.dispersion_ = {name: FromData(1.0) for name in self._learned}  # until drawn
             if model.open and not self._learned:
                 rng = generator(self.random_state, "dispersion")
-                self.dispersion_ = estimate_dispersions(model, relations, rng)
+                self.dispersion_ = estimate_dispersions(model, relations, rng, stated)
             model = self.coupled_model()
         bound = model.bind(relations)
         self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}
         known = getattr(self, "_bound", None)
-        labels = {e: names for found in relations.values() for e, names in found.labels.items()}
         columns = {name: dict(found.columns) for name, found in relations.items()}
         alike = known is not None and known.factors == bound.factors
         alike = alike and getattr(self, "labels_", {}) == labels
@@ -221,6 +235,7 @@ class CoupledFactorization(Estimator):
             self._forget()
         self._bound, self._method = bound, self.inference
         self.labels_, self._columns = labels, columns
+        self._stated = stated
         infer = self._optimise if self.inference in ("map", "vb") else self._sample
         infer(Engine(bound, relations))
         return self
@@ -237,29 +252,22 @@ class CoupledFactorization(Estimator):
     def _optimise(self, engine: Engine) -> None:
         kernel = self._kernel(engine)
         sign = 1.0 if self.inference == "map" else -1.0
-        starts = [self._state]
-        if self._state is None:
-            names = [f"start {k}" for k in range(self.restarts)]
-            starts = [kernel.init(rng) for rng in streams(self.random_state, *names)]
-        best = None
-        with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
-            for start in starts:
-                *run, interrupted = descend(
-                    kernel, start, self.iterations, self.tolerance, advance
-                )
-                if best is None or sign * run[1][-1] < sign * best[1][-1]:
-                    best = run
-                if interrupted:
-                    break
-        assert best is not None
-        self._state, history, done, self.converged_ = best
+        names = [f"start {k}" for k in range(self.restarts)]
+        fresh = streams(self.random_state, *names)
+        starts = list(fresh) if self._state is None else [self._state]
+        found = best_descent(kernel, starts, self.get_params(deep=False), sign)
+        self._state, history, done, self.converged_ = found
         self.history_ = [*self.history_, *history]
         self.n_iter_ += done
         self._publish()
 
     def _kernel(self, engine: Engine) -> Any:
         given = self.get_params(deep=False)
-        return kernel_of(engine, given, self._real(self.coupled_model()), self._learned)
+        real = self._real(self.coupled_model())
+        kernel = kernel_of(engine, given, real, self._learned, self._stated)
+        if self.inference == "map":
+            self._penalties = getattr(kernel, "updates", kernel).priors
+        return kernel
 
     def _sample(self, engine: Engine) -> None:
         kernel = self._kernel(engine)
@@ -315,8 +323,8 @@ class CoupledFactorization(Estimator):
         relation
             Which one.
         cells
-            A table with a column for each entity, in any order; or rows of members in the order
-            of the relation, (cells, modes). Members go by their names, where the data had any.
+            A table with a column for each mode, or rows of members in the order of the relation,
+            (cells, modes). Members go by their names, where the data had any.
         return_variance
             Also return the posterior variance of the expected value (Bayesian methods); add
             the likelihood's own variance for that of a new observation.
@@ -328,15 +336,16 @@ class CoupledFactorization(Estimator):
 
     def _cells(self, relation: str, cells: Any, positions: bool) -> NDArray[np.int32]:
         bound = self._relation(relation)
-        members = [self._members(name) for name in bound.factors[: bound.modes]]
+        members = [self._members(mode) for mode in bound.entities]
         columns = self._columns.get(relation, {})
         try:
             return cells_of(cells, members, columns, positions=positions).astype(np.int32)
         except ParameterError as error:
             raise ParameterError(f"{error} (in {relation!r}; fold new members in first)") from None
 
-    def _members(self, entity: str) -> Members:
-        return Members(entity, self._bound.factors[entity].rows, self.labels_.get(entity))
+    def _members(self, mode: str) -> Members:
+        entity = self.coupled_model().entity(mode)
+        return Members(mode, self._bound.factors[entity].rows, self.labels_.get(entity))
 
     def _relation(self, name: str) -> BoundRelation:
         check_fitted(self, "factors_")
@@ -369,7 +378,7 @@ class CoupledFactorization(Estimator):
         relation, entity
             Where to look, and for what.
         given
-            The member of every other entity of the relation.
+            The member of every other mode; ``top("friends", "user", {"user": "anna"})``.
         n
             How many.
         skip
@@ -378,7 +387,12 @@ class CoupledFactorization(Estimator):
             Whether members are positions, going in and coming out.
         """
         bound = self._relation(relation)
-        members = [self._members(name) for name in bound.factors[: bound.modes]]
+        members = [self._members(mode) for mode in bound.entities]
+        if (
+            entity in given and bound.times(entity) > 1
+        ):  # one member of an entity is given, and its partners are wanted
+            modes = [m for m in bound.entities if m not in given]
+            entity = modes[0] if len(modes) == 1 else entity
         values = partial(self.predict, relation, positions=True)
         return top_members(values, members, entity, given, n, skip, positions)
 
@@ -388,30 +402,16 @@ class CoupledFactorization(Estimator):
         Parameters
         ----------
         entity
-            Whose members are new.
+            Whose members are new; of an entity with itself, the mode that they stand in.
         data
-            Relation name → `Relation` or table in which only the new members occur; side
-            relations alone suffice (cold start). The members of all other entities are found by
-            name; those of an array stand in the order of the fit.
+            Relation name → `Relation` or table in which only the new members occur; side ones
+            alone suffice (cold start). Other members are found by name, or stand in the order of
+            the fit.
         return_names
             Also return the names of the new members, in the order of the rows; first.
         """
-        model = self.coupled_model()
-        for name in set(data) & set(model.forms) if isinstance(data, Mapping) else model.forms:
-            if entity not in model.names(name):
-                raise ParameterError(f"relation {name!r} does not name the entity {entity!r}")
-        others = {e: names for e, names in self._stated_members().items() if e != entity}
-        data = as_relations(model, data, others)
-        bound = restricted(model, data).bind(data)
-        means = self._flat_means()
-        if self._real(model):
-            prior = self._state.components[entity]
-            rows = fold_in_real(entity, Engine(bound, data), means, *prior)
-        else:
-            prior = row_prior(self.inference, self.prior, self._state, entity)
-            rows = fold_in_positive(entity, Engine(bound, data), means, *prior)
-        named = [found.labels[entity] for found in data.values() if entity in found.labels]
-        names = tuple(named[0]) if named else tuple(range(len(rows)))
+        check_fitted(self, "factors_")
+        names, rows = folded_in(self, entity, data)
         return (names, rows) if return_names else rows
 
     def _stated_members(self) -> dict[str, Any]:
@@ -426,8 +426,8 @@ class CoupledFactorization(Estimator):
         def predicted(name: str, found: Any) -> Any:
             return self.predict(name, found.indices, positions=True)
 
-        powers = {relation.name: relation.power for relation in self._bound.relations}
-        return -mean_divergence(predicted, powers, relations)
+        losses = {relation.name: relation.loss for relation in self._bound.relations}
+        return -mean_divergence(predicted, losses, relations)
 
     def _answer(self, level: float) -> Answer:
         check_fitted(self, "factors_")

@@ -6,7 +6,10 @@ rows, Σ_cells a·q and Σ_cells b·q with
 
     a = x·x̂^(−p),   b = x̂^(1−p),
 
-the numerator and denominator of the multiplicative update (for p = 1, of the variational one).
+the numerator and denominator of the multiplicative update (for p = 1, of the variational one); of
+negative binomial counts b = (1 + φx)/(1 + φx̂), under a logit link a = x and b = 1/(1 + e^(−x̂)). So
+Σ a·q − Σ b·q is minus the gradient of the loss, whichever it is. (Losses that are no β-divergence
+have a sweep for each of the two: their branches would cost the others a fifth of their speed.)
 Cells are sorted along the mode, cut into blocks of equal length, and each block is one thread's:
 rows inside a block are written directly, the first and the last one are added up afterwards, so
 there are no atomics, no temporaries of the size of the data, and long rows do not stall a thread.
@@ -14,11 +17,13 @@ there are no atomics, no temporaries of the size of the data, and long rows do n
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
+from scipy import special
 
 from tacit._core import kernels, threads
 from tacit._core.rows_in_registers import (
@@ -33,7 +38,7 @@ from tacit._core.rows_in_registers import (
 from tacit.data.relations import ModeLayout
 from tacit.factorization.arrays import Floats, Integers
 
-__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep"]
+__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_of_others"]
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
 _SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
@@ -253,6 +258,23 @@ def sweep(
     return numerator, denominator
 
 
+def sweep_of_others(
+    layout: ModeLayout, bank: Bank, own: Floats, weights: Floats, skip: int, loss: float
+) -> tuple[Floats, Floats]:
+    """Return what `sweep` does, of a loss that is no β-divergence."""
+    x, estimates = layout.values, estimate_cells(layout.indices, bank)
+    if loss == -math.inf:
+        rising, falling = x, special.expit(estimates)
+    else:
+        estimates = np.maximum(estimates, FLOOR)
+        rising, falling = x / estimates, (1.0 - loss * x) / (1.0 - loss * estimates)
+    up, down = (
+        sweep(part, bank, own, weights, skip, 0.0, with_denominator=False)[0]
+        for part in (layout._replace(values=rising), layout._replace(values=falling))
+    )
+    return up, down
+
+
 def _blocks(starts: Integers, cells: int, parallel: bool) -> tuple[Integers, Integers]:
     """Cut the cells into equal blocks; return the cuts and the row each block begins in."""
     count = threads.threads() * threads.PIECES if parallel else 1
@@ -294,8 +316,9 @@ def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> Floats:
 
 
 def cell_divergence(values: Floats, estimates: Floats, power: float) -> float:
-    """Return Σ d_p(x, x̂) over listed cells."""
+    """Return Σ d(x, x̂) over listed cells, of a loss with that code."""
     from tacit.factorization.divergences import divergence
 
-    safe = estimates if power == 0.0 else np.maximum(estimates, FLOOR)
+    free = power == 0.0 or power == -math.inf
+    safe = estimates if free else np.maximum(estimates, FLOOR)
     return float(divergence(values, safe, power).sum())
