@@ -11,6 +11,7 @@ __getattr__, __dir__ = lazy_names(
         "HeterogeneousOffsets": "agreement",
         "ItemResponseGradient": "local.every_item",
         "LocalGradient": "local.one_answer",
+        "LocalGroups": "local.groups",
         "PrivateRecommender": "estimator",
         "ResponseGradient": "local.every_item",
     },

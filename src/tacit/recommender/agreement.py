@@ -41,6 +41,7 @@ from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGradient
+from tacit.recommender.local.groups import LocalGroups
 from tacit.recommender.local.one_answer import LocalGradient
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.sides import Participant
@@ -197,6 +198,7 @@ class WeightedOffsetsAgreement(OffsetsAgreement):
 METHODS: dict[str, Callable[[], RecommenderMethod]] = {
     "heterogeneous": HeterogeneousOffsets,
     "offsets": partial(HeterogeneousOffsets, pattern=False),
+    "groups": LocalGroups,
     "gd": LocalGradient,
     "gd-dr": partial(LocalGradient, dimensions=100),
     "responses": ResponseGradient,
@@ -205,5 +207,11 @@ METHODS: dict[str, Callable[[], RecommenderMethod]] = {
 # every class of settings, by its name in a release
 KINDS: dict[str, type[RecommenderMethod]] = {
     kind.__name__: kind
-    for kind in (HeterogeneousOffsets, ItemResponseGradient, LocalGradient, ResponseGradient)
+    for kind in (
+        HeterogeneousOffsets,
+        ItemResponseGradient,
+        LocalGradient,
+        LocalGroups,
+        ResponseGradient,
+    )
 }
