@@ -18,25 +18,35 @@ from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated, Task
+from tacit.recommender.rating_weights import RatingWeights
 
 __all__ = ["Device", "Devices", "fold_in", "items_of", "penalty_grid", "released_items"]
 
 _OFFSET = 5.0  # ratings that a user's own offset has to outweigh
-_TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are trusted
+_LIKED = 6.0  # the same for how far a user goes along with what others like
+_TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0)  # how far features are trusted
 
 
-def penalty_grid(public: int, learned: int = 0) -> Floats:
+def penalty_grid(public: int, learned: int = 0, *, liked: bool = False) -> Floats:
     """Return the penalties that a device averages over: one offset, then features.
 
-    Some are public, some learned; a device may do without either kind.
+    Some are public, some learned; a device may do without either kind, and without the later
+    half or three quarters of the public ones, which are the weaker. ``liked`` says that the last
+    column is the items' own offsets, of which a device finds its own multiple.
     """
+    last = [_LIKED] * liked
     if not public + learned:
-        return np.full((1, 1), _OFFSET)
-    pairs = [(taste, taste) for taste in _TASTES]
+        return np.array([[_OFFSET, *last]])
+    rows = [[NEVER] * (public + learned)]
+    for width in sorted({public, -(-public // 2), -(-public // 4)}):
+        for taste in _TASTES:
+            kept = [taste] * width + [NEVER] * (public - width)
+            rows.append([*kept, *[taste] * learned])
     if public and learned:
-        trusted = [taste for taste in _TASTES if taste < NEVER]
-        pairs += [(NEVER, taste) for taste in trusted] + [(taste, NEVER) for taste in trusted]
-    return np.array([[_OFFSET, *[one] * public, *[two] * learned] for one, two in pairs])
+        for taste in _TASTES:
+            rows.append([*[NEVER] * public, *[taste] * learned])
+            rows.append([*[taste] * public, *[NEVER] * learned])
+    return np.array([[_OFFSET, *row, *last] for row in rows])
 
 
 def fold_in(shared: Mapping[str, Floats], cells: ByMember) -> Floats:
@@ -203,13 +213,14 @@ class Devices:
     bounds: tuple[float, float]
     cells: ByMember  # the ratings, sorted by user
     rows: Floats  # (users, width)
-    weights: PrivacyWeights
+    weights: PrivacyWeights | RatingWeights
     stretched: bool = False  # whether predictions are divided by W_ij
 
     @classmethod
     def folded(cls, shared: Mapping[str, Floats], task: Task, rated: Rated) -> Devices:
         """Fold every user's own ratings in."""
-        rows, weights = fold_in(shared, rated.cells), task.weights(rated.openness)
+        rows = fold_in(shared, rated.cells)
+        weights = task.weights(rated.openness) if rated.chosen is None else rated.chosen
         return cls(shared, task.bounds, rated.cells, rows, weights)
 
     @classmethod
@@ -225,9 +236,8 @@ class Devices:
             np.concatenate([part.cells.items for part in parts]),
             np.concatenate([part.cells.values for part in parts]),
         )
-        users = np.concatenate([part.weights.users for part in parts])
         rows = np.concatenate([part.rows for part in parts])
-        weights = PrivacyWeights(users, first.weights.items)
+        weights = first.weights.stacked([part.weights for part in parts[1:]])
         return cls(first.shared, first.bounds, cells, rows, weights, first.stretched)
 
     def predict(self, cells: Any) -> Floats:

@@ -62,7 +62,7 @@ class PrivateRecommender(PrivateEstimator):
         What a rating is that a table lists several times: an ``"error"``, or one rating with the
         ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
-        ``"heterogeneous"``, ``"offsets"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or
+        ``"heterogeneous"``, ``"offsets"``, ``"private-weights"``, ``"groups"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or
         ``"item-responses"``; or a class with settings of its own, such as
         `tacit.recommender.HeterogeneousOffsets`.
     privacy
@@ -181,6 +181,7 @@ class PrivateRecommender(PrivateEstimator):
             sites=len(facts),
             shares=shares,
             devices=first.devices,
+            by_rating=any(one.by_rating for one in known),
             duplicates=tuple(sorted({self.duplicates, *(one.duplicates for one in known)})),
         )
 
@@ -222,7 +223,8 @@ class PrivateRecommender(PrivateEstimator):
                 raise ParameterError(f"item_weights are for {len(weights)} items, not for {size}")
         if isinstance(found.get("bounds"), list):
             found["bounds"] = tuple(found["bounds"])
-        return found, Facts(None, size, weights, labels=labels)
+        each = _has_weights_of_ratings(cls, found.get("method"))
+        return found, Facts(None, size, weights, labels=labels, by_rating=each)
 
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
         """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
@@ -252,7 +254,7 @@ class PrivateRecommender(PrivateEstimator):
                 raise
             raise ParameterError(f"site {site.name!r}: {error}") from None
 
-    def fit(self, data: Any, y: None = None, *, weights: PrivacyWeights | None = None) -> Self:
+    def fit(self, data: Any, y: None = None, *, weights: Any = None) -> Self:
         """Learn from ratings.
 
         Parameters
@@ -265,12 +267,16 @@ class PrivateRecommender(PrivateEstimator):
         y
             Ignored.
         weights
-            Each rating's part of ε, public; 1 for all unless given.
+            Each rating's part of ε, 1 for all unless given: `tacit.PrivacyWeights`, a number per
+            user and per item; or one for every rating, an array like that of the ratings, a
+            `Relation`, or a table with a row for each. Over sites: such arrays by site. They are
+            public unless the method is ``"private-weights"``.
         """
         self._check_parameters()
         sites = self._as_sites(data)
         if weights is not None:
-            sites = self._weighted(sites, weights)
+            each = not isinstance(weights, PrivacyWeights)
+            sites = (self._weighted_each if each else self._weighted)(sites, weights)
         outcome = self._run(sites, self._agreed(sites))
         taking = {site.name: site.data for site in sites if site.name in outcome.record.sites}
         self._people, self._columns = users_of(taking), sites[0].data.columns
@@ -289,6 +295,21 @@ class PrivateRecommender(PrivateEstimator):
         return [
             Site(site.name, site.data.weighted(weights, int(a), int(b)), site.ledger)
             for site, a, b in zip(sites, ends, ends[1:], strict=False)
+        ]
+
+    @staticmethod
+    def _weighted_each(sites: Sequence[Site], weights: Any) -> list[Site]:
+        """Return sites with a weight for every rating."""
+        by_site = weights if isinstance(weights, Mapping) else {}
+        if not set(by_site) >= {site.name for site in sites}:
+            if len(sites) > 1:
+                raise ParameterError(
+                    "several sites have weights of their own: pass weights={site: array, …}"
+                )
+            by_site = {sites[0].name: weights}
+        return [
+            Site(site.name, site.data.weighted_each(by_site[site.name]), site.ledger)
+            for site in sites
         ]
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -441,3 +462,9 @@ class PrivateRecommender(PrivateEstimator):
                 "their own ratings"
             )
         return self._devices
+
+
+def _has_weights_of_ratings(kind: type[PrivateRecommender], method: Any) -> bool:
+    """Whether a proposed method takes a weight for every rating."""
+    made = kind._methods.get(method) if isinstance(method, str) else None
+    return made is not None and not getattr(made(), "public_weights", True)
