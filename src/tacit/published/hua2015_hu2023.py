@@ -55,7 +55,7 @@ from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.privacy.ledger.filters import run_cost
 from tacit.published.hua2015_hu2023_epochs import gradient_epoch, learning_rate, visits
-from tacit.recommender.device import Devices
+from tacit.recommender.devices import Devices
 from tacit.recommender.estimator import PrivateRecommender
 from tacit.recommender.method import Rated, RecommenderMethod, Task, bands
 from tacit.rounds.messages import ArraySpec

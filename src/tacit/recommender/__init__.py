@@ -9,6 +9,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "Device": "device",
         "HeterogeneousOffsets": "agreement",
+        "ImplicitFeedback": "implicit",
         "ItemResponseGradient": "local.every_item",
         "LocalGradient": "local.one_answer",
         "LocalGroups": "local.groups",

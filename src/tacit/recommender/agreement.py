@@ -9,6 +9,7 @@ from functools import partial
 from tacit._core.check import OneOf, Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.offsets.sums import HALF
+from tacit.recommender.implicit import ImplicitFeedback
 from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGradient
 from tacit.recommender.local.groups import LocalGroups
 from tacit.recommender.local.one_answer import LocalGradient
@@ -103,6 +104,7 @@ METHODS: dict[str, Callable[[], RecommenderMethod]] = {
     "heterogeneous": HeterogeneousOffsets,
     "offsets": partial(HeterogeneousOffsets, pattern=False),
     "private-weights": partial(HeterogeneousOffsets, public_weights=False),
+    "implicit": ImplicitFeedback,
     "groups": LocalGroups,
     "gd": LocalGradient,
     "gd-dr": partial(LocalGradient, dimensions=100),
@@ -114,6 +116,7 @@ KINDS: dict[str, type[RecommenderMethod]] = {
     kind.__name__: kind
     for kind in (
         HeterogeneousOffsets,
+        ImplicitFeedback,
         ItemResponseGradient,
         LocalGradient,
         LocalGroups,

@@ -32,7 +32,8 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
 from tacit.recommender.answers import items_answer
 from tacit.recommender.blanks import TO_STATE
-from tacit.recommender.device import Device, Devices, released_items
+from tacit.recommender.device import Device, released_items
+from tacit.recommender.devices import Devices
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.recommender.predicting import answer, rating_schema
 from tacit.recommender.ratings import Facts, Ratings, from_table, same_names, users_of
@@ -54,7 +55,7 @@ class PrivateRecommender(PrivateEstimator):
     Parameters
     ----------
     bounds
-        (low, high), the public range of a rating.
+        (low, high), the public range of a rating; of clicks there is none.
     items
         The public list of items, by the caller's own names, or how many there are. With a
         guarantee it is needed wherever ratings come by name: it is never read from them.
@@ -62,8 +63,8 @@ class PrivateRecommender(PrivateEstimator):
         What a rating is that a table lists several times: an ``"error"``, or one rating with the
         ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
-        ``"heterogeneous"``, ``"offsets"``, ``"private-weights"``, ``"groups"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or
-        ``"item-responses"``; or a class with settings of its own, such as
+        ``"heterogeneous"``, ``"offsets"``, ``"private-weights"``, ``"implicit"`` (clicks without
+        ratings), ``"groups"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or ``"item-responses"``; or a class with settings of its own, such as
         `tacit.recommender.HeterogeneousOffsets`.
     privacy
         The guarantee asked for; None learns without noise. Which unit and trust a method gives
@@ -145,6 +146,8 @@ class PrivateRecommender(PrivateEstimator):
         return self._methods[self.method]() if isinstance(self.method, str) else self.method
 
     def _range(self) -> tuple[float, float]:
+        if self.bounds is None and self._method().clicks:
+            return 0.0, 1.0
         return as_bounds("bounds", self.bounds, "the range a rating may take")
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> Agreement:
@@ -203,7 +206,7 @@ class PrivateRecommender(PrivateEstimator):
     _simulate = classmethod(simulated_error)
 
     def _read(self, data: Ratings, agreement: Agreement) -> Rated:
-        return data.read(self._range())
+        return data.read(self._range(), clicks=self._method().clicks)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
@@ -419,21 +422,67 @@ class PrivateRecommender(PrivateEstimator):
             return Device(self.shared_, bounds, list(user), own, names=names, positions=positions)
         return self._here().device(self._user(user, positions), self._items.names)
 
-    def recommend(self, user: Any, n: int = 10, *, positions: bool = False) -> Any:
+    def recommend(self, user: Any = None, n: int = 10, *, positions: bool = False) -> Any:
         """Return the items with the highest expected rating that a user has not rated yet.
 
         Parameters
         ----------
         user
-            As in `device`; or a list of users of the fit, and then user → items.
+            As in `device`; or a list of users of the fit, and then user → items; or everybody of
+            the fit, unless one is named.
         n
             How many.
         positions
             Whether users and items are positions, going in and coming out.
         """
+        if user is None:
+            everybody = range(self._here().cells.members)
+            user = [k if positions else self._people.name(k) for k in everybody]
         if isinstance(user, list | tuple | np.ndarray) or hasattr(user, "to_numpy"):
             return {one: self.recommend(one, n, positions=positions) for one in list(user)}
         return self.device(user, positions=positions).top(n, positions=positions)
+
+    def score(self, user: Any, items: Any = None, *, positions: bool = False) -> Floats:
+        """Return what a user is expected to make of items: ratings, or scores that only rank.
+
+        Parameters
+        ----------
+        user
+            As in `device`.
+        items
+            Which, by name; all of them, in the order of ``items_``, unless given.
+        positions
+            Whether user and items are positions all the same.
+        """
+        device = self.device(user, positions=positions)
+        if items is None:
+            return device.predict(range(len(self.items_)), positions=True)
+        return device.predict(items, positions=positions)
+
+    def similar_items(
+        self, item: Any, n: int = 10, *, positions: bool = False
+    ) -> list[tuple[Any, float]]:
+        """Return the items that are liked by the same people, by the cosine of their features.
+
+        Parameters
+        ----------
+        item
+            Which one.
+        n
+            How many; fewer where no more have features that are known.
+        positions
+            Whether items are positions, going in and coming out.
+        """
+        check_fitted(self, "shared_")
+        features = np.asarray(self.shared_["features"], np.float64)
+        features = features[:, np.ptp(features, axis=0) > 0.0]
+        (place,) = self._items.find([item], positions=positions)
+        lengths = np.sqrt(np.square(features).sum(axis=1))
+        near = features @ features[place] / np.maximum(lengths * lengths[place], 1e-300)
+        near[(lengths == 0.0) | (np.arange(len(near)) == place)] = -np.inf
+        order = np.argsort(-near, kind="stable")[:n]
+        named = int if positions else self._items.name
+        return [(named(k), float(near[k])) for k in order if np.isfinite(near[k])]
 
     def _predict_table(
         self, table: Table, data: Any = None, interval: float | None = None

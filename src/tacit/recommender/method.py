@@ -99,6 +99,7 @@ class RecommenderMethod(ABC):
 
     unit: ClassVar[str] = "entry"
     trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
+    clicks: ClassVar[bool] = False  # whether there are no ratings, only what users took
 
     # the settings that a release carries, by name
     told: ClassVar[tuple[str, ...]] = ()

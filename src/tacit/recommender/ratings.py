@@ -145,11 +145,13 @@ class Ratings:
         found.check_covers(self.relation.indices, self.users)
         return replace(self, by_rating=found)
 
-    def read(self, bounds: tuple[float, float]) -> Rated:
+    def read(self, bounds: tuple[float, float], *, clicks: bool = False) -> Rated:
         """Return the ratings sorted by user; bad ones are refused, to their holder."""
         ratings = self.relation
         if ratings is None:
             raise ParameterError("pass the ratings: a shape has a price and nothing to learn from")
+        if clicks:  # which items, whatever stands beside them
+            ratings = replace(ratings, values=np.ones(ratings.cells))
         low, high = bounds
         problems = []
         bad = np.flatnonzero((ratings.values < low) | (ratings.values > high))

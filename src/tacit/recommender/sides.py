@@ -20,7 +20,7 @@ from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrunk_towa
 from tacit.factorization.offsets.sides import Members, Shard
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.privacy.events import DpEvent
-from tacit.recommender.device import Devices, penalty_grid
+from tacit.recommender.devices import Devices, penalty_grid
 from tacit.recommender.method import Rated, bands
 from tacit.recommender.weighted import WeightedOffsetsAgreement
 
@@ -163,9 +163,10 @@ class Items:
     def _take_offsets(self, sums: Floats, noise: float) -> None:
         """Average with those before, and shrink towards what is expected."""
         left = self._averaged.add(sums, noise)
-        covariates = np.column_stack([np.log1p(self.counts), self.features])
+        known = self.features[:, : self._agreed.features]  # noise hides what weaker ones say
+        covariates = np.column_stack([np.log1p(self.counts), known])
         self._offsets, self._offsets_sd = shrunk_towards(
-            self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates, 1
+            self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates
         )
 
     def shared(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tacit.factorization.offsets.numerics.ridge import ByMember, by_member, resi
 from tacit.mechanisms.base import Mechanism
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.device import Devices, penalty_grid
+from tacit.recommender.devices import Devices, penalty_grid
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected

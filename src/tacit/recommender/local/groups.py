@@ -64,7 +64,7 @@ from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.calibration import SOURCE_SHARE, gaussian_sigma, shuffled_local_epsilon
 from tacit.privacy.events import REPLACE, ApproximateDpEvent, DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.device import Devices
+from tacit.recommender.devices import Devices
 from tacit.recommender.local.hierarchy import (
     Level,
     LevelNeed,

@@ -105,12 +105,7 @@ def shrink_towards(
 
 
 def shrunk_towards(
-    sums: Floats,
-    weights: Floats,
-    noise: float,
-    within: Floats,
-    covariates: Floats,
-    alone: int = 0,
+    sums: Floats, weights: Floats, noise: float, within: Floats, covariates: Floats
 ) -> tuple[Floats, Floats]:
     """Return the posterior mean and standard deviation of q_j, given public covariates.
 
@@ -120,8 +115,7 @@ def shrunk_towards(
     say nothing is made of them. Given τ², c and a, q_j has the
     variance τ²·(1 − C_j²τ²/v_j), v_j that of S_j; what is unknown of c and a adds to it where S_j
     says little. Covariates are standardised over cells, so that c belongs to a typical one, and
-    cut at ±2: what few popular items say is not carried on to items nobody has seen. The first
-    ``alone`` covariates have a λ of their own.
+    cut at ±2: what few popular items say is not carried on to items nobody has seen.
     """
     table = np.column_stack([np.ones(len(sums)), _standardised(covariates, weights)])
     design = table * weights[:, None]
@@ -130,15 +124,14 @@ def shrunk_towards(
         variance = weights**2 * tau + within + max(noise, 1e-12)
         gram, right = design.T @ (design / variance[:, None]), design.T @ (sums / variance)
         plain = -0.5 * (np.log(variance) + sums**2 / variance).sum()
-        for own, precision in _precisions(alone, table.shape[1]):
+        for precision in _LINEAR:
             prior = np.full(table.shape[1], precision)
-            prior[0], prior[1 : 1 + alone] = _LINEAR[0], own
+            prior[0] = _LINEAR[0]
             linear = np.linalg.solve(gram + np.diag(prior), right)
             # log marginal likelihood: the Gaussian integral over c and a
             fit = plain + 0.5 * (right @ linear + np.log(prior).sum())
             fit -= 0.5 * np.linalg.slogdet(gram + np.diag(prior))[1]
-            doubted = (alone > 0 and own < _LINEAR[-1]) + (precision < _LINEAR[-1])
-            fits.append(fit - _DOUBT * doubted)
+            fits.append(fit - (_DOUBT if precision < _LINEAR[-1] else 0.0))
             rest = sums - design @ linear
             means.append(table @ linear + weights * tau / variance * rest)
             open_share = 1.0 - weights**2 * tau / variance  # of the prior, after S_j
@@ -149,15 +142,6 @@ def shrunk_towards(
     mean = chances @ np.array(means)
     spread = chances @ (np.array(variances) + np.square(np.array(means) - mean))
     return np.asarray(mean), np.asarray(np.sqrt(np.maximum(spread, 0.0)))
-
-
-def _precisions(alone: int, width: int) -> list[tuple[float, float]]:
-    """Return pairs of λ: of the covariates that have their own, and of the others."""
-    if alone and width > 1 + alone:
-        return [(own, other) for own in _LINEAR for other in _LINEAR]
-    return (
-        [(other, other) for other in _LINEAR] if not alone else [(o, _LINEAR[-1]) for o in _LINEAR]
-    )
 
 
 def _standardised(covariates: Floats, weights: Floats) -> Floats:
