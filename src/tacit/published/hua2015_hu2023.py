@@ -116,7 +116,7 @@ class GradientFactorization(RecommenderMethod):
             raise ParameterError("kind='mf' adds no noise: pass privacy=None")
         if self.kind in ("dpmf", "pdpmf") and task.by_rating and task.noisy:
             raise ParameterError(
-                f"kind={self.kind!r} calibrates noise by everybody's weights, which must be public "
+                f"kind={self.kind!r} calibrates noise by everybody's weights, which are public "
                 "then: pass tc.PrivacyWeights, or kind='hdpmf'"
             )
 

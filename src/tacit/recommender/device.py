@@ -41,7 +41,8 @@ def own_row(shared: Mapping[str, Floats], items: Integers, values: Floats) -> Fl
 
     What was learned is ``base`` (items,), ``features`` (items, width), and for ratings what they
     are folded in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is
-    expected to remain; for clicks ``ranking`` (2,): τ², and 1 for pairs (`tacit.recommender.tastes`).
+    expected to remain; for clicks ``ranking`` (2,): τ², and 1 for pairs
+    (`tacit.recommender.tastes`).
     """
     base, features = shared["base"], shared["features"]
     if is_ranking(shared):
@@ -145,7 +146,7 @@ class Device:
         found = np.flatnonzero(scores >= least)  # ties go to the first
         found = found[np.argsort(-scores[found], kind="stable")[:n]]
         named = (lambda k: int(k)) if positions else self._items.name
-        return [(named(k), float(scores[k])) for k in found]
+        return [(named(k), float(scores[k])) for k in found.tolist()]
 
     def _all(self) -> Floats:
         """Return what is expected of every item."""

@@ -64,8 +64,8 @@ class PrivateRecommender(PrivateEstimator):
         ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
         ``"heterogeneous"``, ``"offsets"``, ``"private-weights"``, ``"implicit"`` (clicks without
-        ratings), ``"groups"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or ``"item-responses"``; or a class with settings of its own, such as
-        `tacit.recommender.HeterogeneousOffsets`.
+        ratings), ``"groups"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or ``"item-responses"``; or
+        a class with settings of its own, such as `tacit.recommender.HeterogeneousOffsets`.
     privacy
         The guarantee asked for; None learns without noise. Which unit and trust a method gives
         is listed in the guide.

@@ -12,25 +12,27 @@ taste       r_i·r_iᵀ over popular items, |r_i| ≤ 1, r_i the centred     √
             row of user i
 ==========  ==========================================================  ======
 
-**Popularity.** Every message has non-negative numbers and a norm below one, whatever the user took;
-of two such messages |a − b|² ≤ |a|² + |b|² ≤ 2. **Taste.** The server names ``popular`` items, any
-distinct ones, and a rate for each in [0, 1]. A user's row over them is x_ij less the smaller of 1
-and rate_j times how many of them the user took, brought to norm one; |aaᵀ − bbᵀ|² = |a|⁴ + |b|⁴ −
-2(aᵀb)² ≤ 2. Both are functions of that user's own clicks, of the request and of what was released;
-nothing grows with how much a user clicked. Items that were taken several times count once.
+**Popularity.** Every message has non-negative numbers and a norm below one, whatever the user
+took; of two such messages |a − b|² ≤ |a|² + |b|² ≤ 2. **Taste.** The server names ``popular``
+items, any distinct ones, and a rate for each in [0, 1]. A user's row over them is x_ij less the
+smaller of 1 and rate_j times how many of them the user took, brought to norm one; |aaᵀ − bbᵀ|² =
+|a|⁴ + |b|⁴ − 2(aᵀb)² ≤ 2. Both are functions of that user's own clicks, of the request and of
+what was released; nothing grows with how much a user clicked. Items that were taken several times
+count once.
 
-**Post-processing.** Popularity is denoised; b_j is its logarithm. Of the noisy second moment those
-eigenvectors are kept that stand out from the noise: symmetric noise of σ (σ/√2 off the diagonal)
-on p items has eigenvalues up to σ·√(2p). Where none does, nothing but popularity is left, so that
-a budget too small for tastes costs a share of popularity's, and no more. How many of the popular
-items are looked at is chosen by how much stands out. **On the device** a user's own clicks say which
-tastes it has, by lists or by pairs (`tacit.recommender.tastes`); nothing of it leaves.
+**Post-processing.** Popularity is denoised; b_j is its logarithm. Of the noisy second moment
+those eigenvectors are kept that stand out from the noise: symmetric noise of σ (σ/√2 off the
+diagonal) on p items has eigenvalues up to σ·√(2p). Where none does, nothing but popularity is
+left, so that a budget too small for tastes costs a share of popularity's, and no more. How many
+of the popular items are looked at is chosen by how much stands out. **On the device** a user's
+own clicks say which tastes it has, by lists or by pairs (`tacit.recommender.tastes`); nothing of
+it leaves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

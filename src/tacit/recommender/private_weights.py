@@ -24,19 +24,19 @@ with b_i = (Σ_j W_ij·x_ij + κ·r₀)/(Σ_j W_ij + κ), r₀ released before, 
 
 because W² − W·W' ≤ 0 for the smaller of the two. So sums of weights cost nothing: a weight cannot
 change much while the signed rating changes by 2c. (Likewise 4(W + W')² + 12(W − W')² ≤ 16M² for
-the mean.) *The user's other ratings.* Let A = (Σ' W·x + κ·r₀)/D be the own mean without the rating,
-D = Σ' W + κ. Then b = A + p·(x − A) with p = W/(D + W) ≤ M/(D + M), and likewise b'. x − A and
-x' − A lie in one interval of length 4 that holds 0, since A is in [−2, 2]; scaled by p and p' they lie
-in one of length 4M/(D + M). So b moves by at most that, **the denominator's change included**, and
-the other numbers, W_ij'·e each, in L2 by at most 4M·√(Σ' W²)/(D + M) ≤ 4M·√T/(T + κ) ≤ 2M/√κ with
-T = Σ' W ≥ Σ' W². Other ratings' weights, and so their own second numbers, do not move. With the
-weight unchanged M = W.
+the mean.) *The user's other ratings.* Let A = (Σ' W·x + κ·r₀)/D be the own mean without the
+rating, D = Σ' W + κ. Then b = A + p·(x − A) with p = W/(D + W) ≤ M/(D + M), and likewise b'. x −
+A and x' − A lie in one interval of length 4 that holds 0, since A is in [−2, 2]; scaled by p and
+p' they lie in one of length 4M/(D + M). So b moves by at most that, **the denominator's change
+included**, and the other numbers, W_ij'·e each, in L2 by at most 4M·√(Σ' W²)/(D + M) ≤ 4M·√T/(T +
+κ) ≤ 2M/√κ with T = Σ' W ≥ Σ' W². Other ratings' weights, and so their own second numbers, do not
+move. With the weight unchanged M = W.
 
 The noise is calibrated for M = 1. A user who changes k weights has the guarantee of k ratings.
 
-**Post-processing.** Sums of weights behind noise are a mean weight, released with the overall mean,
-and a deviation of every item from it that is shrunk by the known noise; how often an item is rated
-is public. On the device, ratings count alike: what stays there needs no weight.
+**Post-processing.** Sums of weights behind noise are a mean weight, released with the overall
+mean, and a deviation of every item from it that is shrunk by the known noise; how often an item
+is rated is public. On the device, ratings count alike: what stays there needs no weight.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class RatingWeights:
 
         They are found by name where both have names, else by position.
         """
-        columns = []
+        columns: list[Any] = []
         for mode, members in enumerate((users, items)):
             theirs = given.members(given.entities[mode])
             named = theirs.names is not None and members.names is not None
@@ -87,9 +87,11 @@ class RatingWeights:
         users = np.asarray(users, np.int64)
         wanted = users * self.items + np.asarray(items, np.int64)
         if not len(self.keys):
-            return self.own[users]
+            return np.asarray(self.own[users])
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[place] == wanted, self.values[place], self.own[users])
+        return np.asarray(
+            np.where(self.keys[place] == wanted, self.values[place], self.own[users])
+        )
 
     def of_user(self, user: int) -> Floats:
         """Return W of one user with every item."""
@@ -111,7 +113,7 @@ class RatingWeights:
         """Every user's mean weight."""
         return self.own
 
-    def stacked(self, others: list[RatingWeights]) -> RatingWeights:
+    def stacked(self, others: Any) -> RatingWeights:
         """Return the weights of several sites' users, numbered one site after the other."""
         keys, values, own, before = [self.keys], [self.values], [self.own], len(self.own)
         for other in others:

@@ -6,19 +6,19 @@ of groups that items are in by public knowledge (`tacit.recommender.local.hierar
 many people are asked about what, and which levels are not worth asking about).
 
 **A question** about a level: the server sends the base values that were learned so far. A device
-subtracts them and its own mean b_i = Σ_j (x_ij − base_j)/(n_i + 2) from its ratings, and its value
-for group g is r_ig = Σ_{j∈g} e_ij/(n_ig + 1), 0 where it has rated nothing of it. About the mean, it
-is Σ_j (x_ij − 0)/(n_i + 1). Levels are asked one after the other, each about what those before it
-left.
+subtracts them and its own mean b_i = Σ_j (x_ij − base_j)/(n_i + 2) from its ratings, and its
+value for group g is r_ig = Σ_{j∈g} e_ij/(n_ig + 1), 0 where it has rated nothing of it. About the
+mean, it is Σ_j (x_ij − 0)/(n_i + 1). Levels are asked one after the other, each about what those
+before it left.
 
-**One answer** (``trust="local"``, ``"shuffler"``). A person is asked about one level, and about one
-group of it; both are drawn without looking at the ratings, the group by the device. The value,
-clipped to ±c, goes through a mechanism that is ε-private for *any* two values of [−1, 1]. The whole
-message, which group and what answer, is therefore ε-private for everything about the person, items
-and ratings; a person sends one message in all. Whatever base values a request holds, a message says
-no more. What leaves a site or a process are sums of messages by group, which is post-processing.
-Through a shuffler messages come in random order within a level, and ε is what somebody learns who
-does not know who sent which.
+**One answer** (``trust="local"``, ``"shuffler"``). A person is asked about one level, and about
+one group of it; both are drawn without looking at the ratings, the group by the device. The
+value, clipped to ±c, goes through a mechanism that is ε-private for *any* two values of [−1, 1].
+The whole message, which group and what answer, is therefore ε-private for everything about the
+person, items and ratings; a person sends one message in all. Whatever base values a request
+holds, a message says no more. What leaves a site or a process are sums of messages by group,
+which is post-processing. Through a shuffler messages come in random order within a level, and ε
+is what somebody learns who does not know who sent which.
 
 **A sum** (``trust="aggregator"``, ``"site"``, ``"central"``). Everybody contributes to every level
 (r_ig/c, ½) for each group of which something was rated, multiplied by 1/√(‖·‖² + ¼) so that its
@@ -26,12 +26,12 @@ norm is below one whatever the ratings are. Replacing a person moves the sum by 
 the Gaussian noise of all levels together is (ε, δ). The group of a rating is public, and base
 values are the request's, so a contribution is a function of that person's ratings alone.
 
-**Post-processing.** A group's offset is its posterior mean given the known variance of its average,
-averaged over what the variance τ² of the level's offsets may be; of offsets that noise hides next
-to nothing remains. **On the device**, a person's own mean is added, and how far the learned offsets
-are believed (in full, or with a factor that its ratings say) is averaged by how each did on the
-person's own ratings, left out one at a time. So nobody does worse than by their own mean, but for
-what that choice costs.
+**Post-processing.** A group's offset is its posterior mean given the known variance of its
+average, averaged over what the variance τ² of the level's offsets may be; of offsets that noise
+hides next to nothing remains. **On the device**, a person's own mean is added, and how far the
+learned offsets are believed (in full, or with a factor that its ratings say) is averaged by how
+each did on the person's own ratings, left out one at a time. So nobody does worse than by their
+own mean, but for what that choice costs.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
+from tacit.mechanisms.local import LocalNumber
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.piecewise import Piecewise
 from tacit.mechanisms.shuffled import Shuffled
@@ -77,7 +78,7 @@ from tacit.rounds.messages import ArraySpec
 
 __all__ = ["GroupsAgreement", "LocalGroups"]
 
-_ANSWERS = {"one-bit": OneBitMean, "piecewise": Piecewise}
+_ANSWERS: dict[str, type[LocalNumber]] = {"one-bit": OneBitMean, "piecewise": Piecewise}
 _LOCAL = ("local", "shuffler")
 _OWN = 0.15  # the typical variance of a person's own answer about a group, for values in [−2, 2]
 _PRIOR = 2.0  # ratings that a device's own mean has to outweigh
@@ -204,13 +205,12 @@ class LocalGroups(RecommenderMethod):
         noise = 2.0 * gaussian_sigma(privacy.epsilon, max(privacy.delta, 1e-12))
         return self.clip**2 * noise**2 / max(people, 1) + _OWN
 
-    def _inner(self, privacy: Privacy, people: int) -> OneBitMean | Piecewise:
+    def _inner(self, privacy: Privacy, people: int) -> LocalNumber:
         epsilon = privacy.epsilon
         if privacy.trust == "shuffler":
             epsilon = shuffled_local_epsilon(epsilon, privacy.delta, max(people, 1))
         if self.answer != "auto":
-            found: OneBitMean | Piecewise = _ANSWERS[self.answer](epsilon)
-            return found
+            return _ANSWERS[self.answer](epsilon)
         middle = np.array([0.4])  # of the size of a typical answer
         both = [kind(epsilon) for kind in _ANSWERS.values()]
         return min(both, key=lambda one: float(one.variance(middle)[0]))

@@ -176,8 +176,8 @@ def level_needs(
                 int(size),
                 round(count),
                 math.sqrt(answer_of(epsilon, people) * size / count) / 4.0 if count else math.inf,
-                _whole(_least(lambda n, k=k: asked(k, round(n), epsilon), _FEW, _MANY)),  # type: ignore[misc]
-                _least(lambda e, k=k: asked(k, people, e), _LEAST, _MOST),  # type: ignore[misc]
+                _whole(_least(lambda n, k=k: asked(k, round(n), epsilon), _FEW, _MANY)),
+                _least(lambda e, k=k: asked(k, people, e), _LEAST, _MOST),
             )
         )
     return found
