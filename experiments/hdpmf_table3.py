@@ -95,8 +95,8 @@ def gradient(given: Trial, method: GradientFactorization, rank: int) -> Any:
 
 
 def certified(given: Trial, epsilon: float, rank: int = 10, method: str = "heterogeneous") -> Any:
-    """Return the fitted certified recommender; private weights are a matrix that nobody is
-    told.""" model = tc.PrivateRecommender(
+    """Return the fitted certified recommender; private weights are a matrix nobody is told."""
+    model = tc.PrivateRecommender(
         given.bounds, method=method, privacy=request(epsilon), rank=rank, random_state=given.seed
     )
     weights = given.weights
@@ -202,9 +202,12 @@ def never_worse(outcome: Outcome, name: str, found: Any) -> None:
         for epsilon in (1.0, 0.1):
             gap = found[method, epsilon][:, 0] - free[:, 0]
             error = gap.std(ddof=1) / np.sqrt(len(gap))
-            outcome.check(f"{name}, {method}, ε = {epsilon:g}: MSE above the free predictor's",
-                          float(gap.mean()), "≤ 2 standard errors", gap.mean() <= 2.0 * error)  #
-                          fmt: skip
+            outcome.check(
+                f"{name}, {method}, ε = {epsilon:g}: MSE above the free predictor's",
+                float(gap.mean()),
+                "≤ 2 standard errors",
+                gap.mean() <= 2.0 * error,
+            )
 
 
 def _global_mean(given: Trial) -> Any:

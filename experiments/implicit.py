@@ -121,9 +121,9 @@ def run(quick: bool) -> Outcome:
         trials = [trial(clicks, seed) for seed in seeds]
 
         def add(method: str, found: Any, epsilon: Any = "", name: str = name) -> Any:
-            each = np.array(found) sd = each.std(axis=0, ddof=1) if len(each) > 1 else np.zeros(2)
-            outcome.add({"data": name, "method": method, "ε": epsilon, "δ": DELTA if epsilon else
-            "",
+            each = np.array(found)
+            sd = each.std(axis=0, ddof=1) if len(each) > 1 else np.zeros(2)
+            outcome.add({"data": name, "method": method, "ε": epsilon,
                          "recall@20": each[:, 0].mean(), "± recall": sd[0],
                          "NDCG@100": each[:, 1].mean(), "± NDCG": sd[1]})  # fmt: skip
             return each

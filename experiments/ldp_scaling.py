@@ -283,9 +283,12 @@ def groups(outcome: Outcome, name: str, epsilons: Any, bar: bool) -> None:
             if bar and trust == "local" and epsilon == 1.6:
                 outcome.check(f"{what}: RMSE over that of the own mean", rmse_found / free,
                               "≤ 0.99", rmse_found <= 0.99 * free)  # fmt: skip
-            outcome.check(f"{what}: MSE above the own mean's, in standard errors",
-                          float(gain.mean() / error), "≤ 2", gain.mean() <= 2.0 * error)  # fmt:
-                          skip
+            outcome.check(
+                f"{what}: MSE above the own mean's, in standard errors",
+                float(gain.mean() / error),
+                "≤ 2",
+                gain.mean() <= 2.0 * error,
+            )
 
 
 def baseline(outcome: Outcome, name: str, epsilons: Any) -> None:

@@ -184,7 +184,7 @@ class ImplicitAgreement(OffsetsAgreement):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Say what is public and who is trusted."""
-        low_high, *sizes = self.task.notes
+        _, *sizes = self.task.notes  # a click has no range
         notes = [*sizes, "which items users took is private, and counts once each",
                  "users keep their own taste: rankings are made on the device"]  # fmt: skip
         if not self.task.devices:
