@@ -17,8 +17,11 @@ __all__ = [
     "bike_sharing",
     "filmtrust",
     "kos",
+    "lastfm_plays",
     "lastfm_tags",
+    "libimseti",
     "movielens",
+    "movielens_20m",
     "movielens_kinds",
     "power_plant",
     "topic_moments",
@@ -76,6 +79,56 @@ def lastfm_tags(folder: str | os.PathLike[str]) -> dict[str, Relation]:
             shape=(len(users), len(artists)),
         ),
     }  # fmt: skip
+
+
+def lastfm_plays(folder: str | os.PathLike[str]) -> Relation:
+    """Return which of 17,632 artists 1,892 users listened to, as ones.
+
+    Source: HetRec 2011, ``user_artists.dat.gz``.
+    """
+    with gzip.open(_file(folder, "user_artists.dat.gz"), "rt") as file:
+        table = np.loadtxt(file, skiprows=1, dtype=np.int64)
+    return _numbered("artist", table[:, :2], np.ones(len(table)))
+
+
+def movielens_20m(folder: str | os.PathLike[str]) -> Relation:
+    """Return MovieLens 20M: ratings 0.5–5 of 26,744 films by 138,493 users.
+
+    Source: Harper & Konstan (2015), ``ratings.csv``, perhaps with ``.gz``: a header, then userId,
+    movieId, rating, timestamp. Users and films are numbered in order of their ids.
+    """
+    return _rated_pairs(folder, "ratings.csv", 1)
+
+
+def libimseti(folder: str | os.PathLike[str], least: int = 140) -> Relation:
+    """Return LibimSeTi: ratings 1–10 of profiles by users.
+
+    Source: Brozovsky & Petricek (2007), ``ratings.dat``, perhaps with ``.gz``: user, profile and
+    rating, comma between. Shin et al. (2018) keep profiles with more than 140 ratings.
+    """
+    found = _rated_pairs(folder, "ratings.dat", 0)
+    counts = np.bincount(found.indices[:, 1], minlength=found.shape[1])
+    kept = counts[found.indices[:, 1]] > least
+    return _numbered("item", found.indices[kept], found.values[kept])
+
+
+def _rated_pairs(folder: str | os.PathLike[str], name: str, header: int) -> Relation:
+    """Return a table of user, item and rating."""
+    packed = Path(folder) / f"{name}.gz"
+    path = packed if packed.exists() else _file(folder, name)
+    reader: Any = gzip.open if path.suffix == ".gz" else open
+    with reader(path, "rt") as file:
+        table = np.loadtxt(file, delimiter=",", skiprows=header, usecols=(0, 1, 2), ndmin=2)
+    return _numbered("item", table[:, :2].astype(np.int64), table[:, 2])
+
+
+def _numbered(item: str, pairs: Any, values: Any) -> Relation:
+    """Return cells whose users and items are numbered in order of their ids."""
+    users, items = (np.unique(pairs[:, k], return_inverse=True)[1].ravel() for k in (0, 1))
+    shape = int(users.max()) + 1, int(items.max()) + 1
+    return Relation.from_cells(
+        ("user", item), np.column_stack([users, items]), values, shape=shape
+    )
 
 
 def movielens(folder: str | os.PathLike[str]) -> Relation:

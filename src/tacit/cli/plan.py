@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli.output import Json, show
 
+if TYPE_CHECKING:
+    from tacit.privacy.guarantee import Privacy
+
 __all__ = ["plan"]
 
-_FIND = ["epsilon", "rows", "sites", "rank"]
+_FIND = ["epsilon", "rows", "sites", "rank", "levels"]
 
 
 def _kinds() -> list[str]:
@@ -28,7 +31,8 @@ def plan(
         ),
     ],
     find: Annotated[
-        str, typer.Option(help="epsilon, rows, sites or rank.", autocompletion=lambda: _FIND)
+        str,
+        typer.Option(help="epsilon, rows, sites, rank or levels.", autocompletion=lambda: _FIND),
     ] = "epsilon",
     want: Annotated[float | None, typer.Option(help="The wanted error, see the guide.")] = None,
     rows: Annotated[int, typer.Option(help="Rows, members or documents of all sites.")] = 2000,
@@ -39,6 +43,12 @@ def plan(
     rank: Annotated[int, typer.Option(help="Rank, or topics.")] = 3,
     per_row: Annotated[int, typer.Option(help="Ratings per member, words per document.")] = 10,
     ranks: Annotated[str, typer.Option(help="With --find rank: which to try.")] = "1,2,4,8",
+    groups: Annotated[
+        str, typer.Option(help="With --find levels: groups of every public level of items.")
+    ] = "20",
+    trust: Annotated[
+        str, typer.Option(help="With --find levels: local, shuffler, aggregator or site.")
+    ] = "local",
     repeats: Annotated[int, typer.Option(help="Simulations for each value.")] = 5,
     plugins: Annotated[
         list[str] | None, typer.Option("--plugin", help="A package with a family of its own.")
@@ -48,7 +58,8 @@ def plan(
     """Find the ε, rows or sites that a wanted error needs, or a rank, by simulation.
 
     No data is read and nothing is spent. With --find rank it also says what the same choice would
-    cost on the private data.
+    cost on the private data. With --find levels it says of a recommender over people who trust
+    nobody, or only a sum, what ε and how many people each level of a public hierarchy needs.
 
     Example: tacit plan regression --find rows --want 0.1 --epsilon 1 --features 4
     """
@@ -79,6 +90,9 @@ def plan(
             as_json,
         )
         return
+    if find == "levels":
+        _levels(kind, groups, Privacy(epsilon, delta, unit="user", trust=trust), rows, as_json)
+        return
     if want is None:
         raise ParameterError("want must be given: pass --want 0.1, the error to reach")
     found = search(kind, find, want, facts, repeats=repeats, plugins=plugins or ())
@@ -92,3 +106,20 @@ def plan(
         str(found),
         as_json,
     )
+
+
+def _levels(kind: str, groups: str, privacy: Privacy, people: int, as_json: bool) -> None:
+    """Say what every level of a hierarchy needs."""
+    from tacit.errors import ParameterError
+    from tacit.recommender.local.groups import LocalGroups
+
+    if kind != "recommender":
+        raise ParameterError(f"levels are those of a recommender's items, not of {kind!r}")
+    try:
+        sizes = [int(number) for number in groups.split(",")]
+    except ValueError:
+        raise ParameterError(f"groups must be numbers such as 20,400: got {groups!r}") from None
+    found = LocalGroups().needs(people, privacy, sizes)
+    lines = [f"{people} people, ε = {privacy.epsilon:g}, trust {privacy.trust}"]
+    lines += [f"  {one}" for one in found]
+    show({"find": "levels", "levels": [one._asdict() for one in found]}, "\n".join(lines), as_json)

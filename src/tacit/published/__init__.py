@@ -12,6 +12,8 @@ __getattr__, __dir__ = lazy_names(
         "PRINTED": "noise",
         "PublishedLangevin": "ermis2020",
         "PublishedNoise": "noise",
+        "PrintedGradient": "shin2018",
+        "ShinRecommender": "shin2018",
         "ThesisRegression": "alparslan2023",
         "ThesisTraining": "ermis2020_dropout",
         "advanced_composition_noise": "noise",

@@ -55,7 +55,7 @@ from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.privacy.ledger.filters import run_cost
 from tacit.published.hua2015_hu2023_epochs import gradient_epoch, learning_rate, visits
-from tacit.recommender.device import Devices
+from tacit.recommender.devices import Devices
 from tacit.recommender.estimator import PrivateRecommender
 from tacit.recommender.method import Rated, RecommenderMethod, Task, bands
 from tacit.rounds.messages import ArraySpec
@@ -114,6 +114,11 @@ class GradientFactorization(RecommenderMethod):
             raise ParameterError("the papers have no sites: pass the ratings of all users")
         if self.kind == "mf" and task.noisy:
             raise ParameterError("kind='mf' adds no noise: pass privacy=None")
+        if self.kind in ("dpmf", "pdpmf") and task.by_rating and task.noisy:
+            raise ParameterError(
+                f"kind={self.kind!r} calibrates noise by everybody's weights, which are public "
+                "then: pass tc.PrivacyWeights, or kind='hdpmf'"
+            )
 
     def agree(self, task: Task) -> GradientAgreement:
         """Return what is public about a fit."""
@@ -214,7 +219,10 @@ class GradientAgreement(Agreement):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Say what is public and what is not covered."""
-        notes = [*self.task.notes, "who rated what is public, and so is every privacy weight"]
+        known = "who rated what is public, and so is every privacy weight"
+        if self.task.by_rating:
+            known = "who rated what is public; a rating's weight is its user's own, and is fixed"
+        notes = [*self.task.notes, known]
         if self.task.noisy:
             notes.append(
                 "only sums over raters are seen, and users' vectors do not depend on ratings "
@@ -287,8 +295,8 @@ class Descending(Holder):
             self._base, own = _means(task, cells)
             values = values - self._base[items] - own[users]
             self._own = own[:, None]
-        weights = task.weights(data.openness)
-        self._weights, self._by_rating = weights, weights.of(cells.owners, cells.items)
+        self._weights = task.weights(data.openness) if data.chosen is None else data.chosen
+        self._by_rating = self._weights.of(cells.owners, cells.items)
         if kind == "hdpmf":
             values = self._by_rating * values
         if kind == "pdpmf" and task.noisy and task.privacy is not None:
@@ -330,8 +338,8 @@ class Descending(Holder):
     def groups(self) -> Mapping[str, DpEvent]:
         """Return bands of weights, where they count."""
         public = self.agreement
-        if public.settings.kind != "hdpmf" or not public.task.noisy:
-            return {}
+        if public.settings.kind != "hdpmf" or not public.task.noisy or public.task.by_rating:
+            return {}  # which weights there are is nobody's business where users chose them
         return bands(self._by_rating, public.scaled)
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:

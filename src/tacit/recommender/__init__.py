@@ -9,8 +9,10 @@ __getattr__, __dir__ = lazy_names(
     {
         "Device": "device",
         "HeterogeneousOffsets": "agreement",
+        "ImplicitFeedback": "implicit",
         "ItemResponseGradient": "local.every_item",
         "LocalGradient": "local.one_answer",
+        "LocalGroups": "local.groups",
         "PrivateRecommender": "estimator",
         "ResponseGradient": "local.every_item",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tacit.factorization.answers import DEVIATION, ends_only, factors_answer, mo
 __all__ = ["items_answer"]
 
 _EXPECTED = "expected rating"
+_POPULAR = "popularity (logarithm)"
 _COUNTED = (
     "standard errors count the privacy noise, and sampling by a rule for how far ratings spread; "
     "what somebody likes is known on their device alone"
@@ -34,6 +36,12 @@ def items_answer(model: Any, level: float) -> Answer:
         level,
         "no standard errors of tastes are known",
     )
+    clicks = "ranking" in shared
+    expected, limits = _EXPECTED, (-math.inf, math.inf)
+    if clicks:
+        expected = _POPULAR
+    else:
+        limits = float(model.bounds[0]), float(model.bounds[1])
     if not np.ptp(base) > 0.0:
         moving = tastes["item"].shape[1]
         head = f"{len(names)} items have {moving} features each; {_NO_BASE}."
@@ -45,11 +53,11 @@ def items_answer(model: Any, level: float) -> Answer:
         f"Items for a typical user, {100 * level:g} % intervals",
         estimates(
             {"item": [names[k] for k in order]},
-            _EXPECTED,
+            expected,
             base[order],
             told,
             level,
-            (float(model.bounds[0]), float(model.bounds[1])),
+            limits,
         ),
         (_COUNTED,) if told is not None else ("no standard errors are known",),
     )
@@ -57,15 +65,16 @@ def items_answer(model: Any, level: float) -> Answer:
     warned = f"{len(hidden)} of {len(names)} items are mostly noise: they are near the mean."
     return Answer(
         found.title,
-        f"{_said(table, 0)} has the highest expected rating, {_said(table, -1)} the lowest.",
+        f"{_said(table, 0, expected)} has the highest {expected}, {_said(table, -1, expected)} "
+        "the lowest.",
         (table, *found.tables),
         (warned,) if hidden else (),
         pictures={
             "items": intervals(
                 "Best and worst items",
-                _EXPECTED,
+                expected,
                 ends_only(table),
-                _EXPECTED,
+                expected,
                 reference=float(base.mean()),
             ),
             **found.pictures,
@@ -73,9 +82,9 @@ def items_answer(model: Any, level: float) -> Answer:
     )
 
 
-def _said(table: Table, row: int) -> str:
+def _said(table: Table, row: int, column: str) -> str:
     """Return an item with its rating and error in words."""
     error = table.columns.get(ERROR, [None] * len(table))[row]
-    value = shown_number(table.columns[_EXPECTED][row], error)
+    value = shown_number(table.columns[column][row], error)
     sure = "" if error is None else f" ± {shown_number(error, error)}"
     return f"{table.columns['item'][row]} ({value}{sure})"

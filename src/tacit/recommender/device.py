@@ -1,54 +1,24 @@
-"""Recommending on the device: a user's own ratings, the public table of items, nothing sent."""
+"""Recommending on the device: a user's own ratings, the public table of items, nothing sent.
+
+NumPy is all that it needs.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit._core.check import Integer, check
-from tacit.data.members import Members, cells_of, shown
+from tacit.data.members import Members, shown
 from tacit.data.written import read_names
 from tacit.errors import HoldsData, ParameterError
-from tacit.estimators.release import read_release
 from tacit.factorization.arrays import Floats, Integers
-from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
-from tacit.factorization.offsets.weights import PrivacyWeights
-from tacit.recommender.method import Rated, Task
+from tacit.recommender.tastes import averaged_row, fitted_taste
 
-__all__ = ["Device", "Devices", "fold_in", "items_of", "penalty_grid", "released_items"]
-
-_OFFSET = 5.0  # ratings that a user's own offset has to outweigh
-_TASTES = (10.0, 20.0, 40.0, 80.0, 160.0, 320.0, NEVER)  # how far features are trusted
-
-
-def penalty_grid(public: int, learned: int = 0) -> Floats:
-    """Return the penalties that a device averages over: one offset, then features.
-
-    Some are public, some learned; a device may do without either kind.
-    """
-    if not public + learned:
-        return np.full((1, 1), _OFFSET)
-    pairs = [(taste, taste) for taste in _TASTES]
-    if public and learned:
-        trusted = [taste for taste in _TASTES if taste < NEVER]
-        pairs += [(NEVER, taste) for taste in trusted] + [(taste, NEVER) for taste in trusted]
-    return np.array([[_OFFSET, *[one] * public, *[two] * learned] for one, two in pairs])
-
-
-def fold_in(shared: Mapping[str, Floats], cells: ByMember) -> Floats:
-    """Return the rows of users, each from its own ratings alone, stretched where need be.
-
-    What was learned is ``base`` (items,), ``features`` (items, width), and what ratings are folded
-    in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is expected to
-    remain.
-    """
-    rest = cells._replace(values=cells.values - shared["base"][cells.items])
-    spread = float(shared["spread"][0])
-    return averaged_rows(rest, shared["features"], shared["penalties"], spread)
+__all__ = ["Device", "is_ranking", "items_of", "own_row", "released_items", "score"]
 
 
 def score(
@@ -58,7 +28,28 @@ def score(
     raw = shared["base"][items] + (rows * shared["features"][items]).sum(axis=1)
     if weights is not None:
         raw = raw / weights
-    return np.asarray(np.clip(raw, *bounds))
+    return np.asarray(raw if is_ranking(shared) else np.clip(raw, *bounds))
+
+
+def is_ranking(shared: Mapping[str, Floats]) -> bool:
+    """Whether a table of items is for clicks: scores only rank."""
+    return "ranking" in shared
+
+
+def own_row(shared: Mapping[str, Floats], items: Integers, values: Floats) -> Floats:
+    """Return the row of one user, from its own ratings or clicks alone.
+
+    What was learned is ``base`` (items,), ``features`` (items, width), and for ratings what they
+    are folded in with: ``penalties`` (choices, width) and ``spread`` (1,), the variance that is
+    expected to remain; for clicks ``ranking`` (2,): τ², and 1 for pairs
+    (`tacit.recommender.tastes`).
+    """
+    base, features = shared["base"], shared["features"]
+    if is_ranking(shared):
+        prior, pairs = shared["ranking"]
+        return fitted_taste(base, features, items, float(prior), "bpr" if pairs else "listwise")
+    rest, spread = values - base[items], float(shared["spread"][0])
+    return averaged_row(features[items], rest, shared["penalties"], spread)
 
 
 class Device:
@@ -103,6 +94,8 @@ class Device:
         self._items = items_of(shared, names)
         self._ratings: dict[int, float] = {}
         known, own = self._known(items, positions), np.asarray(values, float).reshape(-1)
+        if is_ranking(shared):  # clicks: which items, and nothing else
+            own = np.ones(len(known))
         if len(known) != len(own):
             raise ParameterError(f"{len(known)} items have {len(own)} ratings: pass one each")
         for item, value in zip(known.tolist(), own, strict=True):
@@ -116,6 +109,8 @@ class Device:
         cls, folder: str | os.PathLike[str], items: Any = (), values: Any = ()
     ) -> Device:
         """Read what was released and start with some ratings of one's own."""
+        from tacit.estimators.release import read_release
+
         release = read_release(folder)
         settings = release.settings
         low, high = settings["bounds"]
@@ -129,7 +124,7 @@ class Device:
 
     def predict(self, items: Any, *, positions: bool = False) -> Floats:
         """Return the expected ratings of items."""
-        return self._scores(self._known(items, positions))
+        return self._all()[self._known(items, positions)]
 
     def top(self, n: int = 10, *, positions: bool = False) -> list[tuple[Any, float]]:
         """Return the n items with the highest expected rating that are not yet rated.
@@ -142,24 +137,30 @@ class Device:
             Whether items are shown by position.
         """
         check("n", n, Integer(1))
-        others = np.setdiff1d(np.arange(len(self._shared["base"])), list(self._ratings))
-        scores = self._scores(others)
-        order = np.argsort(-scores, kind="stable")[:n]
+        scores = self._all()
+        scores[list(self._ratings)] = -np.inf
+        n = min(n, len(scores) - len(self._ratings))
+        if not n:
+            return []
+        least = np.partition(scores, len(scores) - n)[len(scores) - n]
+        found = np.flatnonzero(scores >= least)  # ties go to the first
+        found = found[np.argsort(-scores[found], kind="stable")[:n]]
         named = (lambda k: int(k)) if positions else self._items.name
-        return [(named(others[k]), float(scores[k])) for k in order]
+        return [(named(k), float(scores[k])) for k in found.tolist()]
 
-    def _scores(self, known: Integers) -> Floats:
-        weights = None if self._weights is None else self._weights[known]
-        rows = np.broadcast_to(self._row, (len(known), len(self._row)))
-        return score(self._shared, rows, known, self._bounds, weights)
+    def _all(self) -> Floats:
+        """Return what is expected of every item."""
+        raw = self._shared["base"] + self._shared["features"] @ self._row
+        if self._weights is not None:
+            raw = raw / self._weights
+        return np.asarray(raw if is_ranking(self._shared) else np.clip(raw, *self._bounds))
 
     def _fold(self) -> None:
-        items = np.array(sorted(self._ratings), np.int32)
+        items = np.array(sorted(self._ratings), np.int64)
         values = np.array([self._ratings[int(item)] for item in items], np.float64)
         if self._weights is not None:
             values = values * self._weights[items]
-        cells = ByMember(np.array([0, len(items)], np.int64), items, values)
-        self._row = fold_in(self._shared, cells)[0]
+        self._row = own_row(self._shared, items, values)
 
     def _known(self, items: Any, positions: bool) -> Integers:
         alone = isinstance(items, str | bytes) or not hasattr(items, "__iter__")
@@ -169,6 +170,8 @@ class Device:
             raise ParameterError(f"items must be those that were learned: {error}") from None
 
     def _inside(self, value: float) -> float:
+        if is_ranking(self._shared):
+            return 1.0
         low, high = self._bounds
         if not low <= value <= high:
             raise ParameterError(f"a rating must lie in [{low:g}, {high:g}], got {value:g}")
@@ -193,70 +196,3 @@ def released_items(settings: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Return the names of items that a release lists, where it does."""
     names = settings.get("labels", {}).get("item")
     return None if names is None else read_names(names)
-
-
-@dataclass(frozen=True, eq=False)
-class Devices:
-    """The devices of all users of one process or site; none of it leaves."""
-
-    shared: Mapping[str, Floats]
-    bounds: tuple[float, float]
-    cells: ByMember  # the ratings, sorted by user
-    rows: Floats  # (users, width)
-    weights: PrivacyWeights
-    stretched: bool = False  # whether predictions are divided by W_ij
-
-    @classmethod
-    def folded(cls, shared: Mapping[str, Floats], task: Task, rated: Rated) -> Devices:
-        """Fold every user's own ratings in."""
-        rows, weights = fold_in(shared, rated.cells), task.weights(rated.openness)
-        return cls(shared, task.bounds, rated.cells, rows, weights)
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Devices]) -> Devices:
-        """Return the users of several sites, numbered one site after the other."""
-        first = parts[0]
-        if len(parts) == 1:
-            return first
-        ends = np.cumsum([0, *(len(part.cells.items) for part in parts)])
-        starts = [part.cells.starts[1:] + end for part, end in zip(parts, ends, strict=False)]
-        cells = ByMember(
-            np.concatenate([[0], *starts]).astype(np.int64),
-            np.concatenate([part.cells.items for part in parts]),
-            np.concatenate([part.cells.values for part in parts]),
-        )
-        users = np.concatenate([part.weights.users for part in parts])
-        rows = np.concatenate([part.rows for part in parts])
-        weights = PrivacyWeights(users, first.weights.items)
-        return cls(first.shared, first.bounds, cells, rows, weights, first.stretched)
-
-    def predict(self, cells: Any) -> Floats:
-        """Return the expected ratings of (user, item) pairs, (pairs, 2), by position."""
-        sizes = ("user", self.cells.members), ("item", len(self.shared["base"]))
-        users, items = cells_of(cells, [Members(*one) for one in sizes], positions=True).T
-        weights = self.weights.of(users, items) if self.stretched else None
-        return score(self.shared, self.rows[users], items, self.bounds, weights)
-
-    def device(self, user: int, names: Sequence[Any] | None = None) -> Device:
-        """Return one user's device: its own ratings and the public table of items."""
-        own = self.own(user)
-        weights = self.weights.of_user(user) if self.stretched else None
-        items, values = self.cells.items[own], self.cells.values[own]
-        return Device(
-            self.shared,
-            self.bounds,
-            items,
-            values,
-            weights=weights,
-            names=names,
-            positions=True,
-        )
-
-    def heaviest(self, user: int) -> float:
-        """Return the weight of a user's heaviest rating."""
-        rated = self.cells.items[self.own(user)]
-        return float(self.weights.of_user(user)[rated].max())
-
-    def own(self, user: int) -> slice:
-        """Return where a user's ratings stand."""
-        return slice(self.cells.starts[user], self.cells.starts[user + 1])

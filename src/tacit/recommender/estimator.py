@@ -32,7 +32,8 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender.agreement import KINDS, METHODS
 from tacit.recommender.answers import items_answer
 from tacit.recommender.blanks import TO_STATE
-from tacit.recommender.device import Device, Devices, released_items
+from tacit.recommender.device import Device, released_items
+from tacit.recommender.devices import Devices
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.recommender.predicting import answer, rating_schema
 from tacit.recommender.ratings import Facts, Ratings, from_table, same_names, users_of
@@ -54,7 +55,7 @@ class PrivateRecommender(PrivateEstimator):
     Parameters
     ----------
     bounds
-        (low, high), the public range of a rating.
+        (low, high), the public range of a rating; of clicks there is none.
     items
         The public list of items, by the caller's own names, or how many there are. With a
         guarantee it is needed wherever ratings come by name: it is never read from them.
@@ -62,9 +63,9 @@ class PrivateRecommender(PrivateEstimator):
         What a rating is that a table lists several times: an ``"error"``, or one rating with the
         ``"first"`` value, their ``"mean"`` or their ``"sum"``.
     method
-        ``"heterogeneous"``, ``"offsets"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or
-        ``"item-responses"``; or a class with settings of its own, such as
-        `tacit.recommender.HeterogeneousOffsets`.
+        ``"heterogeneous"``, ``"offsets"``, ``"private-weights"``, ``"implicit"`` (clicks without
+        ratings), ``"groups"``, ``"gd"``, ``"gd-dr"``, ``"responses"`` or ``"item-responses"``; or
+        a class with settings of its own, such as `tacit.recommender.HeterogeneousOffsets`.
     privacy
         The guarantee asked for; None learns without noise. Which unit and trust a method gives
         is listed in the guide.
@@ -145,6 +146,8 @@ class PrivateRecommender(PrivateEstimator):
         return self._methods[self.method]() if isinstance(self.method, str) else self.method
 
     def _range(self) -> tuple[float, float]:
+        if self.bounds is None and self._method().clicks:
+            return 0.0, 1.0
         return as_bounds("bounds", self.bounds, "the range a rating may take")
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> Agreement:
@@ -181,6 +184,7 @@ class PrivateRecommender(PrivateEstimator):
             sites=len(facts),
             shares=shares,
             devices=first.devices,
+            by_rating=any(one.by_rating for one in known),
             duplicates=tuple(sorted({self.duplicates, *(one.duplicates for one in known)})),
         )
 
@@ -202,7 +206,7 @@ class PrivateRecommender(PrivateEstimator):
     _simulate = classmethod(simulated_error)
 
     def _read(self, data: Ratings, agreement: Agreement) -> Rated:
-        return data.read(self._range())
+        return data.read(self._range(), clicks=self._method().clicks)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
@@ -222,7 +226,8 @@ class PrivateRecommender(PrivateEstimator):
                 raise ParameterError(f"item_weights are for {len(weights)} items, not for {size}")
         if isinstance(found.get("bounds"), list):
             found["bounds"] = tuple(found["bounds"])
-        return found, Facts(None, size, weights, labels=labels)
+        each = _has_weights_of_ratings(cls, found.get("method"))
+        return found, Facts(None, size, weights, labels=labels, by_rating=each)
 
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
         """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
@@ -252,7 +257,7 @@ class PrivateRecommender(PrivateEstimator):
                 raise
             raise ParameterError(f"site {site.name!r}: {error}") from None
 
-    def fit(self, data: Any, y: None = None, *, weights: PrivacyWeights | None = None) -> Self:
+    def fit(self, data: Any, y: None = None, *, weights: Any = None) -> Self:
         """Learn from ratings.
 
         Parameters
@@ -265,12 +270,16 @@ class PrivateRecommender(PrivateEstimator):
         y
             Ignored.
         weights
-            Each rating's part of ε, public; 1 for all unless given.
+            Each rating's part of ε, 1 for all unless given: `tacit.PrivacyWeights`, a number per
+            user and per item; or one for every rating, an array like that of the ratings, a
+            `Relation`, or a table with a row for each. Over sites: such arrays by site. They are
+            public unless the method is ``"private-weights"``.
         """
         self._check_parameters()
         sites = self._as_sites(data)
         if weights is not None:
-            sites = self._weighted(sites, weights)
+            each = not isinstance(weights, PrivacyWeights)
+            sites = (self._weighted_each if each else self._weighted)(sites, weights)
         outcome = self._run(sites, self._agreed(sites))
         taking = {site.name: site.data for site in sites if site.name in outcome.record.sites}
         self._people, self._columns = users_of(taking), sites[0].data.columns
@@ -289,6 +298,21 @@ class PrivateRecommender(PrivateEstimator):
         return [
             Site(site.name, site.data.weighted(weights, int(a), int(b)), site.ledger)
             for site, a, b in zip(sites, ends, ends[1:], strict=False)
+        ]
+
+    @staticmethod
+    def _weighted_each(sites: Sequence[Site], weights: Any) -> list[Site]:
+        """Return sites with a weight for every rating."""
+        by_site = weights if isinstance(weights, Mapping) else {}
+        if not set(by_site) >= {site.name for site in sites}:
+            if len(sites) > 1:
+                raise ParameterError(
+                    "several sites have weights of their own: pass weights={site: array, …}"
+                )
+            by_site = {sites[0].name: weights}
+        return [
+            Site(site.name, site.data.weighted_each(by_site[site.name]), site.ledger)
+            for site in sites
         ]
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -398,21 +422,67 @@ class PrivateRecommender(PrivateEstimator):
             return Device(self.shared_, bounds, list(user), own, names=names, positions=positions)
         return self._here().device(self._user(user, positions), self._items.names)
 
-    def recommend(self, user: Any, n: int = 10, *, positions: bool = False) -> Any:
+    def recommend(self, user: Any = None, n: int = 10, *, positions: bool = False) -> Any:
         """Return the items with the highest expected rating that a user has not rated yet.
 
         Parameters
         ----------
         user
-            As in `device`; or a list of users of the fit, and then user → items.
+            As in `device`; or a list of users of the fit, and then user → items; or everybody of
+            the fit, unless one is named.
         n
             How many.
         positions
             Whether users and items are positions, going in and coming out.
         """
+        if user is None:
+            everybody = range(self._here().cells.members)
+            user = [k if positions else self._people.name(k) for k in everybody]
         if isinstance(user, list | tuple | np.ndarray) or hasattr(user, "to_numpy"):
             return {one: self.recommend(one, n, positions=positions) for one in list(user)}
         return self.device(user, positions=positions).top(n, positions=positions)
+
+    def score(self, user: Any, items: Any = None, *, positions: bool = False) -> Floats:
+        """Return what a user is expected to make of items: ratings, or scores that only rank.
+
+        Parameters
+        ----------
+        user
+            As in `device`.
+        items
+            Which, by name; all of them, in the order of ``items_``, unless given.
+        positions
+            Whether user and items are positions all the same.
+        """
+        device = self.device(user, positions=positions)
+        if items is None:
+            return device.predict(range(len(self.items_)), positions=True)
+        return device.predict(items, positions=positions)
+
+    def similar_items(
+        self, item: Any, n: int = 10, *, positions: bool = False
+    ) -> list[tuple[Any, float]]:
+        """Return the items that are liked by the same people, by the cosine of their features.
+
+        Parameters
+        ----------
+        item
+            Which one.
+        n
+            How many; fewer where no more have features that are known.
+        positions
+            Whether items are positions, going in and coming out.
+        """
+        check_fitted(self, "shared_")
+        features = np.asarray(self.shared_["features"], np.float64)
+        features = features[:, np.ptp(features, axis=0) > 0.0]
+        (place,) = self._items.find([item], positions=positions)
+        lengths = np.sqrt(np.square(features).sum(axis=1))
+        near = features @ features[place] / np.maximum(lengths * lengths[place], 1e-300)
+        near[(lengths == 0.0) | (np.arange(len(near)) == place)] = -np.inf
+        order = np.argsort(-near, kind="stable")[:n]
+        named = int if positions else self._items.name
+        return [(named(k), float(near[k])) for k in order if np.isfinite(near[k])]
 
     def _predict_table(
         self, table: Table, data: Any = None, interval: float | None = None
@@ -441,3 +511,9 @@ class PrivateRecommender(PrivateEstimator):
                 "their own ratings"
             )
         return self._devices
+
+
+def _has_weights_of_ratings(kind: type[PrivateRecommender], method: Any) -> bool:
+    """Whether a proposed method takes a weight for every rating."""
+    made = kind._methods.get(method) if isinstance(method, str) else None
+    return made is not None and not getattr(made(), "public_weights", True)

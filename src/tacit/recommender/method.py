@@ -33,6 +33,8 @@ class Rated(NamedTuple):
 
     cells: ByMember
     openness: Floats
+    weights: Floats | None = None  # W of every rating, where it is not β·γ
+    chosen: Any = None  # the same for any pair (`tacit.recommender.rating_weights`)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Task:
     sites: int = 1
     shares: int = 1  # into how many noise is split under a secure sum
     devices: bool = True  # all ratings are in one process, on users' devices: there are no sites
+    by_rating: bool = False  # whether every rating has a weight of its own
     duplicates: tuple[str, ...] = ()  # what sites do about ratings that are listed several times
 
     @property
@@ -96,6 +99,7 @@ class RecommenderMethod(ABC):
 
     unit: ClassVar[str] = "entry"
     trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
+    clicks: ClassVar[bool] = False  # whether there are no ratings, only what users took
 
     # the settings that a release carries, by name
     told: ClassVar[tuple[str, ...]] = ()

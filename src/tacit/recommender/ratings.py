@@ -22,6 +22,7 @@ from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import by_member
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.method import Rated
+from tacit.recommender.rating_weights import RatingWeights
 
 __all__ = ["Facts", "OfSites", "Ratings", "as_ratings", "from_table", "same_names", "users_of"]
 
@@ -61,6 +62,7 @@ class Facts(NamedTuple):
     labels: Any = None  # the list of items, where given
     unstated: bool = False  # the items were read from the ratings
     duplicates: str = "error"  # what a rating is that is listed several times
+    by_rating: bool = False  # whether every rating has a weight of its own
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Ratings:
     shape: tuple[int, int]  # (users, items)
     relation: Relation | None = field(default=None, repr=False)
     weights: PrivacyWeights | None = None  # of the users and of all items; None for 1
+    by_rating: RatingWeights | None = None  # of every rating by itself, in place of those
     devices: bool = False  # as in `Facts`
     table: bool = False  # users were named by a table, in which they have no order
 
@@ -126,17 +129,29 @@ class Ratings:
             self.items.names,
             relation is not None and relation.entities[1] in relation.unstated,
             "error" if relation is None else relation.duplicates,
+            self.by_rating is not None,
         )
 
     def weighted(self, weights: PrivacyWeights, start: int, stop: int) -> Ratings:
         """Return it with the weights of those users who stand at some places."""
         return replace(self, weights=PrivacyWeights(weights.users[start:stop], weights.items))
 
-    def read(self, bounds: tuple[float, float]) -> Rated:
+    def weighted_each(self, given: Any) -> Ratings:
+        """Return it with a weight for every rating, from an array, a relation or a table."""
+        if self.relation is None:
+            raise ParameterError("pass the ratings: weights are those of ratings")
+        listed = self.items.names if is_table(given) else None
+        found = RatingWeights.among(as_ratings(given, listed), self.users, self.items)
+        found.check_covers(self.relation.indices, self.users)
+        return replace(self, by_rating=found)
+
+    def read(self, bounds: tuple[float, float], *, clicks: bool = False) -> Rated:
         """Return the ratings sorted by user; bad ones are refused, to their holder."""
         ratings = self.relation
         if ratings is None:
             raise ParameterError("pass the ratings: a shape has a price and nothing to learn from")
+        if clicks:  # which items, whatever stands beside them
+            ratings = replace(ratings, values=np.ones(ratings.cells))
         low, high = bounds
         problems = []
         bad = np.flatnonzero((ratings.values < low) | (ratings.values > high))
@@ -157,7 +172,11 @@ class Ratings:
             problems.append(_trouble(empty, said, remedy))
         raise_for(problems)
         openness = np.ones(self.shape[0]) if self.weights is None else self.weights.users
-        return Rated(by_member(ratings, ratings.entities[0]), openness)
+        cells = by_member(ratings, ratings.entities[0])
+        if self.by_rating is None:
+            return Rated(cells, openness)
+        each = self.by_rating.of(cells.owners, cells.items)
+        return Rated(cells, openness, each, self.by_rating)
 
 
 def _trouble(rows: Any, said: list[str], remedy: str) -> Problem:
@@ -189,7 +208,8 @@ def as_ratings(data: Any, items: Any = None, duplicates: str = "error") -> Relat
 def from_table(found: Mapping[str, Any], facts: Facts, duplicates: str = "error") -> Ratings:
     """Return a site's ratings from its table: columns user, item, the value, perhaps weight.
 
-    A weight is its user's β, the same in all rows of a user.
+    A weight is its user's β, the same in all rows of a user; where it differs between a user's
+    rows it is that of each rating.
     """
     names = {entity: found["columns"].get(entity, entity) for entity in ("user", "item")}
     labels = range(facts.items) if facts.labels is None else facts.labels
@@ -198,9 +218,27 @@ def from_table(found: Mapping[str, Any], facts: Facts, duplicates: str = "error"
     )
     if facts.labels is None:
         ratings = replace(ratings, labels={"user": ratings.labels["user"]})
+    shape = (ratings.shape[0], ratings.shape[1])
+    if facts.by_rating:
+        return Ratings(shape, ratings, by_rating=_each(found, names, labels, ratings, duplicates))
     gamma = np.ones(facts.items) if facts.item_weights is None else facts.item_weights
     weights = PrivacyWeights(_openness(found, names["user"], ratings), gamma)
-    return Ratings((ratings.shape[0], ratings.shape[1]), ratings, weights)
+    return Ratings(shape, ratings, weights)
+
+
+def _each(
+    found: Mapping[str, Any], names: Mapping[str, str], labels: Any, ratings: Relation, rule: str
+) -> RatingWeights:
+    """Return the weight of every rating, from its row; 1 where there is no column."""
+    column = found["columns"].get("weight")
+    if column is None:
+        shape = (ratings.shape[0], ratings.shape[1])
+        return RatingWeights.listed(ratings.indices, np.ones(ratings.cells), shape)
+    rule = "mean" if rule == "sum" else rule
+    stated = Relation.from_frame(
+        found["table"], names, column, labels={"item": labels}, duplicates=rule
+    )
+    return RatingWeights.among(stated, ratings.members("user"), ratings.members("item"))
 
 
 def _openness(found: Mapping[str, Any], user: str, ratings: Relation) -> Floats:

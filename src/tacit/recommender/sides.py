@@ -17,14 +17,14 @@ from tacit.factorization.answers import DEVIATION
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.factors import factors_stand_out, features_from_sums
 from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrunk_towards
-from tacit.factorization.offsets.sides import Members
+from tacit.factorization.offsets.sides import Members, Shard
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.privacy.events import DpEvent
-from tacit.recommender.agreement import WeightedOffsetsAgreement
-from tacit.recommender.device import Devices, penalty_grid
+from tacit.recommender.devices import Devices, penalty_grid
 from tacit.recommender.method import Rated, bands
+from tacit.recommender.weighted import WeightedOffsetsAgreement
 
-__all__ = ["Raters", "coordinate"]
+__all__ = ["Items", "Raters", "coordinate"]
 
 _RESIDUAL = 0.8  # the variance of a rating about its offsets, of a half-range of 2, as a rule
 _LOST = (
@@ -43,6 +43,9 @@ class Raters(Members):
         self, agreement: WeightedOffsetsAgreement, name: str, data: Rated, gate: Gate
     ) -> None:
         super().__init__(agreement, name, data.cells, gate, data.openness)
+        if data.weights is not None:  # W of every rating by itself
+            self.weights = data.weights
+            self.shards = (Shard(self.cells, self.weights),)
         self._rated = data
 
     @property
@@ -68,7 +71,7 @@ def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:
     if not public.task.devices:
         rng = generator(int(rng.integers(2**62)), "features")
     found = yield Ask("counts")
-    known, sites = _Items(public, found.total, len(found.sites)), found.sites
+    known, sites = public.items_known(found.total, len(found.sites)), found.sites
     if public.products:
         known.features = yield from _by_all(public.pattern_of(known.counts, rng), sites)
     for step, _ in public.plan:
@@ -97,7 +100,7 @@ def _by_all(steps: Coordinating, sites: tuple[str, ...]) -> Coordinating:
             return end.value
 
 
-class _Items:
+class Items:
     """What the recommender knows: sums over the public pattern, and what was released."""
 
     def __init__(
@@ -106,7 +109,7 @@ class _Items:
         self._agreed, self._sites = public, sites
         self.counts = np.asarray(opened["sum"], np.float64)
         self._weights, self._squares, self._reach, self._spread = (
-            np.asarray(opened[name], np.float64)
+            np.asarray(opened.get(name, self.counts), np.float64)
             for name in ("weights", "squares", "reach", "spread")
         )
         self.features = self._learned = np.zeros((public.items, 0))
@@ -137,39 +140,44 @@ class _Items:
         most = LARGEST["tastes"]
         return {
             "base": np.clip(self._mean + self._offsets, -3.0 * HALF, 3.0 * HALF),
-            "features": np.clip(self.features, -most, most),
+            "features": np.clip(self.features[:, : self._agreed.features], -most, most),
         }
 
     def take(self, kind: str, total: Floats, noise: float) -> None:
         """Take in a sum."""
         items = self._agreed.items
         if kind == "mean":
-            whole = float(self._weights.sum())
+            whole = max(float(self._weights.sum()), 1e-12)
             mean = float(total[0]) / whole
             self._mean_variance = (noise + _RESIDUAL * float(self._squares.sum())) / whole**2
             self._mean = float(np.clip(mean, -HALF, HALF))
         elif kind == "offsets":
-            # averaged with those before, and shrunk towards what is expected
-            left = self._averaged.add(total[:items], noise)
-            covariates = np.column_stack([np.log1p(self.counts), self.features])
-            self._offsets, self._offsets_sd = shrunk_towards(
-                self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates
-            )
+            self._take_offsets(total[:items], noise)
         else:
-            width = self.features.shape[1]
-            sums = total[: items * width].reshape(-1, width)
+            width = self._agreed.features
+            sums, known = total[: items * width].reshape(-1, width), self.features[:, :width]
             self._learned = features_from_sums(
-                sums, self._reach, self._spread, noise, self.features, _RESIDUAL
+                sums, self._reach, self._spread, noise, known, _RESIDUAL
             )
+
+    def _take_offsets(self, sums: Floats, noise: float) -> None:
+        """Average with those before, and shrink towards what is expected."""
+        left = self._averaged.add(sums, noise)
+        known = self.features[:, : self._agreed.features]  # noise hides what weaker ones say
+        covariates = np.column_stack([np.log1p(self.counts), known])
+        self._offsets, self._offsets_sd = shrunk_towards(
+            self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates
+        )
 
     def shared(self) -> dict[str, Any]:
         """Return base values and features in the scale of ratings."""
         middle, step = self._agreed.scale
         ones = np.ones((self._agreed.items, 1))
+        liked = step * self._offsets[:, None]  # what a user makes of what others like
         return {
             "base": middle + step * (self._mean + self._offsets),
             f"base{DEVIATION}": step * np.hypot(self._offsets_sd, math.sqrt(self._mean_variance)),
-            "features": np.column_stack([ones, self.features, self._learned]),
-            "penalties": penalty_grid(self.features.shape[1], self._learned.shape[1]),
+            "features": np.column_stack([ones, self.features, self._learned, liked]),
+            "penalties": penalty_grid(self.features.shape[1], self._learned.shape[1], liked=True),
             "spread": np.array([_RESIDUAL * step**2]),
         }

@@ -121,6 +121,11 @@ class OffsetsAgreement(Agreement):
         """How many features an item has: not more than there are items."""
         return min(self.rank, self.items)
 
+    @property
+    def looked_at(self) -> int:
+        """How many features are taken from the public pattern."""
+        return self.features
+
     @cached_property
     def sensitivities(self) -> dict[str, float]:
         """The L2 sensitivity of every kind of sum, for weight 1; see the module."""
@@ -214,7 +219,7 @@ class OffsetsAgreement(Agreement):
         )
         if not self.products:
             return (counts,)
-        width = min(self.rank + OVERSAMPLING, self.items)
+        width = min(self.looked_at + OVERSAMPLING, self.items)
         asks = {
             "counts": ArraySpec((self.items,), low=0.0, high=2.0**53),
             "block": ArraySpec((self.items, width), low=-2.0, high=2.0),
@@ -264,14 +269,15 @@ class OffsetsAgreement(Agreement):
         self, counts: Floats, rng: np.random.Generator
     ) -> Generator[Ask, Collected, Floats]:
         """Ask for products of the public pattern and return (items, features) made of them."""
-        start = rng.standard_normal((self.items, min(self.rank + OVERSAMPLING, self.items)))
+        width = min(self.looked_at + OVERSAMPLING, self.items)
+        start = rng.standard_normal((self.items, width))
         block = pattern_basis(counts, start)
         for k in range(self.products):
             found = yield Ask("pattern", counts=counts, block=block)
             product = np.asarray(found.total["sum"], np.float64)
             if k + 1 < self.products:
                 block = pattern_basis(counts, product)
-        return pattern_features(block, product, min(self.rank, product.shape[1]))
+        return pattern_features(block, product, min(self.looked_at, product.shape[1]))
 
     @property
     def scale(self) -> tuple[float, float]:

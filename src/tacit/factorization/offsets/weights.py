@@ -110,6 +110,7 @@ class PrivacyWeights:
         lowest: float = 0.1,
         middle: float = 0.5,
         lowest_item: float = 0.1,
+        middle_item: float | None = None,
     ) -> PrivacyWeights:
         """Draw weights in three groups each, as Hu & Fang (2023) do; defaults: their Table II.
 
@@ -124,18 +125,33 @@ class PrivacyWeights:
         sensitive, medium
             Shares f_ic and f_im of items; the rest has weight 1.
         lowest, middle, lowest_item
-            Weights are uniform in [lowest, middle) and [middle, 1): ε_uc, ε_um = ε_im and ε_ic.
+            Weights are uniform in [lowest, middle) and [middle, 1): ε_uc, ε_um and ε_ic.
+        middle_item
+            ε_im, where it is not ε_um.
         """
         check("users", users, Integer(1))
         check("items", items, Integer(1))
         return cls(
             _groups(users, conservative, moderate, lowest, middle, rng),
-            _groups(items, sensitive, medium, lowest_item, middle, rng),
+            _groups(
+                items,
+                sensitive,
+                medium,
+                lowest_item,
+                middle if middle_item is None else middle_item,
+                rng,
+            ),
         )
 
     def of(self, users: Any, items: Any) -> Floats:
         """Return W of each pair."""
         return np.asarray(self.users[np.asarray(users)] * self.items[np.asarray(items)])
+
+    def stacked(self, others: Any) -> PrivacyWeights:
+        """Return the weights of several sites' users, numbered one site after the other."""
+        return PrivacyWeights(
+            np.concatenate([self.users, *(other.users for other in others)]), self.items
+        )
 
     def of_user(self, user: int) -> Floats:
         """Return W of one user with every item."""

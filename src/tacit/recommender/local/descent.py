@@ -24,7 +24,6 @@ from scipy.sparse import csr_matrix
 
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
-from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
@@ -33,7 +32,7 @@ from tacit.factorization.offsets.numerics.ridge import ByMember, by_member, resi
 from tacit.mechanisms.base import Mechanism
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.device import Devices, penalty_grid
+from tacit.recommender.devices import Devices, penalty_grid
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
@@ -50,14 +49,6 @@ class LocalMethod(RecommenderMethod):
     rounds: int
     own_offset: bool
     step_size: float
-
-    def check(self, task: Task) -> None:
-        """Refuse sites: every device is its own holder."""
-        super().check(task)
-        if not task.devices:
-            raise ParameterError(
-                "over sites the certified methods run: pass method='heterogeneous' or 'offsets'"
-            )
 
 
 @dataclass(frozen=True)
@@ -114,6 +105,10 @@ class LocalAgreement(Agreement):
             return NonPrivateDpEvent()
         return super().event
 
+    def without_noise(self, gradient: Floats, rng: np.random.Generator) -> Floats:
+        """Return what is made of an average gradient where no noise is asked for."""
+        return gradient
+
     def scaled(self, weight: float) -> DpEvent:
         """Return what a rating of some weight sees: weights do not count here."""
         return self.event
@@ -132,7 +127,9 @@ class LocalAgreement(Agreement):
             if task.noisy:
                 gradient = yield from self.gradient(number, v, drawn)
             else:
-                gradient = (yield Ask("whole", v=v)).total["gradient"]
+                found = yield Ask("whole", v=v)
+                gradient = found.total["gradient"] / len(found.sites)
+                gradient = self.without_noise(gradient, generator(start.seed, "projection"))
             v = v - settings.step_size / (number + 1) * gradient
             v /= max(1.0, float(np.sqrt((v**2).sum(axis=1).mean())))
         middle, half = task.scale
@@ -154,7 +151,7 @@ class LocalAgreement(Agreement):
     def worst_case(self) -> Neighbours:
         """One person who likes all items, or has rated one only, and not liked it."""
         low, high = self.task.bounds
-        people, items = self.task.people, self.task.items
+        people, items = self.task.users or 3, self.task.items
         table = generator(0, "audit").choice([low, high], (people, items))
         other = table.copy()
         if self.settings.unit == "user":

@@ -82,6 +82,11 @@ class ResponseGradient(LocalMethod):
     def check(self, task: Task) -> None:
         """Refuse budgets that leave a bit nothing."""
         super().check(task)
+        if not task.devices:
+            raise ParameterError(
+                "the baseline's messages are too long for sites: pass method='gd', 'gd-dr' or "
+                "'groups'"
+            )
         if task.noisy and task.privacy is not None:
             bit = self.share * task.privacy.epsilon / self.rounds / self.changed(task)
             if bit < 1e-6:

@@ -105,11 +105,13 @@ class LocalGradient(LocalMethod):
     def check(self, task: Task) -> None:
         """Refuse projections that enlarge, and rounds that nobody answers."""
         super().check(task)
+        privacy = task.privacy
         if self.dimensions is not None and self.dimensions > task.items:
             raise ParameterError(f"dimensions must be at most the {task.items} items")
-        if self.participation == "once" and self.rounds > task.people:
+        if not task.devices and privacy and privacy.trust == "shuffler":
+            raise ParameterError("a shuffler needs all messages in one place: pass trust='local'")
+        if task.devices and self.participation == "once" and self.rounds > task.people:
             raise ParameterError(f"{task.users} users are too few for {self.rounds} rounds")
-        privacy = task.privacy
         if privacy and task.noisy and privacy.trust == "shuffler" and privacy.delta == 0.0:
             raise ParameterError("a shuffler gives (ε, δ): pass Privacy(…, delta=1e-6)")
 
@@ -168,7 +170,8 @@ class OneAnswerAgreement(LocalAgreement):
         return (*notes, *(self.mechanism.assumptions if self.mechanism else ()))
 
     def _messages(self) -> tuple[Step, ...]:
-        rounds, users = self.settings.rounds, self.task.people
+        rounds = self.settings.rounds
+        users = self.task.people if self.task.devices else rounds  # a site does not say how many
         if self.settings.participation == "every":
             return (self._step("answers", users, rounds, None),)
         sizes = [len(part) for part in np.array_split(np.zeros(users), rounds)]
@@ -181,7 +184,12 @@ class OneAnswerAgreement(LocalAgreement):
         if self.settings.dimensions is not None:
             asks["projection"] = ArraySpec((2,), "int64", 0, _WORD - 1)
         places = self.height * self.task.rank - 1
-        if isinstance(self.mechanism, Shuffled):
+        if not self.task.devices:
+            replies = {
+                "sum": ArraySpec((places + 1,), low=-(2.0**60), high=2.0**60),
+                "count": ArraySpec((places + 1,), low=0.0, high=2.0**40),
+            }
+        elif isinstance(self.mechanism, Shuffled):
             replies = {"answers": ArraySpec((users, 2))}
         else:
             replies = {
@@ -198,7 +206,7 @@ class OneAnswerAgreement(LocalAgreement):
         settings = self.settings
         seed = 0 if settings.dimensions is None else int(rng.integers(2**63))
         cohorts = None
-        if settings.participation == "once":
+        if settings.participation == "once" and self.task.devices:
             cohorts = np.array_split(rng.permutation(self.task.people), settings.rounds)
         return _Drawn(seed, cohorts)
 
@@ -213,6 +221,11 @@ class OneAnswerAgreement(LocalAgreement):
         more: dict[str, Any] = {} if projection is None else {"projection": _words(drawn.seed)}
         name = "answers" if self.settings.participation == "every" else f"answers {number}"
         found = yield Ask(name, v=v, **more)
+        if not self.task.devices:
+            sums, count = found.total["sum"], float(np.sum(found.total["count"]))
+            size = self.height * self.task.rank
+            average = np.reshape(sums, (self.height, self.task.rank)) * (size / max(count, 1.0))
+            return average if projection is None else projection.back(average)
         answers = found.total["answers"]
         if answers.ndim == 2:
             answers, places = answers.T
@@ -227,6 +240,14 @@ class OneAnswerAgreement(LocalAgreement):
         total = np.bincount(places, answers, size).astype(np.float64)
         average = total.reshape(self.height, self.task.rank) * (size / len(answers))
         return average if projection is None else projection.back(average)
+
+    def without_noise(self, gradient: Floats, rng: np.random.Generator) -> Floats:
+        """Return Φ⁺Φ∇: what projecting costs stays without noise."""
+        rows = self.settings.dimensions
+        if rows is None:
+            return gradient
+        plain = Projection(rows, self.task.items, int(rng.integers(2**63)))
+        return plain.back(plain.forward(gradient))
 
     def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> AnsweringRaters:
         """Return all devices."""
@@ -246,6 +267,11 @@ class OneAnswerAgreement(LocalAgreement):
             privacy = Privacy(4.0, delta, unit="user", neighbours=REPLACE, trust=trust)
             task = Task(people, 3, (1.0, 5.0), 2, privacy)
             yield LocalGradient(2, **options).agree(task)
+        over_sites: tuple[dict[str, Any], ...] = ({"dimensions": 2}, {"participation": "once"})
+        for more in over_sites:
+            privacy = Privacy(4.0, unit="user", neighbours=REPLACE, trust="local")
+            task = Task(None, 3, (1.0, 5.0), 2, privacy, sites=2, devices=False)
+            yield LocalGradient(2, **more).agree(task)
 
 
 class AnsweringRaters(LocalRaters):
@@ -253,15 +279,29 @@ class AnsweringRaters(LocalRaters):
 
     agreement: OneAnswerAgreement
 
+    @cached_property
+    def _cohorts(self) -> list[Integers]:
+        """Who answers in which round; a site draws it for its own users."""
+        if self.agreement.task.devices:
+            cohorts: list[Integers] = self._drawn.cohorts
+            return cohorts
+        order = self._rng.permutation(self.shards[0].members)
+        return np.array_split(order, self.agreement.settings.rounds)
+
     def messages(self, step: Step, asked: Asked, cells: ByMember) -> Floats:
         """Return one coordinate of each user's gradient; beside it, for a shuffler, which."""
         public, task = self.agreement, self.agreement.task
         if step.part is not None:  # a cohort pays for itself
-            number = int(step.name.split()[1])
-            cells = cells.of(np.sort(self._drawn.cohorts[number]))
+            cells = cells.of(np.sort(self._cohorts[int(step.name.split()[1])]))
+        return self.coordinates(step, asked, cells, *user_errors(task, cells, asked.arrays["v"]))
+
+    def coordinates(
+        self, step: Step, asked: Asked, cells: ByMember, u: Floats, errors: Floats
+    ) -> Floats:
+        """Return one coordinate of every user's gradient, given its vector and errors."""
+        public, task = self.agreement, self.agreement.task
         seed = asked.arrays.get("projection")
         projection = public.projection(0 if seed is None else _seed(seed))
-        u, errors = user_errors(task, cells, asked.arrays["v"])
         # drawn without looking at ratings
         rows = self._rng.integers(0, public.height, cells.members)
         columns = self._rng.integers(0, task.rank, cells.members)
@@ -279,6 +319,10 @@ class AnsweringRaters(LocalRaters):
 
     def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
         """Return the answers, and what each is about."""
+        if "count" in step.leaving:  # of a site's users: sums of messages, each randomised
+            (size,) = step.replies["sum"].fixed
+            counts = np.bincount(self._places, minlength=size).astype(np.float64)
+            return {"sum": np.bincount(self._places, released, size), "count": counts}
         if "places" not in step.leaving:
             return super().sends(step, asked, released)
         return {"answers": released, "places": self._places}

@@ -84,6 +84,13 @@ class Projection:
             last = min(first + _BLOCK, self.columns)
             yield first, last, self.block(first, last)
 
+    def forward(self, whole: Floats) -> Floats:
+        """Return Φ·whole, (q, width)."""
+        out = np.zeros((self.rows, whole.shape[1]))
+        for first, last, part in self.blocks():
+            out += part @ whole[first:last]
+        return out
+
     def back(self, projected: Floats) -> Floats:
         """Return Φ⁺·projected, (m, width)."""
         if self._factor is None:

@@ -1,0 +1,131 @@
+"""Private GD and GD-DR as printed: rounds, vectors by gradient steps, and the projection."""
+
+import numpy as np
+import pytest
+
+import tacit as tc
+from experiments.datasets import libimseti, movielens_20m
+from tacit.data.split import hold_out_per_member
+from tacit.data.synthetic import simulated_ratings
+from tacit.errors import ParameterError
+from tacit.published.shin2018 import PrintedGradient, ShinRecommender, printed_baseline_reach
+from tacit.recommender import LocalGradient
+
+ASKED = tc.Privacy(2.0, unit="user", neighbours="replace-one", trust="local")
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return simulated_ratings(400, 40, per_user=12, seed=1)
+
+
+def fitted(ratings, privacy, **settings):
+    method = PrintedGradient(**{"rounds": 4, "step_size": 0.5, **settings})
+    model = ShinRecommender((1, 5), items=40, method=method, privacy=privacy, rank=3,
+                            random_state=0)  # fmt: skip
+    return model.fit(ratings)
+
+
+def test_the_printed_loop_costs_one_message_more_than_it_claims(ratings):
+    certificate = fitted(ratings, ASKED).certificate_
+    assert certificate.claimed_epsilon == 2.0
+    assert certificate.epsilon == pytest.approx(2.5, rel=1e-6)
+    assert "5 messages" in str(certificate)
+
+
+def test_without_noise_the_descent_is_that_of_the_algorithm(ratings):
+    """A plain loop over the printed lines, from the same first values."""
+    model = fitted(ratings, None)
+    u = _first_rows(ratings)
+    v = _first_items(model)
+    users, items = ratings.indices.T
+    for t in range(1, 6):
+        rate = 0.5 / t
+        errors = ratings.values - (u[users] * v[items]).sum(axis=1)
+        gradient = np.zeros(v.shape)
+        np.add.at(gradient, items, -2.0 / len(u) * errors[:, None] * u[users])
+        v = v - rate * (gradient + 2e-8 * v)
+        errors = ratings.values - (u[users] * v[items]).sum(axis=1)
+        slope = np.zeros(u.shape)
+        np.add.at(slope, users, -2.0 * errors[:, None] * v[items])
+        slope /= np.bincount(users)[:, None]
+        u = u - rate * (slope + 2e-8 * u)
+    np.testing.assert_allclose(model.shared_["features"], v, rtol=1e-8)
+    np.testing.assert_allclose(model._devices.rows, u, rtol=1e-8)
+
+
+def _first_rows(ratings):
+    from tacit._core.rng import generator
+
+    rng = generator(0, "recommender")
+    rng.standard_normal((40, 3))
+    return 0.1 * rng.standard_normal((ratings.shape[0], 3))
+
+
+def _first_items(model):
+    from tacit.estimators.agreement import Start
+
+    running = model._agreement.coordinate(Start(0))
+    return next(running).arrays["v"]
+
+
+def test_the_projection_stays_without_noise(ratings):
+    train, cells, values = hold_out_per_member(ratings, "user", 2, np.random.default_rng(0))
+    whole, projected = (
+        fitted(train, None, dimensions=q, rounds=8).shared_["features"] for q in (None, 4)
+    )
+    assert np.abs(whole - projected).max() > 1e-3
+    moved = projected - fitted(train, None, dimensions=4, rounds=1).shared_["features"]
+    assert np.linalg.matrix_rank(np.round(moved, 10)) <= 3
+    # the certified form keeps it as well
+    ours = [
+        tc.PrivateRecommender((1, 5), items=40, method=LocalGradient(3, q), rank=3, random_state=0)
+        .fit(train)
+        .shared_["features"]
+        for q in (None, 4)
+    ]
+    assert np.abs(ours[0] - ours[1]).max() > 1e-3
+
+
+def test_the_baselines_scale_forgets_the_users_own_vector():
+    rng = np.random.default_rng(0)
+    reach = [
+        printed_baseline_reach(2, rng.choice([1.0, 5.0], 20), rng.normal(size=(20, 2)) * 0.05)
+        for _ in range(50)
+    ]
+    assert max(reach) > 10.0
+
+
+def test_what_is_not_printed_is_refused():
+    with pytest.raises(ParameterError, match="printed"):
+        PrintedGradient(answer="piecewise")
+
+
+@pytest.mark.parametrize("settings", [{}, {"dimensions": 8}, {"participation": "once"}])
+def test_local_descent_runs_over_sites(ratings, settings):
+    """Devices of several sites send as those of one: sites pass on sums of their messages."""
+    sites = []
+    for k in range(4):
+        kept = np.flatnonzero(ratings.indices[:, 0] % 4 == k)
+        index = np.column_stack([ratings.indices[kept, 0] // 4, ratings.indices[kept, 1]])
+        own = tc.Relation.from_cells(
+            ("user", "item"), index, ratings.values[kept], shape=(100, 40)
+        )
+        sites.append(tc.Site(f"site {k}", own))
+    method = LocalGradient(3, **settings)
+    model = tc.PrivateRecommender(
+        (1, 5), items=40, method=method, privacy=ASKED, rank=3, random_state=0
+    ).fit(sites)
+    assert {c.epsilon for c in model.certificates_.values()} == {2.0}
+    assert model.predict([[0, 1], [399, 3]], positions=True).shape == (2,)
+
+
+def test_the_papers_files_are_read(tmp_path):
+    (tmp_path / "ratings.csv").write_text(
+        "userId,movieId,rating,timestamp\n1,2,3.5,1112486027\n1,29,3.5,1112484676\n7,2,0.5,1\n"
+    )
+    films = movielens_20m(tmp_path)
+    assert films.shape == (2, 2) and films.values.tolist() == [3.5, 3.5, 0.5]
+    (tmp_path / "ratings.dat").write_text("1,133,8\n1,720,6\n2,133,10\n3,133,1\n")
+    dates = libimseti(tmp_path, least=2)
+    assert dates.shape == (3, 1) and dates.values.tolist() == [8.0, 10.0, 1.0]
