@@ -13,8 +13,8 @@ most one (L1 for pure ε), whatever weights are asked for: they are bounded by 1
 document itself, and rounded down. One document more or less moves either part by at most
 **Δ = 1**, and one of one word repeated does so in the second; another instead by **√2**, since
 ‖a − b‖² ≤ ‖a‖² + ‖b‖² where no number is negative (L1: by 2). A person with at most k
-documents moves either k times as far. Which group a word is in is public, or asked for after the first part; whatever is asked,
-a document is bounded after its words were grouped.
+documents moves either k times as far. Which group a word is in is public, or asked for after
+the first part; whatever is asked, a document is bounded after its words were grouped.
 
 **One Gaussian.** Both parts have noise of one multiple of their sensitivity each, σ/√ρ and
 σ/√(1 − ρ), with σ the analytic multiplier of (ε, δ): the second is asked after seeing the first,
