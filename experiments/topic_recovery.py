@@ -18,6 +18,18 @@ a private one is no better.
 **Moments.** The file's second moment is that of the first two words of a document; without
 privacy it gives 0.037. tacit averages all pairs, which gives less.
 
+**The order at ε = 0.01.** AGN, AVN and DP-TPM are ordered as in Figure 1, but DP-TPM and random are
+not always: over 60 runs of AGN and AVN and 30 of DP-TPM the nearest errors are 0.397 ± 0.007,
+0.421 ± 0.008 and 0.448 ± 0.015 (standard errors) against 0.441 of random. DP-TPM has learned
+nothing there, its vectors have the law of random ones, and which of the two is ahead in ten runs,
+whose mean has an error of 0.02, is a toss of a coin: in the paper's ten runs as in ours. Nor is AVN
+far enough ahead for ten runs to show it every time.
+
+**The fit.** Documents of ten words are released as pairs and triples (`tacit.moments.words`), and
+topics that explain these best are fitted, instead of whitened tensors decomposed. The prior of half
+a word in every place was chosen on simulated data of other seeds. δ = 0 (Laplace noise, pure ε) is
+shown beside the others.
+
 Bars: certified ≤ 0.10 / 0.058 / 0.042 / 0.040 at ε = 0.01 / 0.1 / 0.5 / 1 and δ = 0.01; AGN, AVN,
 DP-TPM and random vectors are ordered as in Figure 1. The share of ½ is a rule, and the strategies
 have the settings of their paper; the floor of whitening eigenvalues and the projection to the
@@ -50,6 +62,12 @@ EPSILONS = (0.01, 0.1, 0.5, 1.0)
 BARS = dict(zip(EPSILONS, (0.10, 0.058, 0.042, 0.040), strict=True))
 PRINTED = dict(zip(EPSILONS, (0.360, 0.180, 0.069, 0.051), strict=True))
 STRATEGIES = ("certified", *METHODS)
+# matched errors of the certified form when this issue of the table was begun, on the public data
+BEFORE = {
+    (0.01, 0.01): 0.1235, (0.1, 0.01): 0.0531, (0.5, 0.01): 0.0305, (1.0, 0.01): 0.0308,
+    (0.01, 1e-6): 0.3004, (0.1, 1e-6): 0.1331, (0.5, 1e-6): 0.0463, (1.0, 1e-6): 0.0295,
+}  # fmt: skip
+A_FIFTH_BETTER = 0.106  # at ε = 0.1, δ = 1e-6
 
 
 def run(quick: bool) -> Outcome:
@@ -131,6 +149,17 @@ def _public(outcome: Outcome, quick: bool) -> None:
                     **found,
                 })  # fmt: skip
             _judge(outcome, epsilon, delta, table, chance)
+    for epsilon in () if quick else EPSILONS:
+        privacy = Privacy(epsilon, 0.0, unit="document", neighbours=REPLACE)
+        fits = [topics(documents, 5, "certified", privacy, s) for s in range(runs)]
+        found = mean([errors(m.topics_, m.weights_, truth, weights) for m in fits])
+        outcome.rows.append({
+            "data": "public", "method": "certified, pure ε", "neighbours": REPLACE,
+            "claimed": epsilon, "delta": 0.0, "epsilon": fits[0].certificate_.epsilon, **found,
+        })  # fmt: skip
+        bar = chance["the mean"]["matched"]
+        outcome.check(f"pure ε = {epsilon}, matched, against the mean for every topic",
+                      found["matched"], f"< {bar:.3f}", found["matched"] < bar)  # fmt: skip
 
 
 def _judge(
@@ -146,7 +175,13 @@ def _judge(
         text = ", ".join(f"{x:.3f}" for x in order)
         outcome.check(f"order of AGN, AVN, DP-TPM, random at ε = {epsilon}", text,
                       "as in Figure 1", order == sorted(order))  # fmt: skip
-    value, bar = table["certified"]["matched"], chance["the mean"]["matched"]
+    value, bar = table["certified"]["matched"], BEFORE[epsilon, delta]
+    outcome.check(f"certified, matched, no worse than before, ε = {epsilon}, δ = {delta:g}",
+                  value, f"≤ {bar}", value <= bar)  # fmt: skip
+    if (epsilon, delta) == (0.1, 1e-6):
+        outcome.check("certified, matched, at least a fifth better, ε = 0.1, δ = 1e-06", value,
+                      f"≤ {A_FIFTH_BETTER}", value <= A_FIFTH_BETTER)  # fmt: skip
+    bar = chance["the mean"]["matched"]
     outcome.check(f"certified, matched, against the mean for every topic, ε = {epsilon}, "
                   f"δ = {delta:g}", value, f"< {bar:.3f}", value < bar)  # fmt: skip
 
@@ -192,6 +227,12 @@ def _simulated(outcome: Outcome, quick: bool) -> None:
                     **facts, "method": strategy, "neighbours": REPLACE, "claimed": epsilon,
                     "delta": 1e-6, "epsilon": fits[0].certificate_.epsilon, **found,
                 })  # fmt: skip
+                if strategy == "certified":
+                    bar = chance["the mean"]["matched"]
+                    outcome.check(
+                        f"{facts['data']}, N = {number}, ε = {epsilon}: against the mean",
+                        found["matched"], f"≤ {bar:.3f}", found["matched"] <= bar,
+                    )  # fmt: skip
 
 
 def _mixtures(outcome: Outcome, quick: bool) -> None:

@@ -294,7 +294,14 @@ DOCUMENTS = Documents.from_words([[0, 1, 2], [0, 0, 1], [2, 2, 1, 0]] * 5, 3)
     ({}, np.array([[1, -1, 2]]), "negative"),
     ({"vocabulary": 5}, DOCUMENTS, "vocabulary has 5"),
     ({"privacy": tc.Privacy(1.0, 1e-6, unit="row")}, DOCUMENTS, "unit"),
-    ({"privacy": privacy(1.0, 0.0)}, DOCUMENTS, "delta"),
+    ({"privacy": privacy(1.0, 0.0), "vocabulary": 80, "common": "all"},
+     Documents.from_words([[0, 1, 79]], 80), "delta must be positive.*common="),
+    ({"mixing": 0.5, "vocabulary": 80, "common": "all"},
+     Documents.from_words([[0, 1, 79]], 80), "mix topics.*embeddings="),
+    ({"common": 5, "groups": [0, 1, 2]}, DOCUMENTS, "common or groups, not both"),
+    ({"groups": 3}, DOCUMENTS, "public=… too"),
+    ({"groups": [0, 1]}, DOCUMENTS, "2 groups of words for 3 words"),
+    ({"embeddings": np.ones((2, 2))}, DOCUMENTS, "for each of the 3 words"),
     ({"privacy": privacy(1.0, trust="local")}, DOCUMENTS, "trust"),
     ({"share": 1.0}, DOCUMENTS, "share"), ({"topics": 0}, DOCUMENTS, "topics"),
     ({"smoothing": 0.0}, DOCUMENTS, "smoothing"),
@@ -325,13 +332,16 @@ def test_a_corpus_of_short_documents_says_nothing_but_its_noise():
 
 
 def test_what_is_hidden_is_not_made_up():
-    """Topics that noise hides are uniform and have no top words."""
+    """Topics that noise hides are the words of all documents and have no top words."""
     documents, _, _ = topic_documents(50, 40, 2, seed=0)
     model = fit(documents, 2, privacy=privacy(0.01))
     assert (model.eigenvalues_ < model.noise_edge_).all()  # of this seed's noise
-    np.testing.assert_allclose(model.topics_, 1 / 40)
+    assert not model.known_
+    np.testing.assert_array_equal(model.topics_, [model.words_] * 2)
+    np.testing.assert_allclose(model.words_, 1 / 40, rtol=0.1)  # ε = 0.01 says next to nothing
     assert model.top_words(3) == [[], []]
-    assert model.perplexity(documents) == pytest.approx(40.0)
+    assert model.perplexity(documents) == pytest.approx(40.0, rel=0.02)
+    assert "No topic stands out" in str(model.summary())
 
 
 @pytest.mark.parametrize(("options", "data", "error", "message"), [

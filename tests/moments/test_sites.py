@@ -13,10 +13,11 @@ from tacit.data.synthetic import spherical_mixture, topic_documents
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
+from tacit.estimators.shards import Holder
 from tacit.mechanisms.noise import Noise
 from tacit.moments.agreement import TopicAgreement
 from tacit.moments.numerics.sums import DocumentMoments
-from tacit.moments.sides import Holding, Spectrum
+from tacit.moments.sides import Spectrum
 from tacit.published.imtiaz2017 import METHODS, NoisyTopics
 from tacit.rounds.aggregate import SumAggregator
 from tacit.rounds.messages import Message
@@ -25,16 +26,16 @@ from tacit.rounds.messages import Message
 @pytest.fixture
 def loses(monkeypatch):
     """Make the site "lost" fail at a basis, or from a round of products on."""
-    answer = Holding.respond
+    answer = Holder.respond
 
     def install(when):
         def respond(self, request):
-            gone = "basis" in request.arrays if when == "basis" else request.round >= when
-            if self.name == "lost" and gone:
+            last = "basis" in request.arrays or request.step == "joint"
+            if self.name == "lost" and (last if when == "basis" else request.round >= when):
                 raise OSError("the line is dead")
             return answer(self, request)
 
-        monkeypatch.setattr(Holding, "respond", respond)
+        monkeypatch.setattr(Holder, "respond", respond)
 
     return install
 
@@ -50,7 +51,7 @@ def corpora(vocabulary, **more):
 def fit(data, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return tc.SingleTopicModel(3, **{"random_state": 0, **options}).fit(data)
+        return tc.SingleTopicModel(3, **{"random_state": 0, "common": "all", **options}).fit(data)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_a_lost_site_is_taken_out_of_everything(loses, vocabulary, when):
 
 def test_moments_that_keep_a_lost_site_are_noticed(loses, monkeypatch):
     """The control of the test above: without the turn the weights are far off."""
-    documents, single, _ = corpora(12)
+    documents, single, _ = corpora(520, concentration=0.05)
     alone = fit(documents)
     loses("basis")
     monkeypatch.setattr(Spectrum, "_turn", lambda self: None)

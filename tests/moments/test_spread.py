@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tacit as tc
-from tacit.moments.numerics.spread import MomentNoise, mixture_errors, topic_errors
+from tacit.moments.numerics.spread import MomentNoise, joint_errors, mixture_errors, topic_errors
 
 TOPICS = np.array([[0.5, 0.3, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.3, 0.5]])
 WEIGHTS = np.array([0.6, 0.4])
@@ -17,19 +17,17 @@ def documents(rng: np.random.Generator, words: int, count: int = 4000) -> np.nda
     return rng.multinomial(words, TOPICS[rng.choice(2, count, p=WEIGHTS)])
 
 
-@pytest.mark.parametrize(("words", "low", "high"), [(3, 0.7, 1.5), (8, 1.3, 5.0)])
-def test_errors_of_topics_are_those_of_documents_of_three_words(
+@pytest.mark.parametrize(("words", "low", "high"), [(3, 0.6, 1.6), (8, 0.6, 1.6)])
+def test_errors_of_topics_are_those_of_new_documents_and_new_noise(
     words: int, low: float, high: float
 ) -> None:
-    """And too large for longer documents, which is what their note says."""
     privacy = tc.Privacy(2.0, 1e-5)
     found = []
     for seed in range(16):
         data = documents(np.random.default_rng(seed), words)
         model = tc.SingleTopicModel(2, vocabulary=5, privacy=privacy, random_state=seed).fit(data)
         found.append(np.sort(model.topics_, axis=0))  # which one is heavier may change
-    second, third = model.shared_["moment_noise"]
-    stated = topic_errors(TOPICS, WEIGHTS, 4000.0, MomentNoise(second, third))
+    stated = joint_errors(model.shared_)
     real = np.std(found, axis=0, ddof=1).mean()
     assert low < stated.components.mean() / real < high
 

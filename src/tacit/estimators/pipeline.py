@@ -70,7 +70,7 @@ def seen_before(name: str, step: Any) -> list[str]:
         asked = step._given("privacy")
         if asked is not None and math.isfinite(asked.epsilon):
             return []
-    if known and kind in _ROW_BY_ROW:
+    if known and (kind in _ROW_BY_ROW or _counts_public_words(kind, step)):
         return []
     if known and kind == "FrozenEstimator":
         own = type(step.estimator).__name__
@@ -79,6 +79,13 @@ def seen_before(name: str, step: Any) -> list[str]:
         f"NOT COVERED: {name!r} ({kind}) was fitted on the raw rows before this estimator, or "
         "maps them together: the guarantee holds only if everything it learned is public"
     ]
+
+
+def _counts_public_words(kind: str, step: Any) -> bool:
+    """Whether a step counts words of a stated vocabulary, each text by itself."""
+    if kind != "CountVectorizer" or step.vocabulary is None or not isinstance(step.analyzer, str):
+        return False
+    return step.tokenizer is None and step.preprocessor is None
 
 
 class Pipeline(PlainPipeline):  # type: ignore[misc]

@@ -41,6 +41,12 @@ analytic noise multiplier of (ε, δ). (The composition of two Gaussians, the se
 seeing the first, gives the same.) The order matters: U is fixed before G' is drawn, and part 2 is
 drawn once.
 
+**Words first.** Topics of many words have a step before these, ``first``: Σ of the words of every
+document, p = c/‖c‖ and three numbers beside it (`tacit.moments.numerics.multisets`), of length one
+at most and without a negative entry: Δ = 1 for one document more or less, √2 for another instead.
+It has `EARLY` of 1/σ², and the two parts above share the rest: the composition of all three is one
+Gaussian again. It is asked for nothing, and says what is known where noise hides all topics.
+
 **The share rule.** A share ρ of 1/σ² goes to part 1: τ₂ = σ·Δ₂/√ρ, τ₃ = σ·Δ₃/√(1 − ρ). With κ the
 K-th eigenvalue of M₂ per document, the relative errors they cause are about τ₂·√D/(N·κ) and
 τ₃/(N·κ^(3/2)) (the whitened noise over the whitened signal). They balance for κ ≈ 1/D, topics that
@@ -77,9 +83,12 @@ from tacit.rounds.sides import Participant
 
 __all__ = ["MomentAgreement", "TopicAgreement"]
 
+EXACT = 16.0  # the grid of this "sensitivity" without noise is that of exact sums, 2^-36
+EARLY = 0.2  # of the budget for words, where there are many: words take far less than pairs
 DENSE = 512  # up to this size one round with the identity gives the whole matrix
 MOST_COMPONENTS = 200  # `tacit.moments.numerics.sums.SHRINK` covers rounding up to here
 MOST_ROUNDS = 10  # of products
+LONG = "the numbers beside the words would take a document of 2^20 words, all of them different"
 _ONE_DIRECTION = "the basis that is asked for has one direction, and both documents need one"
 
 
@@ -176,6 +185,11 @@ class MomentAgreement(Agreement):
         """How many vectors are sent at once: a product with 100 costs little more than with 20."""
         return self.matrix_size if self.dense else min(self.size, max(4 * self.rank, 64))
 
+    @property
+    def early(self) -> float:
+        """The share of what comes before pairs and triples."""
+        return 0.0
+
     # -- what is charged -------------------------------------------------------------------
 
     @cached_property
@@ -188,7 +202,7 @@ class MomentAgreement(Agreement):
                 OperatorGaussian(0.0, self.second_sensitivity, shapes[0], **more),
                 GaussianShare(0.0, math.ldexp(self.third_sensitivity, 8), shapes[1], **more),
             )
-        sigma = gaussian_sigma(privacy.epsilon, privacy.delta)
+        sigma = gaussian_sigma(privacy.epsilon, privacy.delta) / math.sqrt(1.0 - self.early)
         more["shares"] = self.shares
         return (
             OperatorGaussian.calibrated(
@@ -216,6 +230,7 @@ class MomentAgreement(Agreement):
         reply = {"third": ArraySpec((self.coordinates,), "int64")}
         look = Step("look", view_of="second", times=MOST_ROUNDS - 1, optional=True, **products)
         return (
+            *self._before,
             Step("second", second, reach=self._reach[0], **products),
             *(() if self.dense else (look,)),
             Step("third", third, {"basis": basis}, reply, reach=self._reach[1]),
@@ -234,6 +249,11 @@ class MomentAgreement(Agreement):
             unit = self.unit if self.privacy is None else self.privacy.unit
             notes += (f"the sites hold different {unit}s",)
         return notes + self.mechanisms[0].assumptions
+
+    @property
+    def _before(self) -> tuple[Step, ...]:
+        """The steps before the second moment."""
+        return ()
 
     @property
     @abstractmethod
@@ -269,6 +289,8 @@ class MomentAgreement(Agreement):
     def coordinate(self, start: Start) -> Coordinating:
         """Ask for products until the eigenvectors have settled, then for the third moment."""
         spectrum = late(f"{__package__}.sides").Spectrum(self, generator(start.seed, "spectral"))
+        for earlier in self._before:
+            spectrum.take_first((yield Ask(earlier.name)))
         step = "second"
         while spectrum.basis is None:
             found = yield Ask(step, vectors=spectrum.sent)
@@ -295,6 +317,30 @@ class TopicAgreement(MomentAgreement):
     unit = "document"
     rules: tuple[str, ...] = ()  # what is done about words, cells and rows, for certificates
     per_unit: int = 1  # how many documents one person has at most
+    words: bool = False  # whether the words of all documents come first
+
+    @property
+    def early(self) -> float:
+        """`EARLY` where words come first."""
+        return EARLY if self.words else 0.0
+
+    @cached_property
+    def first(self) -> GaussianShare:
+        """The noise of words."""
+        privacy, shape = self.privacy, (self.size + 3,)
+        more: dict[str, Any] = {"neighbours": self.neighbours}
+        if privacy is None or math.isinf(privacy.epsilon):
+            return GaussianShare(0.0, EXACT, shape, **more)
+        sigma = gaussian_sigma(privacy.epsilon, privacy.delta) / math.sqrt(EARLY)
+        more["shares"] = self.shares
+        return GaussianShare.calibrated(sigma, self.second_sensitivity, shape, **more)
+
+    @property
+    def _before(self) -> tuple[Step, ...]:
+        if not self.words:
+            return ()
+        reply = {"words": ArraySpec(self.first.shape, "int64")}
+        return (Step("first", self.first, replies=reply, reach=LONG),)
 
     @property
     def second_sensitivity(self) -> float:
@@ -350,3 +396,6 @@ class TopicAgreement(MomentAgreement):
         for neighbours in (ADD_REMOVE, REPLACE):
             people = Privacy(2.0, 1e-5, "user", neighbours)
             yield cls(3, 2, people, share=0.3, per_unit=3)
+            for trust, shares in (("site", 1), ("aggregator", 3)):
+                privacy = Privacy(2.0, 1e-5, "document", neighbours, trust)
+                yield cls(3, 2, privacy, shares, 0.3, shares, words=True)

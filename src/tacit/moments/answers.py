@@ -12,7 +12,14 @@ from tacit._core.answers import Answer, Table, shown_number
 from tacit._core.arrays import Array
 from tacit._core.estimates import estimates, few, intervals, strongest, texts
 from tacit._core.pictures import HeatMap
-from tacit.moments.numerics.spread import Errors, MomentNoise, mixture_errors, topic_errors
+from tacit.moments.numerics.spread import (
+    JOINT,
+    Errors,
+    MomentNoise,
+    joint_errors,
+    mixture_errors,
+    topic_errors,
+)
 from tacit.moments.numerics.whitening import noise_edge
 
 __all__ = ["decomposition_answer", "mixture_answer", "topics_answer"]
@@ -24,6 +31,10 @@ _UNKNOWN = "no standard error is known: the law of the noise is not part of what
 _TOPIC_NOTE = (
     "standard errors count the privacy noise, and sampling as if each document had three words: "
     "longer ones say more"
+)
+_JOINT_NOTE = (
+    "standard errors count the privacy noise, and sampling as if documents were as long as is "
+    "typical"
 )
 _MIXTURE_NOTE = (
     "standard errors count sampling and privacy noise, as far as spherical Gaussians are right"
@@ -70,9 +81,11 @@ def topics_answer(
     """
     noise, labels = noise_of(shared), _numbered("topic", len(weights))
     found = None if noise is None else topic_errors(topics, weights, documents, noise)
+    if JOINT in shared:
+        found = joint_errors(shared)
     top = [np.argsort(-row, kind="stable")[:_WORDS].tolist() for row in topics]
     names = texts(words)
-    note = (_UNKNOWN if found is None else _TOPIC_NOTE,)
+    note = (_UNKNOWN if found is None else _JOINT_NOTE if JOINT in shared else _TOPIC_NOTE,)
     about = [", ".join(names[k] for k in own[:5]) for own in top]
     heavy = estimates({"topic": labels}, "weight", weights, _part(found, "weights"), level, _SHARE)
     weighed = Table("topics", _caption("Topics", level, found), heavy | {"words": about}, note)
@@ -92,10 +105,14 @@ def topics_answer(
     )
     shown = list(dict.fromkeys(w for own in top for w in own[: max(2, 30 // len(top))]))[:40]
     warnings = hidden_components(shared, noise, topics.shape[1], "topics")
+    if len(topics) > 1 and not np.ptp(topics, axis=0).max():
+        warnings = [
+            "No topic stands out of the noise: all of them are the words of all documents."
+        ]
     return Answer(
         f"{len(weights)} topics over {len(names)} words",
         f"The heaviest of {len(weights)} topics has {_first(weights, found)} of about "
-        f"{_count(documents, noise, topics.shape[1])} documents: "
+        f"{_many(documents, noise, topics.shape[1], found)} documents: "
         f"{few([names[k] for k in top[0][:3]])}.",
         (weighed, probable),
         tuple(warnings),
@@ -263,6 +280,13 @@ def _count(documents: float, noise: MomentNoise | None, size: int) -> str:
         return shown_number(round(documents))
     error = noise.second * size
     return f"{shown_number(documents, error)} ± {shown_number(error, error)}"
+
+
+def _many(documents: float, noise: MomentNoise | None, size: int, found: Errors | None) -> str:
+    if noise is None and found is not None and found.number:
+        error = found.number
+        return f"{shown_number(documents, error)} ± {shown_number(error, error)}"
+    return _count(documents, noise, size)
 
 
 def _rows(rows: float, found: Errors | None) -> str:

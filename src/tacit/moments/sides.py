@@ -29,14 +29,24 @@ from tacit._core.arrays import Array
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
+from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.moments.agreement import MOST_ROUNDS, MomentAgreement
+from tacit.moments.numerics.multisets import first_sums
 from tacit.moments.numerics.spherical import spherical_moments, turned_within
 from tacit.moments.numerics.sums import FINE, SHRINK, entry_weights
 from tacit.moments.numerics.whitening import spread
 from tacit.rounds.sides import Collected
 
-__all__ = ["Holding", "Spectrum", "as_tensor", "check_room", "weighted_sum"]
+__all__ = [
+    "Holding",
+    "Spectrum",
+    "as_tensor",
+    "check_room",
+    "in_steps",
+    "on_grid",
+    "weighted_sum",
+]
 
 # Rounds end when no Ritz value that stands out of the noise changes by more than this share of the
 # largest. A vector's error is about the root of that: far less than what the noise does to it.
@@ -51,6 +61,9 @@ class Holding(Holder):
 
     def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Any, picks: Picks) -> Any:
         """Return the second moment, whose rows are summed as they are needed, or the third."""
+        if step.name == "first":
+            assert isinstance(step.mechanism, GridMechanism)
+            return on_grid(first_sums(shard.documents), step.mechanism.grid)
         if step.name == "second":
             return shard
         public = self.agreement
@@ -58,10 +71,11 @@ class Holding(Holder):
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return a product with the noisy matrix, or the third moment in whole steps."""
-        if step.name != "third":
+        if step.name in ("second", "look"):
             return {"product": released.apply(asked["vectors"])}
-        exponent = self.agreement.mechanisms[1].grid.exponent
-        return {"third": np.rint(np.ldexp(released, -exponent)).astype(np.int64)}
+        assert isinstance(step.mechanism, GridMechanism)
+        (name,) = step.leaving
+        return {name: in_steps(released, step.mechanism.grid)}
 
     def units(self, shard: Any) -> int:
         """Return the number of documents or samples."""
@@ -81,6 +95,7 @@ class Spectrum:
         self.values: Array = np.full(public.rank, np.inf)
         self.third: Array = np.zeros((public.rank,) * 3)
         self.sites: tuple[str, ...] = ()  # whose moments these are
+        self._words: Mapping[str, Any] = {}  # every site's words, where they came first
         self._seen: list[tuple[Any, Mapping[str, Any]]] = []  # vectors, and every site's product
         if public.dense:
             self._next: Any = np.eye(public.matrix_size)
@@ -96,6 +111,16 @@ class Spectrum:
         if not self.public.whole:
             return np.asarray(self._next)
         return np.asarray(np.rint(np.ldexp(self._next, self.public.unit_bits)), np.int64)
+
+    def take_first(self, found: Collected) -> None:
+        """Take in the words of all documents."""
+        parts: Mapping[str, Any] = found.by_site or {"": found.total}
+        self._words = {name: part["words"] for name, part in parts.items()}
+        self.sites = tuple(found.sites)
+
+    def words(self, exponent: int) -> Array:
+        """Return the sum of words over the sites that are left."""
+        return np.ldexp(np.asarray(self._summed(self._words), np.float64), exponent)
 
     def take_products(self, found: Collected) -> None:
         """Take in products: find Ritz values and vectors; go on, or settle on the basis."""
@@ -220,6 +245,19 @@ def check_room(public: MomentAgreement, units: int) -> None:
             f"a site holds more than {room:.3g} rows or documents, too many for whole-number "
             "products at this little noise: make several sites of it, or use trust='site'"
         )
+
+
+def on_grid(steps: NDArray[np.int64], grid: Grid) -> GridSum:
+    """Return a sum of whole numbers of 2^-36 on a mechanism's grid; rounding is counted there."""
+    shift = -FINE - grid.exponent
+    if shift >= 0:
+        return GridSum(steps << shift, grid)
+    return GridSum((steps + (1 << (-shift - 1))) >> -shift, grid)
+
+
+def in_steps(released: Any, grid: Grid) -> NDArray[np.int64]:
+    """Return released numbers as whole numbers of grid steps, which a secure sum adds."""
+    return np.asarray(np.rint(np.ldexp(released, -grid.exponent)), np.int64)
 
 
 def weighted_sum(entries: NDArray[Any], rank: int, grid: Grid) -> GridSum:

@@ -58,7 +58,7 @@ from tacit.mechanisms.knorm import KNorm
 from tacit.moments.agreement import TopicAgreement
 from tacit.moments.numerics.power import power_method
 from tacit.moments.numerics.sums import DocumentMoments
-from tacit.moments.numerics.whitening import Whitening, spread
+from tacit.moments.numerics.whitening import Whitening, as_weights, spread
 from tacit.moments.signal import check_delta
 from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.accounting.accountants import epsilon_of
@@ -389,6 +389,11 @@ class NoisyTopics(SingleTopicModel):
         "on_failure",
         "unknown",
         "duplicates",
+        "mixing",
+        "common",
+        "embeddings",
+        "public",
+        "groups",
         method="agn",
     )
 
@@ -411,7 +416,8 @@ class NoisyTopics(SingleTopicModel):
         topics = np.maximum(topics, 0.0)
         sums = topics.sum(axis=1, keepdims=True)
         topics = np.where(sums > 0.0, topics / np.maximum(sums, 1e-300), 1.0 / topics.shape[1])
-        self._publish(topics, mass, found.count)
+        words = as_weights(mass, np.inf) @ topics
+        self._publish(topics, mass, found.count, words, True)
 
     _told = (*SingleTopicModel._told, "method")
 

@@ -19,14 +19,23 @@ U·Sym(G_K) + (I − U·Uᵀ)·H with entries of H of half the variance: no D ×
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit._core.rng import generator
+from tacit.moments.numerics.joint import JointNoise, noise_of_moments, with_sampling
+from tacit.moments.numerics.likelihood import (
+    NoisyMoments,
+    expected_moments,
+    fit_topics,
+    symmetric,
+)
+from tacit.moments.numerics.multisets import Facts, first_beside, first_factor
 from tacit.moments.numerics.spherical import spherical_moments
 from tacit.moments.numerics.sums import CONSTANT, entry_weights
 from tacit.moments.numerics.whitening import (
@@ -38,11 +47,16 @@ from tacit.moments.numerics.whitening import (
     whiten,
 )
 
-__all__ = ["Errors", "MomentNoise", "mixture_errors", "topic_errors"]
+__all__ = [
+    "JOINT", "Errors", "MomentNoise", "joint_errors", "mixture_errors", "topic_errors",
+]  # fmt: skip
 
 Integers = NDArray[np.int64]
 
+JOINT = "joint_noise"  # of a release
 _REPLICATES = 40
+_FEWER = 16  # of a fit to all pairs and triples, and its steps from the topics that were found
+_AGAIN = 25
 _UNITS = 1000  # that are drawn for each
 _STEPS = 12  # of power iteration from the components that were found
 
@@ -103,6 +117,72 @@ def topic_errors(topics: Array, weights: Array, count: float, noise: MomentNoise
     return _spread_of(replicate)
 
 
+def joint_errors(shared: Mapping[str, Any]) -> Errors:
+    """Return the standard errors of topics that were fitted to all pairs and triples.
+
+    Sums are drawn again from what the topics expect, with the noise of the release and with the
+    sampling of documents as long as is typical, and topics are fitted from those that were found.
+    """
+    rng, inner, weights = generator(0, "spread of words"), shared["inner"], shared["weights"]
+    numbers, words, places = shared[JOINT].tolist(), shared["words"], shared["places"]
+    noise, facts, totals = JointNoise(*numbers[:6]), Facts(*numbers[6:9]), numbers[9:12]
+    mixing, inside, kinds = numbers[12], places >= 0, inner.shape[1]
+    middle = np.maximum(np.bincount(places[inside], words[inside], minlength=kinds), 1e-9)
+    middle = middle / middle.sum()
+    many = np.bincount(places[inside], minlength=kinds).astype(np.float64)
+    expected = expected_moments(inner, weights, mixing)
+    law = noise_of_moments(noise, many)
+    blank = NoisyMoments(*expected, *law)
+    means = [max(total, 1.0) * part for total, part in zip(totals, expected, strict=True)]
+    counted = with_sampling(replace(blank, first=means[0], second=means[1], third=means[2]),
+                            expected, noise, facts)  # fmt: skip
+
+    def replicate() -> tuple[Array, Array, float, float]:
+        drawn = [
+            mean + _symmetric_normal(rng, mean.shape) * np.sqrt(variance)
+            for mean, variance in zip(
+                means,
+                (counted.first_variance, counted.second_variance, counted.third_variance),
+                strict=True,
+            )
+        ]
+        seen = replace(counted, first=drawn[0], second=drawn[1], third=drawn[2])
+        again = fit_topics(
+            seen, len(weights), rng, middle=middle, mixing=mixing, steps=_AGAIN,
+            begin=(inner, weights),
+            polish=False,
+        )  # fmt: skip
+        order = nearest_rows(inner, again.topics)
+        return again.topics[order], again.weights[order], 0.0, facts.documents
+
+    found = _spread_of(replicate, _FEWER)
+    factor = first_factor(noise.norm)
+    own = words / max(float(words.sum()), 1e-300)
+    unsure = noise.first * factor / max(totals[0], 1.0)  # of a word's probability
+    share = np.where(inside, own / middle[places] / own[inside].sum(), 0.0)
+    topics = np.hypot(found.components[:, places] * np.minimum(share, 1.0) * own[inside].sum(),
+                      np.minimum(unsure, own) * (kinds < len(own)))  # fmt: skip
+    return Errors(topics, found.weights, 0.0, noise.first / first_beside(noise.norm))
+
+
+def nearest_rows(rows: Array, others: Array) -> NDArray[np.intp]:
+    """Return which of the other rows belongs to each row, one to one."""
+    from scipy.optimize import linear_sum_assignment
+
+    gaps = np.square(rows[:, None] - others).sum(axis=2)
+    return np.asarray(linear_sum_assignment(gaps)[1])
+
+
+def _symmetric_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Return standard normal numbers, the same wherever indices are permuted."""
+    size = shape[0]
+    if len(shape) == 1:
+        return rng.standard_normal(size)
+    if len(shape) == 2:
+        return symmetric(rng.standard_normal(size * (size + 1) // 2), size)
+    return spread(rng.standard_normal(len(entry_weights(size))), size)
+
+
 def mixture_errors(
     means: Array, weights: Array, variance: float, count: float, noise: MomentNoise
 ) -> Errors:
@@ -135,9 +215,11 @@ def mixture_errors(
     return _spread_of(replicate)
 
 
-def _spread_of(replicate: Callable[[], tuple[Array, Array, float, float]]) -> Errors:
+def _spread_of(
+    replicate: Callable[[], tuple[Array, Array, float, float]], times: int = _REPLICATES
+) -> Errors:
     """Return the standard deviations of replicates."""
-    found = [replicate() for _ in range(_REPLICATES)]
+    found = [replicate() for _ in range(times)]
     parts, weights, variances, counts = (np.array(part) for part in zip(*found, strict=True))
     return Errors(
         parts.std(axis=0, ddof=1),

@@ -29,7 +29,7 @@ import numpy as np
 
 from tacit._core.arrays import Array
 
-__all__ = ["Whitening", "as_weights", "noise_edge", "onto_simplex", "spread", "whiten"]
+__all__ = ["Whitening", "around", "as_weights", "noise_edge", "onto_simplex", "spread", "whiten"]
 
 
 @dataclass(frozen=True)
@@ -122,3 +122,14 @@ def onto_simplex(rows: Any) -> Array:
     size = (ordered * np.arange(1, rows.shape[1] + 1) > excess).sum(axis=1)
     shift = excess[np.arange(len(rows)), size - 1] / size
     return np.asarray(np.maximum(rows - shift[:, None], 0.0))
+
+
+def around(components: Array, white: Whitening, words: Array) -> Array:
+    """Return topics that are the words of all documents along what noise hides.
+
+    A component is known along the eigenvectors that stand out of the noise only; the rest of it is
+    taken to be that of all documents together, whose words were released by themselves.
+    """
+    seen = white.basis[:, white.values > white.edge]
+    along = (components - words) @ seen
+    return onto_simplex(words + along @ seen.T)

@@ -1,0 +1,79 @@
+"""Groups of words from what is public: word vectors, or texts of the same kind.
+
+A word's vector from a public text is its row of the leading part of the positive pointwise mutual
+information of words in one document (Levy & Goldberg 2014). Groups are the clusters of vectors of
+length one. Everything here is a function of public data, and is the same every time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit._core.arrays import Array
+from tacit.data.documents import Documents
+from tacit.errors import ParameterError
+
+__all__ = ["public_probabilities", "public_vectors", "word_groups"]
+
+_LENGTH = 50  # of a vector from a public text
+_COUNTED = 0.5  # of a word that no public text has
+
+
+def public_probabilities(public: Documents) -> Array:
+    """Return how common every word is in public texts; none is impossible.
+
+    >>> public_probabilities(Documents.read([[0, 0, 1]], vocabulary=2)).round(3).tolist()
+    [0.625, 0.375]
+    """
+    counts = np.bincount(public.words, public.counts, minlength=public.vocabulary) + _COUNTED
+    return np.asarray(counts / counts.sum())
+
+
+def public_vectors(public: Documents) -> Array:
+    """Return a vector for every word, from the documents it stands in."""
+    from scipy.sparse import csr_array, diags_array
+    from scipy.sparse.linalg import svds
+
+    size = public.vocabulary
+    table = csr_array(
+        (np.ones(len(public.words)), public.words, public.starts), shape=(len(public), size)
+    )
+    weight = 1.0 / np.maximum(np.diff(public.starts), 1.0)
+    together = (table.T @ (diags_array(weight) @ table)).tocoo()
+    often = np.asarray(table.T @ weight) + 1e-12
+    information = np.log(together.data * often.sum() / (often[together.row] * often[together.col]))
+    kept = information > 0.0
+    pairs = csr_array(
+        (information[kept], (together.row[kept], together.col[kept])), shape=(size, size)
+    )
+    length = min(_LENGTH, size - 1)
+    left, values, _ = svds(pairs, k=length, v0=np.ones(size), return_singular_vectors="u")
+    return np.asarray(left * np.sqrt(np.maximum(values, 0.0)))
+
+
+def word_groups(vectors: Any, size: int, groups: int) -> NDArray[np.int64]:
+    """Return the group of every word: the most alike vectors together, −1 for zero vectors.
+
+    >>> word_groups([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]], 4, 2).tolist()
+    [0, 1, 1, -1]
+    """
+    from sklearn.cluster import KMeans
+
+    found = np.asarray(vectors, np.float64)
+    if found.ndim != 2 or len(found) != size or not np.isfinite(found).all():
+        raise ParameterError(
+            f"embeddings must have a finite vector for each of the {size} words, got shape "
+            f"{found.shape}"
+        )
+    lengths = np.linalg.norm(found, axis=1)
+    known = lengths > 0.0
+    if known.sum() < groups:
+        raise ParameterError(f"{groups} groups cannot be made of {int(known.sum())} word vectors")
+    places = np.full(size, -1, np.int64)
+    means = KMeans(groups, n_init=4, random_state=0).fit(found[known] / lengths[known][:, None])
+    order = np.unique(means.labels_, return_index=True)[1].argsort().argsort()  # by first word
+    places[known] = order[means.labels_]
+    return places

@@ -1,0 +1,1 @@
+"""Words of all documents first, then their pairs and triples at once."""
