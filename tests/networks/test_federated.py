@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,10 @@ from tacit.federation.proposal import Proposal
 from tacit.networks import PrivateDropoutClassifier, Training
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.rounds.aggregate import SumAggregator
+from tacit.rounds.messages import Message
 from tacit.rounds.run import run
+from tests.federation.in_process import SecureAggregator
 
 SETTINGS = {
     "inputs": ["a", "b"], "target": "kind", "hidden": [3], "bounds": [[-1, 1], [0, 2]],
@@ -74,8 +79,73 @@ def test_another_network_is_another_agreement():
         assert other.agreement.digest != digest, change
     with pytest.raises(ParameterError, match="device"):
         Computation(proposal(settings={**SETTINGS, "device": "cuda"}))
-    with pytest.raises(ParameterError, match="trust"):
-        Computation(proposal(privacy={**PRIVACY, "trust": "aggregator"}, threshold=2))
+
+
+SECURE = {**PRIVACY, "trust": "aggregator"}
+
+
+def sides_of(wanted, ledgers):
+    return {
+        site: Computation(wanted).site(site, {"t": {"table": table(site)}}, ledgers[site])
+        for site in wanted.sites
+    }
+
+
+def budgets(sites):
+    return {site: Ledger.memory(epsilon=4.0, delta=1e-4) for site in sites}
+
+
+@pytest.mark.parametrize(("sites", "threshold", "colluding"), [(2, 2, 0), (3, 3, 1)])
+def test_shares_of_the_noise_add_up_to_that_of_one_holder(sites, threshold, colluding):
+    names = ("east", "west", "south")[:sites]
+    wanted = proposal(privacy=SECURE, threshold=threshold, sites=names, colluding=colluding)
+    ours, numbers = Computation(wanted), Computation(wanted).agreement.dynamics
+    alone = Computation(proposal()).agreement
+    assert ours.event() == alone.event  # a row's price is that of one holder
+    assert numbers.shares == threshold - colluding
+    assert numbers.noise == pytest.approx(
+        numbers.noise_multiplier * numbers.norm * math.sqrt(sites / (threshold - colluding))
+    )
+    exponent = ours.agreement.steps[0].replies["sum"].exponent
+    found = []
+    for aggregator in (SumAggregator(sites), SecureAggregator(sites, grids={"sum": exponent})):
+        ledgers = budgets(names)
+        sides, asking = sides_of(wanted, ledgers), ours.coordinator()
+        record = run(asking, [s.participant for s in sides.values()], aggregator=aggregator)
+        model = ours.conclude(asking, record, {s: side.certificate() for s, side in sides.items()})
+        found.append({name: np.array(array) for name, array in model.shared_.items()})
+        assert all(ledger.spent.epsilon > 3.9 for ledger in ledgers.values())
+    for name, array in found[0].items():  # through masks, and as they are
+        np.testing.assert_array_equal(found[1][name], array)
+    text = str(model.certificates_["east"])
+    assert f"only the sum over at least {numbers.shares} sites" in text or numbers.shares == 1
+    if colluding == 0:  # the same fit, where all sites are in this process
+        pairs = {
+            s: (np.column_stack([table(s)[k] for k in "ab"]), table(s)["kind"]) for s in names
+        }
+        here = PrivateDropoutClassifier(
+            (3,), bounds=((-1, 1), (0, 2)), classes=("no", "yes"), rows=200,
+            training=Training(steps=4, samples=2), privacy=Privacy(**SECURE), random_state=3,
+        ).fit([Site(s, pair) for s, pair in pairs.items()])  # fmt: skip
+        for name, array in here.shared_.items():
+            np.testing.assert_array_equal(found[0][name], array)
+
+
+def test_a_site_that_lost_its_draw_still_adds_its_share_of_the_noise(monkeypatch):
+    """The other site's guarantee rests on it; where every site adds all, zeros will do."""
+    for privacy, more in ((SECURE, {"threshold": 2, "colluding": 0}), (PRIVACY, {})):
+        wanted = proposal(privacy=privacy, **more)
+        side = sides_of(wanted, budgets(wanted.sites))["east"].participant
+        monkeypatch.setattr(type(side.gate), "is_lost", lambda *_: True)
+        agreement = side.agreement
+        weights = np.zeros(agreement.size, np.float32)
+        reply = side.respond(Message(0, {"weights": weights}, "step"))
+        monkeypatch.undo()
+        assert reply.arrays["drawn"] == [0]
+        assert bool(np.any(reply.arrays["sum"])) == (privacy is SECURE)
+        if privacy is SECURE:
+            share = agreement.mechanism.mechanism.scale / math.sqrt(2)
+            assert 0.3 < np.std(reply.arrays["sum"]) / share < 3.0
 
 
 def test_a_proposal_of_a_huge_network_takes_no_room_before_it_is_accepted():

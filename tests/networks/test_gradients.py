@@ -5,22 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from opacus.layers import DPLSTM, DPMultiheadAttention
+from opacus.layers import DPGRU, DPLSTM, DPRNN, DPMultiheadAttention
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid
 from tacit.networks.architectures import convolutional, perceptron
 from tacit.networks.exact_gradients import LinearSums
 from tacit.networks.layers import (
-    check_flat,
     check_rows_independent,
     check_supported,
+    is_flat,
     is_linear_stack,
 )
-from tacit.networks.sampled_gradients import SampledSums, check_gradients
-from tacit.networks.traced_gradients import is_traceable
+from tacit.networks.sampled_gradients import SampledSums
+from tacit.networks.tiles import Tiles, UnlikeSlots
 
 FINE = Grid(-44)
 
@@ -35,19 +36,20 @@ def loud(outputs, targets):
 
 
 class Recurrent(nn.Module):
-    def __init__(self):
+    def __init__(self, kind=DPLSTM, **more):
         super().__init__()
-        self.lstm = DPLSTM(3, 4, batch_first=True)
-        self.last = nn.Linear(4, 3)
+        self.cells = kind(3, 4, batch_first=True, **more)
+        ways = 2 if more.get("bidirectional") else 1
+        self.last = nn.Linear(4 * ways, 3)
 
     def forward(self, x):
-        return self.last(self.lstm(x)[0][:, -1])
+        return self.last(self.cells(x)[0][:, -1])
 
 
 class Attention(nn.Module):
-    def __init__(self, batch_first=True):
+    def __init__(self, batch_first=True, kind=DPMultiheadAttention):
         super().__init__()
-        self.attention = DPMultiheadAttention(4, 2, batch_first=batch_first)
+        self.attention = kind(4, 2, batch_first=batch_first)
         self.norm = nn.LayerNorm(4)
         self.last = nn.Linear(4, 3)
 
@@ -55,6 +57,56 @@ class Attention(nn.Module):
         turned = x if self.attention.batch_first else x.transpose(0, 1)
         mixed, _ = self.attention(turned, turned, turned)
         return self.last(self.norm(mixed.mean(1 if self.attention.batch_first else 0)))
+
+
+class Words(nn.Module):
+    """Letters of words of different lengths, filled up with zeros."""
+
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.table = nn.Embedding(7, 4, padding_idx=0, sparse=sparse)
+        self.cells = nn.GRU(4, 4, batch_first=True)
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x):
+        there = (x != 0).to(self.last.weight)[:, :, None]
+        found = (self.cells(self.table(x))[0] * there).sum(1)
+        return self.last(found / there.sum(1).clamp(min=1))
+
+
+class Packed(Words):
+    """The same by torch's packed sequences, which nobody can vectorise."""
+
+    def forward(self, x):
+        lengths = (x != 0).sum(1).clamp(min=1).cpu()
+        packed = pack_padded_sequence(
+            self.table(x), lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.last(self.cells(packed)[1][0])
+
+
+class Tied(nn.Module):
+    """One table that is looked up and multiplied by."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.last = nn.Embedding(3, 4), nn.Linear(4, 3)
+        self.last.weight = self.table.weight
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.table(x)).mean(1))
+
+
+class Odd(nn.Module):
+    """A parameter of its own, and a layer whose weights are used behind its back."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last(x * self.weight) + functional.linear(x.square(), self.last.weight)
 
 
 def make(kind):
@@ -98,6 +150,30 @@ def make(kind):
         ),
         "recurrent": (Recurrent(), (5, 3)),
         "attention": (Attention(), (5, 4)),
+        "attention, turned": (Attention(batch_first=False), (5, 4)),
+        "torch's attention": (Attention(kind=nn.MultiheadAttention), (5, 4)),
+        "LSTM": (Recurrent(nn.LSTM, num_layers=2), (5, 3)),
+        "GRU": (Recurrent(nn.GRU, bidirectional=True), (5, 3)),
+        "RNN": (Recurrent(nn.RNN, nonlinearity="relu", bias=False), (5, 3)),
+        "DPGRU": (Recurrent(DPGRU), (5, 3)),
+        "DPRNN": (Recurrent(DPRNN), (5, 3)),
+        "words": (Words(), (6,)),
+        "sparse words": (Words(sparse=True), (6,)),
+        "packed words": (Packed(), (6,)),
+        "tied": (Tied(), (6,)),
+        "odd": (Odd(), (4,)),
+        "norms": (
+            nn.Sequential(
+                nn.Conv1d(2, 4, 3),
+                nn.GroupNorm(2, 4),
+                nn.Tanh(),
+                nn.InstanceNorm1d(4, affine=True),
+                nn.Flatten(),
+                nn.LayerNorm(16),
+                nn.Linear(16, 3),
+            ),
+            (2, 6),
+        ),
     }
     network, shape = networks[kind]
     for p in network.parameters():  # no layer may start at zero, or others have no gradient
@@ -111,7 +187,8 @@ def naive_examples(network, inputs, targets):
     for x, y in zip(inputs, targets, strict=True):
         loss = cross_entropy(network(x[None]), y[None]).sum()
         found = torch.autograd.grad(loss, list(network.parameters()))
-        rows.append(torch.cat([g.reshape(-1) for g in found]).numpy())
+        dense = [g.to_dense() if g.is_sparse else g for g in found]
+        rows.append(torch.cat([g.reshape(-1) for g in dense]).numpy())
     return np.array(rows)
 
 
@@ -145,14 +222,26 @@ def batch(shape, count, seed=0):
     return inputs, torch.from_numpy(rng.integers(0, 3, count))
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["perceptron", "no bias", "convolution", "odd convolution", "sequence", "groups", "recurrent",
-     "attention"],
-)  # fmt: skip
+LOOKED_UP = ("words", "sparse words", "packed words", "tied")
+KINDS = [
+    "perceptron", "no bias", "convolution", "odd convolution", "sequence", "groups", "norms",
+    "recurrent", "LSTM", "GRU", "RNN", "DPGRU", "DPRNN", "attention", "attention, turned",
+    "torch's attention", *LOOKED_UP, "odd",
+]  # fmt: skip
+
+
+def rows_for(kind, shape, count, seed=0):
+    """Return examples; letters where a network looks them up."""
+    inputs, targets = batch(shape, count, seed)
+    if kind in LOOKED_UP:
+        inputs = (inputs.abs() * 9).long() % (3 if kind == "tied" else 7)
+    return inputs, targets
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_clipped_gradients_equal_a_naive_loop(kind):
     network, shape = make(kind)
-    inputs, targets = batch(shape, 9)
+    inputs, targets = rows_for(kind, shape, 9)
     rows = naive_examples(network, inputs, targets)
     norm = float(np.median(np.linalg.norm(rows, axis=1)))  # some are clipped, some are not
     sums = sums_of(network, [norm])
@@ -161,7 +250,6 @@ def test_clipped_gradients_equal_a_naive_loop(kind):
         sums.add(inputs[start:stop], targets[start:stop])
     expected = clip(rows, [slice(None)], [norm]).sum(axis=0)
     found = sums.result().value()
-    sums.close()
     assert np.abs(found - expected).max() / len(rows) / norm < 1e-6
 
 
@@ -174,7 +262,6 @@ def test_layers_have_clips_of_their_own(kind):
     sums = sums_of(network, norms)
     sums.add(inputs, targets)
     found = sums.result().value()
-    sums.close()
     expected = clip(rows, slices, norms).sum(axis=0)
     assert np.abs(found - expected).max() / len(rows) / max(norms) < 1e-6
     with pytest.raises(ParameterError, match="one for each of"):
@@ -223,7 +310,6 @@ def test_no_example_moves_the_sum_by_more_than_its_clip(kind, clip_norm):
 
         sums.add = add
         worst = largest_contribution(network, shape, sums)
-        sums.close()
         size = sum(p.numel() for p in network.parameters())
         rounding = FINE.step * size**0.5  # counted by the mechanism
         assert 0.99 * clip_norm < worst <= clip_norm + rounding
@@ -255,32 +341,75 @@ def test_the_search_catches_a_sum_that_clips_the_batch():
     assert largest_contribution(network, shape, broken) > 1.05
 
 
-def test_sums_do_not_depend_on_order_or_physical_batches():
-    network, shape = make("perceptron")
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "packed words"])
+def test_a_row_gives_the_same_bits_wherever_it_stands(kind):
+    network, shape = make(kind)
     network.float()
-    inputs, targets = batch(shape, 50)
-    inputs = inputs.float()
-    sums = sums_of(network, [1.0])
-    with torch.no_grad():
-        sums.add(inputs[:0], targets[:0])
-    sums.add(inputs, targets)
+    inputs, targets = rows_for(kind, shape, 70)
+    inputs = inputs.float() if inputs.is_floating_point() else inputs
+    found = (LinearSums if is_linear_stack(network) else SampledSums)(
+        network, cross_entropy, [1.0], FINE, 32
+    )
+
+    def total(order):
+        found.add(inputs[order], targets[order])
+        return found.result().integers
+
+    whole = total(torch.arange(70))
+    order = torch.from_numpy(np.random.default_rng(1).permutation(70))
+    np.testing.assert_array_equal(total(order), whole)
+    with_twin = torch.cat([order[:33], order[:1], order[33:]])
+    for k in (0, 13, 69):
+        others = torch.cat([torch.arange(k), torch.arange(k + 1, 70)])
+        np.testing.assert_array_equal(total(others) + total(torch.tensor([k])), whole)
+    np.testing.assert_array_equal(total(with_twin) - whole, total(order[:1]))
+
+
+class Slanted(SampledSums):
+    """A broken twin: gradients are those of a batch of their own size, wherever a row stands."""
+
+    def add(self, inputs, targets):
+        if self._gradients is None:
+            self.prepare(inputs, targets)
+        found = self._gradients(inputs, targets)
+        bend = torch.arange(len(inputs))[:, None] * 1e-7  # as another order of adding up would
+        self._gradients, kept = lambda *_: [part + part * bend for part in found], self._gradients
+        self._add_tile(self._gradients(None, None), np.ones(len(inputs), bool))
+        self._gradients = kept
+
+
+def test_the_bits_tell_a_place_in_the_batch():
+    network, shape = make("groups")
+    inputs, targets = batch(shape, 20)
+    sums = Slanted(network.float(), cross_entropy, [1.0], FINE, 32)
+    sums.add(inputs.float(), targets)
     whole = sums.result().integers
-    for k in range(50):
-        sums.add(inputs[k : k + 1], targets[k : k + 1])
-    assert np.abs(sums.result().integers - whole).max() * FINE.step < 1e-4
+    sums.add(inputs.float().flip(0), targets.flip(0))
+    assert np.any(sums.result().integers != whole)
 
 
-def test_stacks_of_plain_layers_are_traced_and_all_others_go_through_opacus():
-    traced = {kind: is_traceable(make(kind)[0]) for kind in ("convolution", "odd convolution",
-              "sequence", "groups", "recurrent", "attention")}  # fmt: skip
-    assert traced == {"convolution": True, "odd convolution": True, "sequence": True,
-                      "groups": False, "recurrent": False, "attention": False}  # fmt: skip
-    layer = nn.Linear(3, 3)
-    assert not is_traceable(nn.Sequential(layer, nn.Tanh(), layer))  # has two inputs
-    assert not is_traceable(nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True)))
-    frozen = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
-    frozen[0].weight.requires_grad_(False)
-    assert not is_traceable(frozen)
+def test_slots_that_compute_otherwise_are_left_out_and_rows_that_see_each_other_are_refused():
+    rows = torch.arange(24.0).reshape(8, 3)
+
+    def draw(count, number):
+        return [rows[:1].repeat(count, 1) + torch.arange(count)[:, None] + number]
+
+    def odd_ends(x):
+        return [x * torch.where(torch.arange(len(x)) % 4 == 3, 1 + 1e-6, 1.0)[:, None]]
+
+    assert Tiles.probed(odd_ends, draw, 8).slots.tolist() == [0, 1, 2, 4, 5, 6]
+    lonely = Tiles.probed(lambda x: [x + torch.arange(len(x))[:, None]], draw, 8)
+    assert (lonely.size, lonely.slots.tolist()) == (1, [0])
+    with pytest.raises(UnlikeSlots, match="other examples"):
+        Tiles.probed(lambda x: [x - x.mean(0)], draw, 8)
+    seen = []
+
+    def keeping(x):
+        seen.append(x.sum())
+        return [x + sum(seen)]
+
+    with pytest.raises(UnlikeSlots, match="those before"):
+        Tiles.probed(keeping, draw, 8)
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -295,22 +424,12 @@ class Mixing(nn.Module):
         return self.last(x - x.mean(0))
 
 
-class Odd(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
-
-    def forward(self, x):
-        return x * self.weight
-
-
 @pytest.mark.parametrize(
     ("network", "words"),
     [
         (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), "GroupNorm"),
-        (nn.Sequential(nn.LSTM(4, 4)), "DPLSTM"),
-        (nn.Sequential(nn.MultiheadAttention(4, 2)), "DPMultiheadAttention"),
-        (Odd(), "no known per-example gradient"),
+        (nn.Sequential(nn.Linear(4, 4), nn.InstanceNorm1d(4, track_running_stats=True)), "leave"),
+        (nn.Sequential(nn.LazyLinear(4)), "takes its size from the first rows"),
         (nn.Sequential(nn.Tanh()), "at least one parameter"),
     ],
 )
@@ -325,23 +444,37 @@ def test_a_network_that_looks_across_the_batch_is_refused():
         check_rows_independent(Mixing(), (4,))
 
 
-def test_layers_with_the_batch_along_another_axis_are_refused():
-    check_gradients(Attention(), (5, 4), torch.float32)
-    with pytest.raises(ParameterError, match="per-example gradients"):
-        check_gradients(Attention(batch_first=False), (5, 4), torch.float32)
-    with pytest.raises(ParameterError, match="per-example gradients"):  # as long as the batch
-        check_gradients(Attention(batch_first=False), (3, 4), torch.float32)
-
-
 def test_an_embedding_that_changes_its_own_weights_is_refused():
     """Rows that one example looks up would be others when the next one does."""
     with pytest.raises(ParameterError, match="max_norm"):
         check_supported(nn.Sequential(nn.Embedding(3, 2, max_norm=1.0), nn.Flatten()))
 
 
-def test_sequences_in_a_stack_of_linear_layers_are_refused():
-    with pytest.raises(ParameterError, match="Flatten"):
-        check_flat(nn.Sequential(nn.Linear(4, 3)), (5, 4), torch.float32)
-    sums = sums_of(nn.Sequential(nn.Linear(4, 3)).double(), [1.0])
+def test_sequences_in_a_stack_of_linear_layers_need_gradients_of_every_position():
+    network = nn.Sequential(nn.Linear(4, 3))
+    assert not is_flat(network, (5, 4)) and is_flat(network, (4,))
+    sums = sums_of(network.double(), [1.0])
     with pytest.raises(ParameterError, match="Flatten"):
         sums.add(torch.zeros(2, 5, 4, dtype=torch.float64), torch.zeros(2, 5, dtype=torch.int64))
+
+
+def test_only_plain_sequences_are_stacks():
+    """A child of `Sequential` may do with its layers what it likes."""
+
+    class Own(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) - x.mean(0)
+
+    class Called(nn.Sequential):
+        def __call__(self, x):
+            return super().__call__(x - x.mean(0))
+
+    layers = nn.Linear(4, 4), nn.Tanh()
+    assert is_linear_stack(nn.Sequential(*layers, nn.Sequential(nn.Linear(4, 2))))
+    patched = nn.Sequential(*layers)
+    patched.forward = lambda x: x
+    twice = nn.Sequential(layers[0], layers[1], layers[0])
+    stateful = nn.Sequential(nn.Linear(4, 4), nn.InstanceNorm1d(4))
+    for other in (Own(*layers), Called(*layers), nn.Sequential(Own(*layers)), patched, twice,
+                  stateful, nn.Sequential(nn.Linear(4, 4), nn.Flatten(0))):  # fmt: skip
+        assert not is_linear_stack(other)

@@ -123,7 +123,9 @@ def test_gradients_of_a_batch_fill_128_megabytes_at_most():
     def batch(blueprint, **more):
         agreement = replace(agreement_of(blueprint, SquaredError(1.0)), **more)
         rows = torch.zeros(1, *blueprint.shape)
-        return agreement.holder("site", Examples(rows, rows[:, :1]), Witness(agreement), 0)._batch
+        return agreement.holder(
+            "site", Examples(rows, rows.flatten(1)[:, 0]), Witness(agreement), 0
+        )._batch
 
     assert batch(NETWORKS["deep"]) == batch(NETWORKS["by hooks"]) == 512
     assert batch(Given(Wide(), (1,))) == 256  # of 2¹⁷ numbers of four bytes

@@ -279,8 +279,9 @@ class PrivateEstimator(Estimator):
     def _check_dropping(self) -> None:
         check_dropping(self._request(), self._stated_columns)
 
-    def _check_row_privacy(self, what: str) -> None:
-        check_row_privacy(self._request(), self._stated_columns, self._default_unit, what)
+    def _check_row_privacy(self, what: str, *trusts: str) -> None:
+        known = trusts or ("central", "site")
+        check_row_privacy(self._request(), self._stated_columns, self._default_unit, what, known)
 
     def price(self, sites: Sequence[Site] | Site | None = None) -> Price:
         """Return what `fit` would cost each site; no value is read and nothing changes.

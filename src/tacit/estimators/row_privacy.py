@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.privacy.events import REPLACE
@@ -21,9 +23,13 @@ def check_dropping(privacy: Privacy | None, columns: Columns | None) -> None:
 
 
 def check_row_privacy(
-    privacy: Privacy | None, columns: Columns | None, unit: str, what: str
+    privacy: Privacy | None,
+    columns: Columns | None,
+    unit: str,
+    what: str,
+    trusts: Sequence[str] = ("central", "site"),
 ) -> None:
-    """Raise unless a request is one for rows or people, held by a curator or by sites.
+    """Raise unless a request is one for rows or people, held by those who can give it.
 
     Parameters
     ----------
@@ -33,6 +39,8 @@ def check_row_privacy(
         The only unit that makes sense: a row, or a user where columns name the person.
     what
         What is fitted, for errors.
+    trusts
+        Those that it can give.
     """
     if privacy is not None and privacy.unit != unit:
         hint = ": name the person in columns" if privacy.unit == "user" else ""
@@ -40,5 +48,6 @@ def check_row_privacy(
             f"privacy.unit must be {unit!r} for {what}, got {privacy.unit!r}{hint}"
         )
     check_dropping(privacy, columns)
-    if privacy is not None and privacy.trust not in ("central", "site"):
-        raise ParameterError(f"privacy.trust must be 'central' or 'site', got {privacy.trust!r}")
+    if privacy is not None and privacy.trust not in trusts:
+        known = " or ".join(map(repr, trusts))
+        raise ParameterError(f"privacy.trust must be {known}, got {privacy.trust!r}")

@@ -8,18 +8,22 @@ ESTIMATORS = {
 }
 
 _PLACES = {
+    "Attentive": "sequences",
     "Centred": "architectures",
     "PrivateDropoutClassifier": "classifier",
     "PrivateDropoutRegressor": "regressor",
     "Progress": "loop",
+    "Recurrent": "sequences",
     "Scattering": "scattering",
     "Trained": "loop",
     "Training": "training",
     "affordable_steps": "training",
+    "attentive": "sequences",
     "calibration_error": "uncertainty",
     "convolutional": "architectures",
     "entropy": "uncertainty",
     "perceptron": "architectures",
+    "recurrent": "sequences",
     "train": "loop",
 }
 __getattr__, __dir__ = lazy_names(__name__, _PLACES)

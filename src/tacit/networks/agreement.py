@@ -9,12 +9,13 @@ averages, posterior samples and dropout rates, is post-processing by whoever coo
 most √Σ clip² over the layers with clips of their own (PRIVACY B6: one joint Gaussian). So each
 step is one event, a Poisson-sampled Gaussian, whatever the network; a run is their composition,
 reserved as a whole. This holds *for every θ that is accepted*, those of a hostile coordinator
-included: a gradient is rounded to a lattice and clipped one example at a time, after it was
-computed (`tacit.networks.exact_gradients`, `tacit.networks.sampled_gradients`), and one with a
-number that is not finite counts as nothing. Weights, activations and gradients are of float32,
-norms of float64: squares of the smallest float32, 1.4e-45, and of the largest, 3.4e38, lie within
-its range, so no norm overflows, and none is too small because a square vanished. That is why
-modules of float64, whose squares can do both, are refused.
+included: a gradient is a function of one example (`tacit.networks.single_rows`), to the last bit
+(`tacit.networks.tiles`), and is rounded to a lattice and clipped after it was computed
+(`tacit.networks.exact_gradients`, `tacit.networks.sampled_gradients`). One with a number that is
+not finite counts as nothing. Weights, activations and gradients are of float32, norms of float64:
+squares of the smallest float32, 1.4e-45, and of the largest, 3.4e38, lie within its range, so no
+norm overflows, and none is too small because a square vanished. That is why modules of float64,
+whose squares can do both, are refused.
 
 **People with several rows.** Where one person has up to k rows, people are sampled, and not rows:
 a person's rows are all in a sample or all out of it, so one person more or less changes S by the
@@ -24,8 +25,17 @@ probability up to 1 − (1 − q)^k.) Every gradient is rounded by itself, which
 the grid in each of d coordinates, k times over: the clip of a row leaves that room
 (`tacit.networks.sides`).
 
+**Several sites.** Each draws its own secret sample, and a row is at one of them. Under trust
+``site`` each adds all of the noise to its own sum. Under trust ``aggregator`` only the total is
+seen, and each of at least S sites whose draws the coordinator does not know adds noise of variance
+σ²·clip²/S: the total has noise σ·clip at least, and another row at one site moves it by that row's
+clipped gradient with probability q, so that the event is that of one holder, whatever the other
+sites' samples are. What they hold is a constant of it.
+
 **Lost steps.** A step that was claimed by a process that died before its reply was kept is spent,
-and never drawn again: a site answers it with zeros and says that nothing was drawn.
+and its sum is never drawn again: a site answers it with zeros and says that nothing was drawn.
+Where its noise is one of several shares it answers with its share alone, on which the other sites'
+guarantee rests, and which is noise on a public number.
 """
 
 from __future__ import annotations
@@ -43,20 +53,21 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Coordinating, Neighbours, Start, Step
 from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.networks.architectures import Given, Perceptron
 from tacit.networks.backend import nn, torch
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.layers import (
     check_clips,
-    check_flat,
     check_rows_independent,
     check_supported,
     is_linear_stack,
     learning_layers,
+    made_up,
 )
 from tacit.networks.losses import CrossEntropy, SquaredError, loss_text
-from tacit.networks.sampled_gradients import check_gradients
+from tacit.networks.single_rows import RowFunction
 from tacit.privacy.calibration import gaussian_event
 from tacit.privacy.events import ADD_REMOVE, DpEvent
 from tacit.privacy.guarantee import Privacy
@@ -69,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = ["STEP", "Examples", "NetworkAgreement", "run_event"]
 
 STEP = "step"
+_TRIED, _RUN = 1 << 14, 1 << 8  # rows that are tried at once, by a loss and by a network
 _MOST_ROWS = 1 << 17  # of a sample: 2^44 lattice steps each, so that int64 sums have room
 
 
@@ -92,7 +104,8 @@ class NetworkAgreement(Agreement):
     ``blueprint`` is the network, see `tacit.networks.architectures`; None where only the price is
     asked for, which does not depend on it. ``loss`` maps (outputs, targets) to one loss per
     example, each of its own output alone. ``inputs`` and ``targets`` say in words what is public
-    about them, and ``names`` what inputs are called. ``watch`` is called with the `Progress` at
+    about them, ``names`` what inputs are called, and ``outputs`` how many the network must have
+    (any number unless given). ``watch`` is called with the `Progress` at
     the coordinator, ``reports`` times in a run; returning True ends the run early, which still
     costs what was reserved.
 
@@ -105,6 +118,7 @@ class NetworkAgreement(Agreement):
     """
 
     family = "networks"
+    trusts = ("central", "site", "aggregator")
     cites = ("abadi2016", "ermis2020")
 
     blueprint: Perceptron | Given | None
@@ -118,6 +132,7 @@ class NetworkAgreement(Agreement):
     examples_in_memory: int | None = None
     watch: Callable[[Any], bool | None] | None = field(default=None, compare=False, repr=False)
     reports: int = field(default=0, compare=False)
+    outputs: int | None = None
 
     # -- the network -----------------------------------------------------------------------
 
@@ -142,11 +157,25 @@ class NetworkAgreement(Agreement):
         if wrong:
             raise ParameterError(f"module must hold weights of float32, got {sorted(wrong)}")
         check_clips(self.dynamics.clips, len(learning_layers(module)))
-        check_rows_independent(module, shape, dtype)
-        if is_linear_stack(module):
-            check_flat(module, shape, dtype)
-        else:
-            check_gradients(module, shape, dtype)
+        try:
+            check_rows_independent(module, shape, dtype)
+            width = tuple(self._made_up_outputs(1).shape[1:])
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            raise ParameterError(
+                f"module does not take rows of shape {shape} of {self.blueprint.dtype}: {error}"
+            ) from None
+        if self.outputs is not None and width != (self.outputs,):
+            raise ParameterError(
+                f"module must have {self.outputs} outputs for a row, got shape {width}"
+            )
+
+    def _made_up_outputs(self, count: int) -> Any:
+        """Return what the network makes of rows that are no secret."""
+        assert self.blueprint is not None
+        rows = made_up(self.blueprint.shape, getattr(torch, self.blueprint.dtype), count)
+        return RowFunction(self.build())(rows)
 
     def check_examples(self, data: Examples) -> Examples:
         """Raise to the holder what cannot be learned from."""
@@ -158,7 +187,25 @@ class NetworkAgreement(Agreement):
             raise ParameterError(
                 f"a sample may hold about {_MOST_ROWS} rows: pass a smaller sampling_rate"
             )
+        if self.blueprint is not None and len(data.inputs):
+            self._try(data)
         return data
+
+    def _try(self, data: Examples) -> None:
+        """Raise what a loss or a table that is looked up would raise in the midst of a run."""
+        assert self.blueprint is not None
+        try:
+            like = torch.zeros_like(self._made_up_outputs(1))
+            for part in data.targets.split(_TRIED):
+                self.loss(like.expand(len(part), *like.shape[1:]), part)
+            if not data.inputs.dtype.is_floating_point:
+                run = RowFunction(self.build())
+                for part in data.inputs.split(_RUN):
+                    run(part)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ParameterError(
+                f"a row or its target is none that the module and the loss take: {error}"
+            ) from None
 
     # -- what is charged -------------------------------------------------------------------
 
@@ -167,6 +214,9 @@ class NetworkAgreement(Agreement):
         """The release of one step; its price does not depend on the size of the network."""
         numbers = self.dynamics
         inner = Gaussian.within(numbers.noise_multiplier, numbers.unit_norm, (self.size,))
+        if numbers.shares > 1:
+            whole = (inner.scale, inner.sensitivity, inner.shape)
+            inner = GaussianShare(*whole, shares=numbers.shares)
         return PoissonSampled(inner, numbers.sampling_rate, ADD_REMOVE)
 
     def _steps(self) -> tuple[Step, ...]:
@@ -202,12 +252,28 @@ class NetworkAgreement(Agreement):
             f"every example's gradient is clipped to {clips} and sampled with probability "
             f"{numbers.sampling_rate:g} in each of {numbers.steps} steps; which {self._unit}s "
             "were sampled stays secret",
-            "torch computes an example's gradient to the last bit as it would beside other "
-            "examples in a batch of the same size",
+            "torch computes a row of a tile by the same operations whatever the numbers in the "
+            "tile are; all slots that are used gave the same bits on made-up rows",
+            *self._own_code(),
             "the network, its start and all settings were chosen without looking at the data",
             *self.targets,
             *((f"the sites hold different {self._unit}s",) if self.sites > 1 else ()),
+            *getattr(self.mechanism.mechanism, "assumptions", ()),
         )
+
+    def _own_code(self) -> tuple[str, ...]:
+        """Return what cannot be checked of a caller's own code."""
+        found = []
+        if isinstance(self.blueprint, Given) and not is_linear_stack(self.blueprint.module):
+            found.append(
+                "the module's own code computes a row's outputs from that row, its weights and "
+                "its buffers, and keeps nothing of it elsewhere in Python"
+            )
+        if self.blueprint is not None and not hasattr(self.loss, "made_up"):
+            found.append(
+                "the loss is a function of one row's outputs and target, and keeps nothing"
+            )
+        return tuple(found)
 
     @property
     def _unit(self) -> str:

@@ -15,11 +15,10 @@ each builds its own.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +27,7 @@ import numpy as np
 from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError
 from tacit.networks.backend import nn, torch
+from tacit.networks.frozen import check_frozen, copied, fixed_parts, restore_fixed
 from tacit.networks.weights import learned
 
 __all__ = ["ACTIVATIONS", "Centred", "Given", "Perceptron", "Scale", "convolutional", "perceptron"]
@@ -200,11 +200,18 @@ class Given:
     """A blueprint that is a module, whose weights are the start.
 
     The module is copied, never changed; ``shape`` and ``dtype`` are those of one example's inputs.
+    What it holds besides its learned weights is kept as it is now, and is the same in every copy.
     """
 
     module: nn.Module
     shape: tuple[int, ...]
     dtype: str = "float32"
+    _fixed: dict[str, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_frozen(self.module)
+        kept = {name: part.detach().clone() for name, part in fixed_parts(self.module).items()}
+        object.__setattr__(self, "_fixed", kept)
 
     @property
     def size(self) -> int:
@@ -223,4 +230,6 @@ class Given:
 
     def build(self, rng: np.random.Generator) -> nn.Module:
         """Return a copy."""
-        return copy.deepcopy(self.module).cpu()
+        made = copied(self.module).cpu()
+        restore_fixed(made, self._fixed)
+        return made

@@ -60,7 +60,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         ``"row"`` also centres each row and scales it to norm one, which suits images;
         ``"none"`` maps to [−1, 1], for inputs within (−1, 1) whose norm is one already;
         ``"auto"`` is ``"row"`` for 16 or more inputs with one pair of bounds, such as pixels,
-        else ``"range"``.
+        else ``"range"``. ``"whole"`` leaves whole numbers as they are, for a ``module`` that looks
+        symbols up, such as `recurrent`.
     classes
         The public labels.
     rows

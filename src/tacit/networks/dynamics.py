@@ -19,6 +19,7 @@ dpd      the privacy noise of the step, (η_t·σ·clip·√sites/B)·N(0, 1), *
          is missing to the variance 2(1 − m)·η_t·τ/N. Without privacy noise it is plain SGLD
 =======  ========================================================================================
 
+Where only the sum over sites is seen, √sites is √(sites/shares): each adds its share of the noise.
 All of this follows a release and decides nothing about privacy.
 """
 
@@ -34,7 +35,7 @@ __all__ = ["DYNAMICS", "METHODS", "SCHEDULES", "Dynamics"]
 DYNAMICS = (
     "steps", "sampling_rate", "clips", "rows", "noise_multiplier", "sites", "step_size",
     "schedule", "momentum", "method", "precision", "temperature", "burn_in", "samples",
-    "rows_per_unit",
+    "rows_per_unit", "shares",
 )  # fmt: skip
 
 METHODS = ("dpd", "sgld", "dp-sgd")
@@ -49,6 +50,7 @@ class Dynamics:
     one, or one for each layer. ``noise_multiplier`` is σ, the noise on a site's sum over `norm`; 0
     where there is none. ``rows`` is the public, approximate number of rows of all sites together,
     and ``rows_per_unit`` how many of them one person has at most, where people are sampled.
+    Where only the sum over sites is seen, each adds noise of variance σ²/``shares``.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class Dynamics:
     burn_in: float = 0.5
     samples: int = 20
     rows_per_unit: int = 1
+    shares: int = 1
 
     @property
     def unit_norm(self) -> float:
@@ -91,7 +94,7 @@ class Dynamics:
     @property
     def noise(self) -> float:
         """The standard deviation of the privacy noise on the total of all sites."""
-        return self.noise_multiplier * self.unit_norm * math.sqrt(self.sites)
+        return self.noise_multiplier * self.unit_norm * math.sqrt(self.sites / self.shares)
 
     def step_size_at(self, step: int) -> float:
         """Return η_t."""

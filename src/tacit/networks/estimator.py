@@ -32,9 +32,9 @@ from tacit.networks.backend import nn, torch
 from tacit.networks.blanks import TO_STATE
 from tacit.networks.dropout import LayerDropout, layer_dropout
 from tacit.networks.dynamics import DYNAMICS, Dynamics
-from tacit.networks.layers import check_rows_independent, made_up
+from tacit.networks.frozen import called, check_frozen
 from tacit.networks.loop import Progress, Trained
-from tacit.networks.rows import NORMALIZE, PIECE, seen_rows
+from tacit.networks.rows import NORMALIZES, PIECE, check_normalize, seen_rows
 from tacit.networks.tables import Facts, TableNetwork
 from tacit.networks.training import Training
 from tacit.networks.weights import flat_weights, learned, with_weights, write_weights
@@ -69,7 +69,7 @@ class PrivateNetwork(TableNetwork):
         "target": AnyOf(InstanceOf(str), None),
         "module": AnyOf(InstanceOf(nn.Module), None),
         "features": AnyOf(InstanceOf(nn.Module), None),
-        "normalize": OneOf("auto", *NORMALIZE),
+        "normalize": OneOf(*NORMALIZES),
         "rows": AnyOf(Real(1), None),
         "training": AnyOf(InstanceOf(Training), None),
         "dropout": InstanceOf(bool),
@@ -131,7 +131,7 @@ class PrivateNetwork(TableNetwork):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._check_table()
-        self._check_row_privacy("a network trained on rows")
+        self._check_row_privacy("a network trained on rows", *NetworkAgreement.trusts)
         if self._ranges is None:
             raise UnboundedData(
                 "bounds must be given: pass bounds=(low, high), the public range of every input, "
@@ -154,10 +154,9 @@ class PrivateNetwork(TableNetwork):
                     f"{name} was trained on raw data without privacy, and would carry them into "
                     "what is released: pass one that has not seen them, or that of a private fit"
                 )
-        if self.normalize != "auto" and not (self.module is None and self.features is None):
-            raise ParameterError(
-                "normalize is for perceptrons: it is not read where a module or features are given"
-            )
+            if given is not None:
+                check_frozen(given, name)
+        check_normalize(self.normalize, self.module, self.features)
         self._training.decided(
             self.rows or 1000.0,
             self.privacy,
@@ -183,23 +182,26 @@ class PrivateNetwork(TableNetwork):
             scale=self._output_scale(),
             sites=len(facts),
             rows_per_unit=self._rows_per_unit,
+            shares=shares,
             inputs=inputs,
             targets=(*self._target_notes(), *notes),
             names=self._common(known),
             reports=_REPORTS,
+            outputs=self._outputs(),
         )
 
     def _blueprint(self, shape: tuple[int, ...]) -> Perceptron | Given:
         """Return the network for rows of a shape."""
         if self.features is not None:
-            with torch.no_grad():
-                shape = tuple(self.features(made_up(shape, torch.float32, 1)).shape[1:])
+            made = self._inputs(np.zeros((1, *shape)))
+            shape = tuple(made.shape[1:])
         return self._network(shape)
 
     def _network(self, shape: tuple[int, ...]) -> Perceptron | Given:
         """Return the network for what it sees: the caller's, or a perceptron."""
         if self.module is not None:
-            return Given(self.module, shape)
+            kind = "int64" if self.normalize == "whole" else "float32"
+            return Given(self.module, shape, kind)
         hidden = _HIDDEN if self.hidden is None else tuple(self.hidden)
         return Perceptron(
             math.prod(shape), self._outputs(), hidden, self.activation or _ACTIVATION
@@ -214,8 +216,6 @@ class PrivateNetwork(TableNetwork):
         check_lengths(len(inputs), len(targets))
         if not len(inputs):
             raise ParameterError("X must have at least one row")
-        if self.features is not None:
-            check_rows_independent(self.features, np.shape(X)[1:])
         agreement.check_network()
         device = self.device
         if device == "auto":
@@ -224,7 +224,8 @@ class PrivateNetwork(TableNetwork):
 
     def _inputs(self, X: Any) -> Any:
         """Return rows as the network sees them."""
-        normalize = self.normalize if self.module is None else None
+        whole = self.normalize == "whole"
+        normalize = self.normalize if self.module is None or whole else None
         return seen_rows(X, self._ranges, features=self.features, normalize=normalize)
 
     # -- fitting ------------------------------------------------------------------------------
@@ -312,10 +313,7 @@ class PrivateNetwork(TableNetwork):
         for flat in draws:
             with with_weights(self.module_, flat) as network, torch.no_grad():
                 network.eval()
-                parts = [
-                    network(inputs[start : start + PIECE])
-                    for start in range(0, max(len(inputs), 1), PIECE)
-                ]
+                parts = [called(network, part) for part in inputs.split(PIECE)]
                 found.append(torch.cat(parts).numpy().astype(np.float64))
         return np.array(found)
 

@@ -25,13 +25,13 @@ is clipped together then has, by the triangle inequality over its layers,
 for limit = clip/((1 + max α)(1 + 2⁻³⁰)²) − √Σ β². The factors 1 + 2⁻³⁰ cover the float64 errors of
 norms, factors and products (d parts in 2⁵² for norms of d < 2²⁰ numbers). The groups' clips add up
 as √Σ clip²: one joint Gaussian (B6). An example with a number that is not finite counts as
-nothing.
+nothing. Both vectors are functions of the example alone, to the last bit (`tacit.networks.tiles`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,9 +39,12 @@ import numpy as np
 from tacit._core.kernels import round_directions
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
-from tacit.networks.backend import nn, torch
-from tacit.networks.layers import check_clips, padded
-from tacit.networks.traced_gradients import trace
+from tacit.networks.backend import functional, nn, torch
+from tacit.networks.layers import check_clips, made_up, stack_of
+from tacit.networks.losses import loss_text
+from tacit.networks.single_rows import loss_slopes
+from tacit.networks.tiles import Tiles
+from tacit.networks.weights import random_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +53,7 @@ __all__ = ["LinearSums"]
 
 _BITS = 22
 _PIECE = 1 << 9  # rows whose products of at most 2^44 a float64 adds up exactly
+_PROBED: dict[Hashable, Tiles] = {}  # of what decides which operations are done, in what order
 _ROOM = (1.0 + 2.0**-30) ** 2
 
 
@@ -78,7 +82,8 @@ class LinearSums:
     ) -> None:
         self._module, self._loss, self._grid = module, loss, grid
         self._examples_in_memory = examples_in_memory
-        self._layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+        self._stack = stack_of(module)
+        self._layers = [layer for layer in self._stack if type(layer) is nn.Linear]
         check_clips(clips, len(self._layers))
         joint = len(clips) == 1
         self._groups = (
@@ -87,10 +92,8 @@ class LinearSums:
         self._exponent = math.frexp(max(clips))[1] - _BITS  # of h
         self._limits = [self._limit(g, c) for g, c in zip(self._groups, clips, strict=True)]
         self._rooms: dict[int, Any] = {}
+        self._tiles: Tiles | None = None
         self.reset()
-
-    def close(self) -> None:
-        """Nothing to undo."""
 
     def _limit(self, group: list[int], clip: float) -> float:
         """Return the norm to which a group's gradient is scaled before it is rounded."""
@@ -103,6 +106,11 @@ class LinearSums:
             raise ParameterError(f"a clip of {clip:g} is too small beside the others")
         return limit
 
+    @property
+    def fitting(self) -> int:
+        """How many examples fill one tile."""
+        return self._examples_in_memory if self._tiles is None else len(self._tiles.slots)
+
     def reset(self) -> None:
         """Start a new sum: every layer's outer products, in steps of 2⁻²²·h."""
         self._total: list[NDArray[np.int64]] = [
@@ -110,32 +118,86 @@ class LinearSums:
             for layer in self._layers
         ]
 
+    def prepare(self, inputs: Any, targets: Any) -> None:
+        """Find tiles whose slots compute alike; only the kind and shape of examples are read.
+
+        Raise what is wrong with the module.
+        """
+        blank = targets.new_zeros((1, *targets.shape[1:]))
+
+        def draw(count: int, number: int) -> list[Any]:
+            rows = made_up(inputs.shape[1:], inputs.dtype, count * (number + 1))[-count:]
+            return [rows.to(inputs.device), blank.expand(count, *blank.shape[1:])]
+
+        def compute(rows: Any, answers: Any) -> list[Any]:
+            self._rooms.clear()
+            pairs = self._vectors(rows, answers, np.ones(len(rows), bool))
+            return [part.clone() for pair in pairs for part in pair]
+
+        layers = [(type(one).__name__, str(one)) for one in self._stack]
+        about = inputs.shape[1:], inputs.dtype, inputs.device, torch.get_num_threads()
+        key = (*layers, *about, loss_text(self._loss), blank.dtype, self._examples_in_memory)
+        if key not in _PROBED:
+            with random_weights(self._module):
+                _PROBED[key] = Tiles.probed(compute, draw, self._examples_in_memory)
+        self._tiles = _PROBED[key]
+        self._rooms.clear()
+
     def add(self, inputs: Any, targets: Any) -> None:
         """Add the clipped gradients of some examples."""
-        size = self._examples_in_memory
-        for start in range(0, len(inputs), size):
-            part = slice(start, start + size)
-            self._add_batch(inputs[part], targets[part])
+        if self._tiles is None:
+            self.prepare(inputs, targets)
+        assert self._tiles is not None
+        for rows, answers, used in self._tiles.of(inputs, targets):
+            for total, pair in zip(self._total, self._vectors(rows, answers, used), strict=True):
+                _add_products(torch.from_numpy(total), *pair)
 
-    def _add_batch(self, inputs: Any, targets: Any) -> None:
-        count = len(inputs)
-        batch = padded(inputs, targets, self._examples_in_memory)
-        seen, gradients = trace(self._module, self._layers, self._loss, *batch, flat=True)
-        seen, gradients = [a[:count] for a in seen], [b[:count] for b in gradients]
+    def _vectors(self, inputs: Any, targets: Any, used: Any) -> list[tuple[Any, Any]]:
+        """Return b̂ and â of every layer in whole numbers; rows that are not used are zero."""
+        seen, gradients = self._trace(inputs, targets)
         rights, lengths = zip(*(self._direction(k, a) for k, a in enumerate(seen)), strict=True)
         lefts = [b.to(torch.float64, copy=True) for b in gradients]
         norms = [
             length * torch.linalg.vector_norm(b, dim=1)
             for length, b in zip(lengths, lefts, strict=True)
         ]
-        unit = math.ldexp(1.0, -self._exponent)
+        unit, taken = math.ldexp(1.0, -self._exponent), torch.from_numpy(used).to(inputs.device)
+        found: list[tuple[Any, Any]] = [(None, None)] * len(lefts)
         for group, limit in zip(self._groups, self._limits, strict=True):
             norm = torch.stack([norms[k] for k in group]).square().sum(0).sqrt()
             weight = torch.clamp(limit / norm, max=1.0)  # no gradient at all: a factor of one
             for k in group:
-                good = torch.isfinite(norm) & torch.isfinite(lengths[k])
-                left = _rounded(lefts[k], weight * lengths[k] * unit, good)
-                _add_products(torch.from_numpy(self._total[k]), left, rights[k])
+                good = torch.isfinite(norm) & torch.isfinite(lengths[k]) & taken
+                found[k] = _rounded(lefts[k], weight * lengths[k] * unit, good), rights[k]
+        return found
+
+    def _trace(self, inputs: Any, targets: Any) -> tuple[list[Any], list[Any]]:
+        """Return the inputs of the linear layers and the slopes of the losses at their outputs.
+
+        The layers are torch's own, and are called as the functions that they are: what is left of
+        a module is their weights.
+        """
+        seen, outputs, now = [], [], inputs
+        with torch.enable_grad():
+            for layer in self._stack:
+                if type(layer) is not nn.Linear:
+                    now = type(layer).forward(layer, now)
+                    continue
+                if now.dim() != 2:
+                    raise ParameterError(
+                        f"a linear layer got inputs of shape {tuple(now.shape)}: put nn.Flatten() "
+                        "before it"
+                    )
+                if now.shape[1] != layer.in_features:
+                    raise ParameterError(
+                        f"a linear layer takes {layer.in_features} numbers and got "
+                        f"{now.shape[1]}: the module does not fit the rows"
+                    )
+                seen.append(now.detach())
+                now = functional.linear(now, layer.weight, layer.bias)
+                outputs.append(now)
+            slopes = loss_slopes(self._loss, now.detach(), targets)
+            return seen, list(torch.autograd.grad(now, outputs, slopes))
 
     def _direction(self, k: int, rows: Any) -> tuple[Any, Any]:
         """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²², and their norms.
@@ -144,7 +206,7 @@ class LinearSums:
         """
         biased = self._layers[k].bias is not None
         if rows.device.type == "cpu":
-            room = self._room(k, rows.shape[1] + biased)[: len(rows)]
+            room = self._room(k, (len(rows), rows.shape[1] + biased))
             lengths = np.empty(len(rows))
             round_directions(rows.numpy(), biased, 2.0**_BITS, room.numpy(), lengths)
             return room, torch.from_numpy(lengths)
@@ -155,10 +217,10 @@ class LinearSums:
         good = torch.isfinite(lengths) & (lengths > 0.0)
         return _rounded(wide, 2.0**_BITS / lengths, good), lengths
 
-    def _room(self, k: int, width: int) -> Any:
+    def _room(self, k: int, size: tuple[int, int]) -> Any:
         """Return room for a layer's directions, which is used again for every batch."""
         if k not in self._rooms:
-            self._rooms[k] = torch.empty((self._examples_in_memory, width), dtype=torch.float64)
+            self._rooms[k] = torch.empty(size, dtype=torch.float64)
         return self._rooms[k]
 
     def result(self) -> GridSum:

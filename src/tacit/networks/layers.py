@@ -1,11 +1,9 @@
 """Which networks have per-example gradients, and which are refused.
 
-A gradient per example exists only where an example's output depends on that example alone. So a
-module is looked at twice: every layer that learns must be one whose per-example gradient is known
-(`tacit.networks.exact_gradients` for stacks of linear layers, Opacus for convolutions, recurrent,
-attention, embedding and normalisation layers), and a probe of made-up inputs, which are no secret,
-must give the same outputs in one batch as one by one. The probe catches what no list can: a
-``forward`` that looks at the whole batch.
+A gradient per example exists for every function of one row (`tacit.networks.single_rows`), so any
+module can be trained that is one. Refused by name, before anybody pays, is what is not: layers
+that mix a batch or keep running statistics of it, embeddings that change their own weights, and
+hooks, which are code beside a module that may see what it computes.
 """
 
 from __future__ import annotations
@@ -20,18 +18,19 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.networks.architectures import Scale
 from tacit.networks.backend import nn, torch
-from tacit.networks.traced_gradients import stands_once, trace
+from tacit.networks.frozen import called, check_frozen
 
 __all__ = [
     "check_clips",
-    "check_flat",
     "check_rows_independent",
     "check_supported",
+    "has_dropout",
+    "is_flat",
     "is_linear_stack",
     "learning_layers",
     "made_up",
-    "padded",
     "quiet_dropout",
+    "stack_of",
 ]
 
 _NAMES = "ReLU Tanh Sigmoid SiLU GELU ELU CELU SELU Softplus LeakyReLU Hardtanh Softsign"
@@ -51,78 +50,110 @@ def learning_layers(module: nn.Module) -> dict[str, nn.Module]:
     }
 
 
+def stack_of(module: nn.Module) -> list[nn.Module]:
+    """Return the layers of a plain sequence of plain sequences, one after the other.
+
+    Empty where a module is anything else: of a class of its own, or with a ``forward`` of its own.
+    """
+    if "forward" in vars(module):
+        return []
+    if type(module) is not nn.Sequential:
+        return [module]
+    parts = [stack_of(part) for part in module]
+    return [layer for part in parts for layer in part] if all(parts) else []
+
+
 def is_linear_stack(module: nn.Module) -> bool:
-    """Whether a module is a sequence of linear layers and elementwise functions.
+    """Whether a module is a plain sequence of linear layers and elementwise functions.
+
+    Plain: of torch's own classes and no children of them, each layer once, nothing in place.
 
     >>> is_linear_stack(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)))
     True
     """
-    if not isinstance(module, nn.Sequential):
-        return type(module) is nn.Linear
-    layers = [part for part in module.modules() if not isinstance(part, nn.Sequential)]
-    kinds = all(type(part) is nn.Linear or type(part) in _ELEMENTWISE for part in layers)
-    return kinds and stands_once(module) and all(p.requires_grad for p in module.parameters())
+    layers = stack_of(module)
+    linear = [layer for layer in layers if type(layer) is nn.Linear]
+    parameters = [p for layer in linear for p in layer.parameters()]
+    return (
+        bool(linear)
+        and len({id(layer) for layer in layers}) == len(layers)
+        and len({id(p) for p in parameters}) == len(parameters)
+        and all(_is_plain(layer) for layer in layers)
+        and all(p.requires_grad for p in parameters)
+    )
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    if type(layer) is nn.Flatten:
+        return (layer.start_dim, layer.end_dim) == (1, -1)
+    known = type(layer) is nn.Linear or type(layer) in _ELEMENTWISE
+    own = set(layer._buffers) or (type(layer) is not nn.Linear and layer._parameters)
+    return known and not own and not getattr(layer, "inplace", False)
+
+
+def is_flat(module: nn.Module, shape: Sequence[int]) -> bool:
+    """Whether the layers of a stack get one vector for each row of a shape.
+
+    >>> is_flat(nn.Linear(4, 2), (4,)), is_flat(nn.Linear(4, 2), (3, 4))
+    (True, False)
+    """
+    return len(shape) == 1 or type(stack_of(module)[0]) is nn.Flatten
 
 
 def check_supported(module: nn.Module) -> None:
-    """Raise where a layer has no known per-example gradient."""
-    layers = learning_layers(module)
-    if not layers:
+    """Raise where a module is no function of one row, as far as its layers tell."""
+    if not learning_layers(module):
         raise ParameterError("module must hold at least one parameter that requires a gradient")
-    if is_linear_stack(module):
-        return
-    from opacus.grad_sample import GradSampleModule
-
-    remedies = {
-        nn.modules.batchnorm._BatchNorm: "it mixes the examples of a batch: use GroupNorm",
-        nn.RNNBase: "use opacus.layers.DPLSTM, DPGRU or DPRNN",
-        nn.MultiheadAttention: "use opacus.layers.DPMultiheadAttention",
-    }
     for name, layer in module.named_modules():
-        for kind, remedy in remedies.items():
-            if isinstance(layer, kind):
-                raise ParameterError(
-                    f"layer {name!r} ({type(layer).__name__}) has no per-example gradient: "
-                    f"{remedy}"
-                )
-    known = GradSampleModule.GRAD_SAMPLERS
-    for name, layer in layers.items():
+        if any(
+            isinstance(p, nn.parameter.UninitializedTensorMixin) for p in layer.parameters(False)
+        ):
+            raise ParameterError(
+                f"layer {name!r} ({type(layer).__name__}) takes its size from the first rows it "
+                "sees: state it, or run the module on made-up rows first"
+            )
+    check_frozen(module)
+    for name, layer in module.named_modules():
+        mixes = isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        if mixes and (layer.training or not layer.track_running_stats):
+            raise ParameterError(
+                f"layer {name!r} ({type(layer).__name__}) has no per-example gradient: it mixes "
+                "the examples of a batch: use GroupNorm"
+            )
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and (
+            layer.training and layer.track_running_stats
+        ):
+            raise ParameterError(
+                f"layer {name!r} ({type(layer).__name__}) keeps running statistics of the rows it "
+                "sees, which would leave with the network: pass track_running_stats=False"
+            )
         if getattr(layer, "max_norm", None) is not None:
             raise ParameterError(
                 f"layer {name!r} ({type(layer).__name__}) changes its weights while it looks them "
                 "up, so examples would see each other: leave max_norm out"
-            )
-        if type(layer) not in known:
-            raise ParameterError(
-                f"layer {name!r} ({type(layer).__name__}) has no known per-example gradient: "
-                "build the module of torch's linear, convolution, embedding and normalisation "
-                "layers, or of opacus.layers"
             )
 
 
 def check_rows_independent(
     module: nn.Module, shape: Sequence[int], dtype: torch.dtype = torch.float32
 ) -> None:
-    """Raise if the output of one example depends on another one, on made-up inputs.
+    """Raise if a batch of made-up rows has other outputs than the rows one by one.
 
-    ``shape`` and ``dtype`` are those of one example; whole numbers are drawn from {0, 1}.
+    Training calls rows one by one, predicting takes batches. ``shape`` and ``dtype`` are those of
+    one example; whole numbers are drawn from {0, 1}.
     """
     probe = made_up(shape, dtype, 4)
     with quiet_dropout(module), torch.no_grad():
-        together = module(probe)
-        halves = torch.cat([module(probe[:3]), module(torch.cat([probe[3:]] * 3))[:1]])
-    if len(together) != 4 or not torch.allclose(together, halves, rtol=1e-3, atol=1e-4):
-        raise ParameterError(
-            "the output of one example depends on the other examples of its batch: there is no "
-            "per-example gradient. Remove what looks across the batch, such as BatchNorm"
-        )
-
-
-def check_flat(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> None:
-    """Raise unless every layer of a stack of linear ones gets one vector per example."""
-    layers = list(learning_layers(module).values())
-    probe = made_up(shape, dtype, 2)
-    trace(module, layers, lambda outputs, _: outputs.flatten(1).sum(1), probe, probe, flat=True)
+        together = called(module, probe)
+        last = called(module, torch.cat([probe[3:]] * 3))[:1]
+        halves = torch.cat([called(module, probe[:3]), last])
+        alone = torch.cat([called(module, probe[k : k + 1]) for k in range(4)])
+    for other in (halves, alone):
+        if len(together) != 4 or not torch.allclose(together, other, rtol=1e-3, atol=1e-4):
+            raise ParameterError(
+                "the output of one example depends on the other examples of its batch: there is "
+                "no per-example gradient. Remove what looks across the batch, such as BatchNorm"
+            )
 
 
 def made_up(shape: Sequence[int], dtype: torch.dtype, count: int) -> Any:
@@ -133,33 +164,35 @@ def made_up(shape: Sequence[int], dtype: torch.dtype, count: int) -> Any:
     return torch.as_tensor(made).to(dtype)
 
 
+def has_dropout(module: nn.Module) -> bool:
+    """Whether a module has layers that drop out, recurrent and attention layers among them.
+
+    >>> has_dropout(nn.Linear(2, 2)), has_dropout(nn.GRU(2, 2, num_layers=2, dropout=0.5))
+    (False, True)
+    """
+    parts = list(module.modules())
+    inner = (getattr(part, "dropout", None) for part in parts)
+    layers = any(isinstance(part, nn.modules.dropout._DropoutNd) for part in parts)
+    return layers or any(isinstance(rate, float) and rate > 0.0 for rate in inner)
+
+
 @contextmanager
 def quiet_dropout(module: nn.Module) -> Iterator[None]:
-    """Turn dropout layers off for a while."""
-    layers = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
-    modes = [part.training for part in layers]
-    for part in layers:
+    """Turn dropout off for a while, that between recurrent layers and of attention too."""
+    parts = [m for m in module.modules() if isinstance(m, nn.modules.dropout._DropoutNd)]
+    others = [m for m in module.modules() if isinstance(getattr(m, "dropout", None), float)]
+    modes, rates = [part.training for part in parts], [part.dropout for part in others]
+    for part in parts:
         part.eval()
+    for part in others:
+        part.dropout = 0.0
     try:
         yield
     finally:
-        for part, mode in zip(layers, modes, strict=True):
+        for part, mode in zip(parts, modes, strict=True):
             part.train(mode)
-
-
-def padded(inputs: Any, targets: Any, size: int) -> tuple[Any, Any]:
-    """Return a batch filled up to a fixed size with zeros.
-
-    Torch may add up in another order for another size of the batch, so that one example more
-    would move the last bits of all others' gradients. All batches are of one size instead.
-    """
-    missing = size - len(inputs)
-    if not missing:
-        return inputs, targets
-    blank = inputs.new_zeros((missing, *inputs.shape[1:]))
-    return torch.cat([inputs, blank]), torch.cat(
-        [targets, targets.new_zeros((missing, *targets.shape[1:]))]
-    )
+        for part, rate in zip(others, rates, strict=True):
+            part.dropout = rate
 
 
 def check_clips(clips: Sequence[float], layers: int) -> None:

@@ -159,7 +159,8 @@ class _State:
         if agreement.privacy is not None and not agreement.is_free:
             spent = repeat(agreement.mechanism.event, step + self.lost)
             epsilon = epsilon_of(spent, agreement.privacy.delta)
-        total = agreement.mechanism.mechanism.scale * numbers.sites**0.5
+        scale = agreement.mechanism.mechanism.scale
+        total = scale * (numbers.sites / numbers.shares) ** 0.5
         noise = total / numbers.expected * len(self.theta) ** 0.5
         signal = float(self._gradient.norm()) / noise if noise else np.inf
         write_weights(self._parameters, self.theta.numpy())

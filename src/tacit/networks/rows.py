@@ -1,12 +1,17 @@
 """Rows as a network sees them: a function of each row alone, and of public bounds.
 
 Inputs are clipped to their bounds and mapped to [0, 1], which is what fixed features and a module
-of the caller's get; a perceptron gets rows of norm one or less.
+of the caller's get; a perceptron gets rows of norm one or less. Whole numbers that stand for
+something, such as letters, stay as they are. Fixed features run as functions of one row with
+buffers frozen, and all of torch's work is done in tiles (`tacit.networks.tiles`), so that a row is
+seen as it would be beside others, to the last bit.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,10 +20,15 @@ from tacit._core.check import as_bounds
 from tacit.errors import ParameterError
 from tacit.mechanisms.clipping import clip_values
 from tacit.networks.backend import nn, torch
+from tacit.networks.frozen import check_frozen, copied
+from tacit.networks.layers import check_rows_independent, made_up
+from tacit.networks.single_rows import RowFunction
+from tacit.networks.tiles import Tiles, UnlikeSlots
 
-__all__ = ["NORMALIZE", "PIECE", "seen_rows"]
+__all__ = ["NORMALIZES", "PIECE", "check_normalize", "seen_rows"]
 
 PIECE = 2000  # rows that are predicted or mapped at once
+_TILE = 256  # of them a batch for torch
 _ALIKE = 16  # inputs that share one range and can be compared with each other, such as pixels
 
 
@@ -29,7 +39,7 @@ def seen_rows(
 
     ``bounds`` is the public range (low, high) of every input, or one pair for each; ``features`` a
     fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees
-    without features, a name of `NORMALIZE` or ``"auto"``; None: rows in [0, 1], as they are.
+    without features, one of `NORMALIZES`; None: rows in [0, 1], as they are.
 
     Examples
     --------
@@ -44,6 +54,10 @@ def seen_rows(
     if normalize == "auto":
         alike = one and math.prod(array.shape[1:]) >= _ALIKE
         normalize = "row" if alike else "range"
+    if normalize == "whole":
+        return torch.from_numpy(_whole(array, low, high))
+    shape = array.shape[1:]
+    see = _seeing(features, normalize, shape)
     out = []
     for start in range(0, len(array), PIECE):
         piece = np.asarray(array[start : start + PIECE], np.float64)
@@ -51,14 +65,63 @@ def seen_rows(
             mapped = (clip_values(piece, low, high) - low) / (high - low)
         else:
             mapped = clip_values((piece - low) / (high - low), 0.0, 1.0)
-        rows = torch.from_numpy(mapped.astype(np.float32))
-        if features is not None:
-            with torch.no_grad():
-                rows = features(rows)
-        elif normalize is not None:
-            rows = NORMALIZE[normalize](rows)
-        out.append(rows)
-    return torch.cat(out) if out else torch.zeros((0, *array.shape[1:]))
+        out.append(see(torch.from_numpy(mapped.astype(np.float32))))
+    return torch.cat(out) if out else see(torch.zeros((0, *shape)))
+
+
+def _whole(array: Any, low: Any, high: Any) -> Any:
+    """Return whole numbers within their bounds; what is no number is the least."""
+    clean = np.where(np.isfinite(np.asarray(array, np.float64)), array, low)
+    return np.clip(np.rint(clean.astype(np.float64)), low, high).astype(np.int64)
+
+
+def _seeing(
+    features: nn.Module | None, normalize: str | None, shape: Sequence[int]
+) -> Callable[[Any], Any]:
+    """Return what maps rows in [0, 1] to what a network sees, each by itself."""
+    if features is None:
+        if normalize is None:
+            return lambda rows: rows
+        kind = NORMALIZE[normalize]
+    else:
+        features = copied(features).eval()
+        check_frozen(features, "features")
+        try:
+            check_rows_independent(features, shape)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            raise ParameterError(f"features do not take rows of shape {shape}: {error}") from None
+        kind = RowFunction(features)
+
+    if features is None:
+        tiles = _tiles_of(normalize, tuple(shape), torch.get_num_threads())
+    else:
+        tiles = _probed(kind, shape)
+
+    def see(rows: Any) -> Any:
+        parts = [kind(tile)[torch.from_numpy(used)] for tile, used in tiles.of(rows)]
+        return torch.cat(parts) if parts else kind(made_up(shape, torch.float32, 1))[:0]
+
+    return see
+
+
+def _probed(kind: Callable[[Any], Any], shape: Sequence[int]) -> Tiles:
+    """Return tiles in which what torch does to a row depends on that row alone."""
+
+    def draw(count: int, number: int) -> list[Any]:
+        return [made_up(shape, torch.float32, count * (number + 1))[-count:]]
+
+    try:
+        return Tiles.probed(lambda rows: [kind(rows)], draw, _TILE)
+    except UnlikeSlots as error:
+        text = str(error).replace("the gradient of", "what features make of")
+        raise UnlikeSlots(text) from None
+
+
+@lru_cache(maxsize=256)
+def _tiles_of(normalize: str, shape: tuple[int, ...], threads: int) -> Tiles:
+    return _probed(NORMALIZE[normalize], shape)
 
 
 def _ranges(bounds: Any, width: int) -> tuple[Any, Any]:
@@ -91,3 +154,16 @@ def _as_is(rows: Any) -> Any:
 
 
 NORMALIZE = {"range": _ball_rows, "row": _unit_rows, "none": _as_is}
+NORMALIZES = ("auto", *NORMALIZE, "whole")
+
+
+def check_normalize(normalize: str, module: Any, features: Any) -> None:
+    """Raise where nothing would read how rows are to be seen."""
+    if normalize == "whole" and (module is None or features is not None):
+        raise ParameterError(
+            "normalize='whole' is for a module that takes whole numbers, and no features"
+        )
+    if normalize not in ("auto", "whole") and not (module is None and features is None):
+        raise ParameterError(
+            "normalize is for perceptrons: it is not read where a module or features are given"
+        )

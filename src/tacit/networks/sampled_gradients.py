@@ -1,142 +1,49 @@
-"""Sums of clipped per-example gradients of any module whose layers have them.
+"""Sums of clipped per-example gradients of any module.
 
-`tacit.networks.traced_gradients` gives every example's own gradient g of stacks of linear and
-convolutional layers, Opacus' hooks those of other modules (n × size numbers, so physical batches
-stay small). Norms are added up in float64. Each gradient is scaled by the factor of
+`tacit.networks.single_rows` gives every example's own gradient g, as a function of that example
+alone and in tiles in which its bits do not depend on its place (`tacit.networks.tiles`). Norms
+are added up in float64. Each gradient is scaled by the factor of
 `tacit.mechanisms.clipping.factors_for`, which leaves room for the rounding of norm and product,
 rounded to the mechanism's grid, and added up as int64, all in compiled kernels that read the
 gradients where torch left them: the sum is exact in any order and one example moves it by its own
 rounded contribution. A contribution has the norm min(‖g‖, clip) before it is rounded, and rounding
 adds what `GridMechanism` counts; layers with clips of their own add up as √Σ clip² (PRIVACY B6:
 one joint Gaussian). An example with a number that is not finite, or whose squares overflow, counts
-as nothing.
+as nothing. Of a table that examples look up, only the rows that an example looked up are rounded:
+the others are zero.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit._core.kernels import square_norms
-from tacit._core.rng import generator
-from tacit.errors import ParameterError
 from tacit.mechanisms.clipping import factors_for
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.networks.backend import nn, torch
-from tacit.networks.layers import check_clips, learning_layers, made_up, padded, quiet_dropout
-from tacit.networks.traced_gradients import is_traceable, layer_gradients, trace
+from tacit.networks.layers import check_clips, learning_layers
+from tacit.networks.recording import Sparse
+from tacit.networks.single_rows import row_gradients
+from tacit.networks.tiles import Tiles
 from tacit.networks.weights import learned
 
-__all__ = ["SampledSums", "check_gradients"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-
-def check_gradients(module: nn.Module, shape: Sequence[int], dtype: Any) -> None:
-    """Raise unless the gradients of made-up examples are those of each example alone.
-
-    A layer that takes its batch along another axis, such as attention without ``batch_first``,
-    gives gradients of positions where those of examples are wanted, and nothing else would show.
-    """
-    probe = made_up(shape, dtype, 3)
-    weights = generator(0, "probe outputs").standard_normal(module(probe).shape[1:])
-
-    def loss(outputs: Any, targets: Any) -> Any:
-        return (outputs * torch.as_tensor(weights).to(outputs)).flatten(1).sum(1)
-
-    parameters = learned(module)
-    with quiet_dropout(module):
-        alone = [
-            torch.autograd.grad(loss(module(x[None]), None).sum(), parameters, allow_unused=True)
-            for x in probe
-        ]
-    sums = SampledSums(module, loss, [1e6], Grid(-30), len(probe))
-    try:
-        with quiet_dropout(module):
-            for k, gradients in enumerate(alone):
-                sums.add(probe[: k + 1], probe[: k + 1])
-                together = sums.result().value()
-                sums.add(probe[:k], probe[:k])
-                moved = together - sums.result().value()
-                wanted = _joined(gradients, parameters)
-                if np.abs(moved - wanted).max() > 1e-3 * (1.0 + np.abs(wanted).max()):
-                    raise ParameterError(
-                        "per-example gradients of the module are wrong: every layer must take "
-                        "the batch along its first axis (batch_first=True)"
-                    )
-    except (ValueError, RuntimeError) as error:
-        raise ParameterError(f"the module has no per-example gradients: {error}") from None
-    finally:
-        sums.close()
-
-
-def _joined(gradients: Sequence[Any], parameters: Sequence[Any]) -> Any:
-    """Return gradients as one flat array; what is not used has none."""
-    parts = [
-        np.zeros(p.numel()) if g is None else g.detach().cpu().numpy().reshape(-1)
-        for g, p in zip(gradients, parameters, strict=True)
-    ]
-    return np.concatenate(parts)
-
-
-class _Traced:
-    """Per-example gradients of stacks of linear and convolutional layers: `traced_gradients`."""
-
-    def __init__(self, module: nn.Module, loss: Any, parameters: Sequence[Any]) -> None:
-        self._module, self._loss, self._parameters = module, loss, parameters
-        self._layers = list(learning_layers(module).values())
-
-    def __call__(self, inputs: Any, targets: Any) -> list[Any]:
-        """Return every parameter's gradients, (batch, numbers)."""
-        seen, slopes = trace(self._module, self._layers, self._loss, inputs, targets)
-        found: dict[int, Any] = {}
-        for layer, given, slope in zip(self._layers, seen, slopes, strict=True):
-            for name, rows in layer_gradients(layer, given, slope).items():
-                found[id(getattr(layer, name))] = rows.cpu().numpy()
-        return [found[id(p)] for p in self._parameters]
-
-    def close(self) -> None:
-        """Nothing to undo."""
-
-
-class _Hooked:
-    """Per-example gradients of all other modules, by Opacus' hooks."""
-
-    def __init__(self, module: nn.Module, loss: Any, parameters: Sequence[Any]) -> None:
-        from opacus.grad_sample import GradSampleModule
-
-        self._loss, self._parameters = loss, parameters
-        self._wrapped = GradSampleModule(module, batch_first=True, loss_reduction="sum")
-
-    def __call__(self, inputs: Any, targets: Any) -> list[Any]:
-        """Return every parameter's gradients, (batch, numbers)."""
-        size = len(inputs)
-        with warnings.catch_warnings():
-            # inputs need no gradient, and torch says so at every backward hook
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            self._loss(self._wrapped(inputs), targets).sum().backward()
-        found = [
-            np.zeros((size, p.numel()), np.float32)
-            if p.grad_sample is None
-            else p.grad_sample.detach().cpu().numpy().reshape(size, -1)
-            for p in self._parameters
-        ]
-        self._wrapped.zero_grad(set_to_none=True)
-        return found
-
-    def close(self) -> None:
-        """Take the hooks off the module again."""
-        self._wrapped.to_standard_module()
+__all__ = ["SampledSums"]
 
 
 class SampledSums:
-    """Sums of clipped gradients of any module whose layers have per-example gradients.
+    """Sums of clipped gradients of any module that is a function of one row.
 
     Parameters
     ----------
     module
-        The network; see `tacit.networks.layers.check_supported`.
+        The network; see `tacit.networks.layers.check_supported`. Its weights are read at each
+        call, and nothing in it changes.
     loss
         (outputs, targets) → one loss per example.
     clips
@@ -145,7 +52,7 @@ class SampledSums:
     grid
         The grid of the mechanism that releases the sum.
     examples_in_memory
-        How many examples are computed at once; the last batch is padded to it.
+        How many examples are computed at once, at most.
     """
 
     def __init__(
@@ -158,50 +65,83 @@ class SampledSums:
     ) -> None:
         layers = list(learning_layers(module).values())
         check_clips(clips, len(layers))
+        self._module, self._loss = module, loss
         self._grid, self._clips, self._examples_in_memory = grid, clips, examples_in_memory
         self.parameters = learned(module)
-        place = {id(p): k for k, layer in enumerate(layers) for p in layer.parameters(False)}
+        place: dict[int, int] = {}
+        for k, layer in enumerate(layers):
+            for p in layer.parameters(False):
+                place.setdefault(id(p), k)
         self._groups = [
             [j for j, p in enumerate(self.parameters) if len(clips) == 1 or place[id(p)] == k]
             for k in range(len(clips))
         ]
-        kind = _Traced if is_traceable(module) else _Hooked
-        self._gradients: _Traced | _Hooked = kind(module, loss, self.parameters)
+        self._gradients: Callable[[Any, Any], list[Any]] | None = None
+        self._tiles: Tiles | None = None
         self.reset()
+
+    def prepare(self, inputs: Any, targets: Any) -> None:
+        """Find the way to the gradients of such examples; only their kind and shape are read.
+
+        Raise what is wrong with the module.
+        """
+        blank = torch.zeros_like(targets[:1])
+        if not len(blank):
+            blank = targets.new_zeros((1, *targets.shape[1:]))
+        self._gradients, self._tiles = row_gradients(
+            self._module, self._loss, inputs.shape[1:], inputs.dtype, blank,
+            self._examples_in_memory,
+        )  # fmt: skip
+
+    @property
+    def fitting(self) -> int:
+        """How many examples fill one tile."""
+        return self._examples_in_memory if self._tiles is None else len(self._tiles.slots)
 
     def reset(self) -> None:
         """Start a new sum."""
-        self._total: GridSum | None = None
-
-    def close(self) -> None:
-        """Leave the module as it was."""
-        self._gradients.close()
+        self._total = [np.zeros(p.numel(), np.int64) for p in self.parameters]
 
     def add(self, inputs: Any, targets: Any) -> None:
         """Add the clipped gradients of some examples."""
-        for start in range(0, len(inputs), self._examples_in_memory):
-            part = slice(start, start + self._examples_in_memory)
-            new = self._batch(inputs[part], targets[part])
-            self._total = new if self._total is None else self._total + new
+        if self._gradients is None:
+            self.prepare(inputs, targets)
+        assert self._gradients is not None and self._tiles is not None
+        for rows, answers, used in self._tiles.of(inputs, targets):
+            self._add_tile(self._gradients(rows, answers), used)
 
-    def _batch(self, inputs: Any, targets: Any) -> GridSum:
-        """Return the sum over one physical batch."""
-        count, size = len(inputs), self._examples_in_memory
-        inputs, targets = padded(inputs, targets, size)
-        found = [np.ascontiguousarray(rows[:count]) for rows in self._gradients(inputs, targets)]
-        sums = [np.zeros(0, np.int64)] * len(found)
+    def _add_tile(self, found: Sequence[Any], used: NDArray[np.bool_]) -> None:
+        rows = [_array(part.values if isinstance(part, Sparse) else part) for part in found]
         for group, clip in zip(self._groups, self._clips, strict=True):
-            squares = np.zeros(count)
+            squares = np.zeros(len(used))
             for j in group:
-                square_norms(found[j], squares)
-            factors = factors_for(np.sqrt(squares), clip, sum(found[j].shape[1] for j in group))
+                square_norms(rows[j], squares)
+            factors = factors_for(np.sqrt(squares), clip, sum(rows[j].shape[1] for j in group))
+            factors[~used] = 0.0
             for j in group:
-                sums[j] = self._grid.sum(found[j], factors).integers
-        return GridSum(np.concatenate(sums), self._grid)
+                part = found[j]
+                if isinstance(part, Sparse):
+                    self._look_up(self._total[j], part, rows[j], factors)
+                else:
+                    self._total[j] += self._grid.sum(rows[j], factors).integers
+
+    def _look_up(self, total: Any, part: Sparse, rows: Any, factors: Any) -> None:
+        """Add gradients of looked up rows of a table to the whole of it."""
+        width = part.values.shape[-1]
+        kept = np.flatnonzero(factors)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = rows[kept].astype(np.float64) * factors[kept, None]
+        steps = self._grid.round(scaled).reshape(-1, width)
+        places = part.places.cpu().numpy()[kept].reshape(-1)
+        whole = torch.from_numpy(total.reshape(-1, width))
+        whole.index_add_(0, torch.from_numpy(places), torch.from_numpy(steps))
 
     def result(self) -> GridSum:
         """Return the sum, and start anew."""
-        size = sum(p.numel() for p in self.parameters)
-        total = self._total or GridSum(np.zeros(size, np.int64), self._grid)
+        total = np.concatenate(self._total) if self._total else np.zeros(0, np.int64)
         self.reset()
-        return total
+        return GridSum(total, self._grid)
+
+
+def _array(part: Any) -> NDArray[Any]:
+    return np.ascontiguousarray(part.flatten(1).cpu().numpy())

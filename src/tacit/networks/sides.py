@@ -17,7 +17,7 @@ from tacit.networks.agreement import STEP, Examples, NetworkAgreement
 from tacit.networks.backend import torch
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.exact_gradients import LinearSums
-from tacit.networks.layers import is_linear_stack
+from tacit.networks.layers import is_flat, is_linear_stack
 from tacit.networks.sampled_gradients import SampledSums
 from tacit.networks.weights import learned, write_weights
 
@@ -40,14 +40,16 @@ class Learner(Holder):
         self._parameters = learned(module)
         inner, numbers = agreement.mechanism.mechanism, agreement.dynamics
         clips = [clip * _share(inner.sensitivity, numbers) for clip in numbers.clips]
-        linear = is_linear_stack(module)
+        linear = is_linear_stack(module) and is_flat(module, data.inputs.shape[1:])
         # per-example gradients, where they exist, fill 128 MB at most
-        fitting = 512 if linear else max(8, min(512, (1 << 25) // agreement.size))
+        fitting = 512 if linear else max(16, min(512, (1 << 25) // agreement.size // 16 * 16))
         self._batch = agreement.examples_in_memory or fitting
         kind = LinearSums if linear else SampledSums
         self._sums: LinearSums | SampledSums = kind(
             module, agreement.loss, clips, inner.grid, self._batch
         )
+        with _threads_for(self._batch * agreement.size):
+            self._sums.prepare(data.inputs[:1].to(data.device), data.targets[:1].to(data.device))
 
     def contribute(
         self,
@@ -62,8 +64,7 @@ class Learner(Holder):
         self._sums.reset()
         rows = picks if shard.starts is None else rows_of(shard.starts, picks)
         with _threads_for(self._batch * self.agreement.size):
-            for start in range(0, len(rows), self._batch):
-                part = torch.from_numpy(rows[start : start + self._batch])
+            for part in torch.from_numpy(rows).split(self._sums.fitting):
                 inputs, targets = shard.inputs[part], shard.targets[part]
                 self._sums.add(inputs.to(shard.device), targets.to(shard.device))
         return self._sums.result()
@@ -79,9 +80,18 @@ class Learner(Holder):
 
     def _answer(self, step: Step, asked: Asked, position: int) -> dict[str, NDArray[Any]]:
         if self.gate.is_lost(STEP, position):
-            nothing = {"sum": np.zeros(self.agreement.size), "drawn": np.zeros(1, np.int64)}
+            nothing = {"sum": self._nothing(), "drawn": np.zeros(1, np.int64)}
             return self._checked(step, asked, nothing)
         return super()._answer(step, asked, position)
+
+    def _nothing(self) -> NDArray[np.float64]:
+        """Return a sum over no rows, with this site's share of the noise where others need it."""
+        inner = self.agreement.mechanism.mechanism
+        none = GridSum(np.zeros(self.agreement.size, np.int64), inner.grid)
+        if self.agreement.dynamics.shares == 1:
+            return none.value()
+        drawn = inner.draw(none, self.gate.noise)  # of public zeros: nothing private is released
+        return np.asarray(drawn.value() if isinstance(drawn, GridSum) else drawn)
 
 
 @contextmanager

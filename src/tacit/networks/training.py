@@ -140,6 +140,7 @@ class Training:
         scale: float = 1.0,
         sites: int = 1,
         rows_per_unit: int = 1,
+        shares: int = 1,
         **more: Any,
     ) -> NetworkAgreement:
         """Return what is public about a run.
@@ -148,7 +149,7 @@ class Training:
         ----------
         blueprint, loss
             The network, see `tacit.networks.architectures`, and its loss.
-        rows, privacy, scale, sites, rows_per_unit
+        rows, privacy, scale, sites, rows_per_unit, shares
             As in `decided`.
         more
             Further fields of `NetworkAgreement`.
@@ -156,7 +157,14 @@ class Training:
         return NetworkAgreement(
             blueprint,
             loss,
-            self.decided(rows, privacy, scale=scale, sites=sites, rows_per_unit=rows_per_unit),
+            self.decided(
+                rows,
+                privacy,
+                scale=scale,
+                sites=sites,
+                rows_per_unit=rows_per_unit,
+                shares=shares,
+            ),
             privacy,
             sites,
             examples_in_memory=self.examples_in_memory,
@@ -171,6 +179,7 @@ class Training:
         scale: float = 1.0,
         sites: int = 1,
         rows_per_unit: int = 1,
+        shares: int = 1,
     ) -> Dynamics:
         """Return the numbers of a run: what is given stays, the rest follows.
 
@@ -189,6 +198,8 @@ class Training:
             How many sites there are.
         rows_per_unit
             How many rows one person has at most, where people are sampled and protected.
+        shares
+            In how many shares the noise comes, where only the sum over sites is seen.
         """
         _check_privacy(privacy)
         if self.noise_multiplier is not None and not _is_noisy(privacy):
@@ -206,7 +217,7 @@ class Training:
         size = self.step_size
         if size is None:
             size = scale * _LARGEST_STEP / norm
-            spread = noise * rows_per_unit * norm * math.sqrt(sites)
+            spread = noise * rows_per_unit * norm * math.sqrt(sites / shares)
             if spread > 0.0:
                 expected = rate * rows * (1.0 - self.momentum)
                 most = scale * _OUTPUT_NOISE * expected / (spread * math.sqrt(steps))
@@ -227,6 +238,7 @@ class Training:
             burn_in=_BURN_IN if self.burn_in is None else self.burn_in,
             samples=self.samples,
             rows_per_unit=rows_per_unit,
+            shares=shares,
         )
 
     def _steps(self, rate: float, privacy: Privacy | None) -> int:

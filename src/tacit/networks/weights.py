@@ -6,12 +6,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tacit._core.rng import generator
 from tacit.networks.backend import nn, torch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_tensor", "flat_weights", "learned", "with_weights", "write_weights"]
+__all__ = [
+    "as_tensor",
+    "flat_weights",
+    "learned",
+    "random_weights",
+    "with_weights",
+    "write_weights",
+]
 
 
 def learned(module: nn.Module) -> list[Any]:
@@ -48,3 +58,19 @@ def with_weights(module: nn.Module, flat: NDArray[Any]) -> Iterator[nn.Module]:
         yield module
     finally:
         write_weights(parameters, before.numpy())
+
+
+@contextmanager
+def random_weights(module: nn.Module) -> Iterator[None]:
+    """Give a module made-up weights for a while, with which no gradient vanishes."""
+    parameters = learned(module)
+    rng, parts = generator(0, "probe weights"), []
+    for p in parameters:
+        spread = (len(p) / p.numel()) ** 0.5 if p.dim() > 1 else 0.5
+        parts.append((spread * rng.standard_normal(p.numel())).astype(np.float32))
+    before = flat_weights(parameters)
+    write_weights(parameters, np.concatenate(parts))
+    try:
+        yield
+    finally:
+        write_weights(parameters, before.cpu().numpy())

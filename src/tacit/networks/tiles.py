@@ -1,0 +1,150 @@
+"""Tiles: batches of one size, in which a row's numbers do not depend on its place.
+
+Torch adds up in an order that may differ with the size of a batch and with a row's place in it,
+so that one row more would move the last bits of other rows' gradients, which no sensitivity
+counts. So every batch is a tile of one fixed size, filled up with zeros, and only those of its
+*slots* are used that compute alike: made-up rows, and made-up weights, must give the same bits in
+each of them, whatever lies in the other slots. The order of operations in a slot does not depend
+on the numbers, so two orders that differ show in the last bits of the many that are compared.
+A tile most of whose slots differ from each other is of one row instead.
+
+The same rows in another order, doubled and left out are a second net for modules that see more of
+a batch than they should, or keep something of it: their rows are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import ParameterError
+from tacit.networks.backend import torch
+
+__all__ = ["Tiles", "UnlikeSlots"]
+
+_EVEN = 16  # numbers of float32 that a processor takes at once, at most
+_ENOUGH = 0.5  # the share of slots that must compute alike
+
+
+class UnlikeSlots(ParameterError):
+    """Rows of a tile depend on their place, or on each other."""
+
+
+class Tiles:
+    """Batches of one size, and the slots of it that are used.
+
+    Parameters
+    ----------
+    size
+        How many rows a tile has.
+    slots
+        Which of them hold rows; all unless given.
+
+    Examples
+    --------
+    >>> tiles = Tiles(4, [0, 1, 3])
+    >>> [tile[0].tolist() for tile, used in tiles.of(torch.tensor([[5], [6], [7], [8]]))]
+    [[[5], [6], [0], [7]], [[8], [0], [0], [0]]]
+    """
+
+    def __init__(self, size: int, slots: Sequence[int] | None = None) -> None:
+        self.size = size
+        self.slots = np.arange(size) if slots is None else np.asarray(slots, np.int64)
+
+    def of(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield tiles of some arrays, and last which of its rows are taken, as a mask."""
+        total, each = len(arrays[0]), len(self.slots)
+        for start in range(0, total, each):
+            count = min(each, total - start)
+            used = np.zeros(self.size, bool)
+            used[self.slots[:count]] = True
+            yield *(self._filled(a[start : start + count], used) for a in arrays), used
+
+    def _filled(self, rows: Any, used: Any) -> Any:
+        if len(rows) == self.size:
+            return rows
+        tile = rows.new_zeros((self.size, *rows.shape[1:]))
+        tile[torch.from_numpy(used).to(rows.device)] = rows
+        return tile
+
+    @classmethod
+    def probed(
+        cls,
+        compute: Callable[..., Sequence[Any]],
+        made_up: Callable[[int, int], Sequence[Any]],
+        size: int,
+    ) -> Tiles:
+        """Return tiles of at most a size whose slots compute alike.
+
+        Parameters
+        ----------
+        compute
+            Arrays of rows → arrays with one row for each of them.
+        made_up
+            (count, number) → arrays of so many rows that are no secret, of one of several draws.
+        size
+            The size wanted.
+        """
+        for number in (size, 1):
+            slots = _alike(compute, made_up, number)
+            if len(slots) > _ENOUGH * number:
+                tiles = cls(number, slots)
+                _check_rows_alone(tiles, compute, made_up)
+                return tiles
+        raise UnlikeSlots("a row's numbers change from one call to the next")
+
+
+def _run(compute: Callable[..., Sequence[Any]], rows: Sequence[Any]) -> list[Any]:
+    found = compute(*rows)
+    return [torch.as_tensor(part).reshape(len(rows[0]), -1) for part in found]
+
+
+def _bits(parts: Sequence[Any], rows: Any = slice(None)) -> list[Any]:
+    """Return rows in such a form that equality is that of their bits but for the sign of zero."""
+    return [torch.nan_to_num(part[rows].to(torch.float64), nan=1e300) for part in parts]
+
+
+def _alike(compute: Any, made_up: Any, size: int) -> Any:
+    """Return the slots that give the same as most of them do."""
+    good = np.ones(size, bool)
+    # loops over numbers may end otherwise than they run: such ends are few numbers, so look often
+    for number in range(2 if size % _EVEN == 0 else 8):
+        one = made_up(1, number)
+        parts = _bits(_run(compute, [a.repeat(size, *[1] * (a.dim() - 1)) for a in one]))
+        first = int(np.flatnonzero(good)[0]) if good.any() else 0
+        same = _same(parts, first)
+        if same.sum() <= _ENOUGH * size and size > 1:  # the first may be the odd one
+            same = _same(parts, size // 2)
+        good &= same
+    return np.flatnonzero(good)
+
+
+def _same(parts: Sequence[Any], slot: int) -> Any:
+    equal = [(part == part[slot]).all(1).cpu().numpy() for part in parts if part.shape[1]]
+    return np.all(equal, axis=0) if equal else np.ones(len(parts[0]), bool)
+
+
+def _check_rows_alone(tiles: Tiles, compute: Any, made_up: Any) -> None:
+    """Raise unless rows give the same bits in another order, doubled, and without others."""
+    count = len(tiles.slots) if tiles.size > 1 else 3
+    rows = made_up(count, 2)
+
+    def run(order: Any) -> list[Any]:
+        picked = [a[torch.from_numpy(order)] for a in rows]
+        found = []
+        for *tile, used in tiles.of(*picked):
+            found.append(_bits(_run(compute, tile), torch.from_numpy(used)))
+        return [torch.cat(part) for part in zip(*found, strict=True)]
+
+    whole = run(np.arange(count))
+    turned = np.arange(count)[::-1].copy()
+    for order in (turned, np.zeros(count, np.int64), np.arange(0, count, 2), np.arange(count)):
+        for part, other in zip(whole, run(order), strict=True):
+            if not torch.equal(part[torch.from_numpy(order)], other):
+                raise UnlikeSlots(
+                    "the gradient of one example depends on the other examples of its batch, or "
+                    "on those before: there is no per-example gradient. Remove what looks across "
+                    "the batch, such as BatchNorm, and what a module keeps between calls"
+                )
