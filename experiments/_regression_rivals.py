@@ -9,8 +9,9 @@ sketches of the rows of S + γI give a Hessian, and a noisy gradient of clipped 
 Newton step. A sketch's rows are N(0, S + γI). Of a neighbour the variance along one direction is
 1 − u of that, u = 1/γ̄, so the privacy loss of all K = kT rows is u/(2(1 − u))·χ²_K +
 K/2·log(1 − u), and the other way round −u/2·χ²_K − K/2·log(1 − u); with the Gaussians'
-N(μ²/2, μ²) added to it, δ(ε) is a one-dimensional integral (`mixing_delta`). The paper charges the two halves separately; here the
-ratio of their noises is the paper's and one factor on both makes δ(ε) exact.
+N(μ²/2, μ²) added to it, δ(ε) is a one-dimensional integral (`mixing_delta`). The paper charges
+the two halves separately; here the ratio of their noises is the paper's and one factor on both
+makes δ(ε) exact.
 
 Rows have norm at most 1 (the constant included), responses |y| ≤ 1; add-remove-one.
 """

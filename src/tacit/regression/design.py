@@ -31,8 +31,9 @@ and to the count, that is, to a private mean; `constant_for` gives it more where
     ‖f − f'‖² = F + F' − 2(q² + 2w²q·yy' + v²y²y'²), and the bracket is (q + w²yy')² +
     (v² − w⁴)·y²y'² ≥ −½·max(0, w⁴ − v²)·(t⁴ + t'⁴), so Δ² ≤ 2·max F with b = max(v², w⁴): the
     formula above, twice, with b in place of v². Nothing is lost by v² = w⁴ then. The weights are
-    public rules: v² = R²; w makes the noise Δ²·(1/w² + β²) of a normal equation least, at β = ½,
-    a length of the coefficients on the mapped scale.
+    public rules: v² = min(R², R⁴), with which the first term is the larger one; w makes the noise
+    Δ²·(1/w² + β²) of a normal equation least, at β = ½, a length of the coefficients on the mapped
+    scale.
 
 ``"moments"``
     As in the first version, with c = ½ and w = v = 1.
@@ -265,7 +266,7 @@ class Design:
 
     def _square(self, weight: float) -> float:
         """Return v² for w²; under replace-one w⁴ counts anyway."""
-        own = self.rows.norm**2
+        own = min(self.rows.norm**2, self.rows.norm**4)
         return own if self.neighbours == ADD_REMOVE else max(own, weight**2)
 
     def _weighted(self, weight: float) -> float:

@@ -366,7 +366,8 @@ def _ols(moments: Sequence[Moments]) -> Array:
     """Least squares from the sums; the shortest solution where features are collinear."""
     total = pooled(moments)
     # what rounding of rows leaves along a direction with nothing in it is no information
-    size = np.sqrt(np.maximum(np.diag(total.gram), 1e-9 * max(np.trace(total.gram), 1e-300)))
+    own = np.abs(np.diag(total.gram))
+    size = np.sqrt(np.maximum(own, max(1e-9 * own.sum(), 1e-300)))
     scaled = total.gram / np.outer(size, size)
     found = np.linalg.pinv(scaled, rcond=_ROUNDED, hermitian=True) @ (total.cross / size)
     return np.asarray(found / size)

@@ -211,9 +211,10 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
 
     data: see `Data`; its prior: κ, a, b, the intercept's precision, and whether h, the
     coefficients' variance and ℓ are learned. state: see `TiedState`. tuning: log steps of own and
-    common trajectories, of the walks on log h (twice) and log ℓ; when the widths were last set. widths: the
-    scale of every coordinate, own and common. running: sums and squares of the coordinates since
-    then. out: draws of β and of the scales, and how often each kind of move was accepted.
+    common trajectories, of the walks on log h (twice) and log ℓ; when the widths were last set.
+    widths: the scale of every coordinate, own and common. running: sums and squares of the
+    coordinates since then. out: draws of β and of the scales, and how often each kind of move
+    was accepted.
     """
     grams, beta, scales = state.grams, state.coefficients, state.scales
     tuning, widths, running, started = state.tuning, state.widths, state.running, state.steps
