@@ -92,7 +92,7 @@ def test_one_of_several_sites_may_hold_a_constant_feature():
     x[:, 1] = 0.5
     fitted = model().fit([summary("A"), Site("B", (x, Y))])
     assert len(fitted.summaries_) == 2
-    broken = Site("C", (X[:1], Y[:1]))
+    broken = Site("C", (np.full_like(X, np.nan), Y))
     fitted = model(on_failure="exclude").fit([Site("B", (x, Y)), broken])
     assert set(fitted.summaries_) == {"B"}
 

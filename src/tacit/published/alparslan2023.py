@@ -85,7 +85,7 @@ class ReadDesign(Design):
     def __post_init__(self) -> None:
         check("norm", self.norm, Real(0, open_low=True))
         check("eigenvalue", self.eigenvalue, InstanceOf(bool))
-        if self.neighbours != ADD_REMOVE or self.statistics == "moments" or self.intercept:
+        if self.neighbours != ADD_REMOVE or self.statistics not in ("Sz", "Szu") or self.intercept:
             raise ParameterError("published noise is that of (S, z) or (S, z, u) under add-remove")
         if self.eigenvalue and self.statistics != "Sz":
             raise ParameterError("an eigenvalue is released by published (S, z) only")

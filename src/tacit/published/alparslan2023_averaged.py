@@ -98,6 +98,7 @@ class AveragedDesign(Design):
 
     common: ClassVar[tuple[str, ...]] = (*Design.common, "rows_per_group")
 
+    statistics: str = "moments"
     rows_per_group: int = 2
 
     def __post_init__(self) -> None:

@@ -88,8 +88,12 @@ class RegressionAgreement(Agreement):
     @property
     def _reach(self) -> float | str:
         rows = self.design.rows
+        if rows.norm**2 < rows.constant**2:
+            return "every row is scaled down to its constant, and none reaches both bounds"
         if rows.norm**2 > rows.constant**2 + self.design.features + rows.joint:
             return "no row within its bounds is as long as the norm that rows are scaled to"
+        if self.design.statistics == "weighted" and rows.norm * rows.product < rows.constant**2:
+            return "the constant alone fills the bound of norm times response"
         if self.design.neighbours == REPLACE and self.design.features == 1:
             return "the constant and one feature leave few directions to a row"
         if rows.constant > 0.0 and not self.design.intercept:
@@ -166,6 +170,13 @@ def _farthest(design: Design) -> tuple[Array, Array]:
     # features that are just not scaled; such that the largest response still fills the norm; all
     squares = (inner, inner / room if rows.joint else inner, d + rows.constant**2)
     lengths = [math.sqrt(min(max(one - rows.constant**2, 0.0), d)) for one in squares]
+    # the largest response, or one that the bound of the product just keeps
+    far = [1.0]
+    if math.isfinite(rows.product):
+        far += [
+            min(1.0, rows.product / rows.norm),
+            min(1.0, rows.product / rows.norm**2 * math.sqrt(max(squares))),
+        ]
     steps = np.linspace(-1.0, 1.0, 21)
 
     def row(signs: int, between: float, length: float, response: float) -> list[float]:
@@ -173,7 +184,7 @@ def _farthest(design: Design) -> tuple[Array, Array]:
         x *= length / max(float(np.linalg.norm(x)), 1e-300)
         return [*np.clip(x, -1.0, 1.0).tolist(), response]
 
-    ours = np.array([row(d - 1, 1.0, length, 1.0) for length in lengths])
+    ours = np.array([row(d - 1, 1.0, *facts) for facts in product(lengths, far)])
     added = _released(design, ours)
     if design.neighbours == ADD_REMOVE:
         best = ours[np.linalg.norm(added, axis=1).argmax()]

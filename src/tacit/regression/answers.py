@@ -151,7 +151,10 @@ def _warnings(
     if posterior is None or posterior.point:
         return ()
     found = []
-    wide = np.ptp(posterior.interval(level), axis=1) > _WIDE * 2.0 * _believed(prior, level)
+    believed = np.full(posterior.draws.shape[-1], _believed(prior, level))
+    if prior is not None and prior.intercept_sd is not None:
+        believed[0] = reach(level, prior.intercept_sd**2)
+    wide = np.ptp(posterior.interval(level), axis=1) > _WIDE * 2.0 * believed
     told = names[len(names) - len(wide) :]
     hardly = [name for name, is_wide in zip(told, wide, strict=True) if is_wide]
     if hardly:
@@ -170,8 +173,8 @@ def _believed(prior: Prior | None, level: float) -> float:
 
     if prior is not None and prior.sd is not None:
         return reach(level, prior.sd**2)
-    # a learned variance ~ IG(2, 0.2): Student's law with four degrees of freedom
-    return float(stdtrit(4.0, 0.5 + level / 2.0)) * math.sqrt(0.1)
+    # a learned variance ~ IG(2, 0.05): Student's law with four degrees of freedom
+    return float(stdtrit(4.0, 0.5 + level / 2.0)) * math.sqrt(0.025)
 
 
 def _details(

@@ -18,8 +18,8 @@ from tacit.data.schema import Columns
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.features import rows_seen
 from tacit.privacy.events import ADD_REMOVE
-from tacit.regression.design import CONSTANT, Design
-from tacit.regression.rows import SiteSum, read_columns, read_site
+from tacit.regression.design import CONSTANT, Design, constant_for
+from tacit.regression.rows import SiteSum, read_columns, summarise
 
 __all__ = ["PublicBounds", "as_pairs", "as_stated", "plain_bounds"]
 
@@ -143,7 +143,7 @@ class PublicBounds:
         if self.columns is not None:
             assert self.target is not None
             return read_columns(data, self.columns, self.target, design)
-        return read_site(
+        return summarise(
             data, design, self.names(design)[:-1] if self.by_name else None, self.target
         )
 
@@ -175,18 +175,19 @@ class PublicBounds:
         self,
         intercept: bool,
         neighbours: str,
-        statistics: str = "moments",
+        statistics: str = "weighted",
         clip: float | None = None,
         features: int | None = None,
         *,
         scaled: bool = True,
+        noise_multiplier: float = 0.0,
     ) -> Design:
         """Return everything public about a release; see `Design`.
 
         The number of features is needed where only a norm is public. Rows are ``scaled`` to the
-        rule's norm where no ``clip`` is given.
+        rule's norm where no ``clip`` is given. The noise relative to a sensitivity decides how
+        large the constant is (`constant_for`).
         """
-        constant = CONSTANT if intercept or neighbours == ADD_REMOVE else 0.0
         if self.is_norm:
             check("bounds", self.features, SIZE)
             if features is None:
@@ -194,17 +195,26 @@ class PublicBounds:
                     "bounds do not name the features: the price is known at fit only"
                 )
             scales = [(0.0, float(self.features))] * features
-            if clip is None:  # ‖x‖ ≤ 1 after the map
-                clip = math.sqrt(constant**2 + 1.0 + (statistics == "moments") / 3.0)
+            square = 1.0  # ‖x‖ ≤ 1 after the map
         else:
             scales = [_scale(pair, intercept) for pair in self.pairs().values()]
+            square = len(scales) / 3.0
+        weighted = statistics == "weighted"
+        constant = CONSTANT
+        if intercept and weighted:
+            constant = constant_for(square, noise_multiplier)
+        counted = constant if intercept or neighbours == ADD_REMOVE else 0.0
+        if clip is None and self.is_norm:
+            clip = math.sqrt(counted**2 + square + (statistics == "moments") / 3.0)
         if isinstance(self.response, int | float):
             check("y_bounds", self.response, SIZE)
             scales.append((0.0, float(self.response)))
         else:
             scales.append(_scale(self.response, intercept))
+        whole: dict[str, float] = {}
         if clip is None and not scaled:
             clip = math.sqrt(constant**2 + len(scales)) * 1.01
+            whole = {"response": 1.0}
         return Design(
             tuple(middle for middle, _ in scales),
             tuple(half for _, half in scales),
@@ -213,6 +223,8 @@ class PublicBounds:
             statistics,
             clip,
             1 if self.columns is None else self.columns.rows_per_unit,
+            constant,
+            **whole,
         )
 
 

@@ -13,12 +13,30 @@ times the noise; a smaller one gives less noise, but the weights depend on y too
 happens to many rows it bends the coefficients towards zero. So a row is scaled in two steps: first
 (c, x) to c² + d/3, by a factor that knows nothing of y and keeps least squares unbiased, and then
 the whole row to B, which only rows with a far response need. The bound is that of the last step.
-The constant is ½ and not 1 because its square takes a share of B² as large as a feature's then;
-noise on the intercept's row and column, whose sums are the largest of all, hurts least.
+**Weights.** Coefficients rest on z = Σ x·y first of all: noise on z hurts as it is, noise on S as
+far as β is large. So z is released with a weight w of its own, and what bounds its noise is not
+the norm of the row but the product ‖x‖·|y| ≤ P, which a far response alone makes large: its noise
+grows like √d, that of S like d. The constant c says how much of the budget goes to the intercept
+and to the count, that is, to a private mean; `constant_for` gives it more where noise is large.
 
 **Releases**, for rows with ‖a‖ ≤ B, or ‖x‖ ≤ R (the constant included) and |y| ≤ Y = 1:
 
+``"weighted"``, the default
+    S, √2·w·z (z stands twice in a symmetric matrix) and v·u with u = Σ y², for rows with r = ‖x‖
+    ≤ R, t = |y| ≤ 1 and r·t ≤ P = R/√3, the root mean square of a uniform response times R. A
+    row is scaled to R by a factor that knows nothing of y, and then to P. One row more or less
+    moves them by Δ² = F(r, t; v²) with F(r, t; b) = r⁴ + 2w²·r²t² + b·t⁴. At a given r it grows
+    with t, and along r·t = P it is 2w²P² + r⁴ + b·P⁴/r⁴, a convex function of r⁴ on P ≤ r ≤ R, so
+    **Δ² = 2w²P² + max(R⁴ + v²·P⁴/R⁴, P⁴ + v²)**. Another row instead: with q = x·x',
+    ‖f − f'‖² = F + F' − 2(q² + 2w²q·yy' + v²y²y'²), and the bracket is (q + w²yy')² +
+    (v² − w⁴)·y²y'² ≥ −½·max(0, w⁴ − v²)·(t⁴ + t'⁴), so Δ² ≤ 2·max F with b = max(v², w⁴): the
+    formula above, twice, with b in place of v². Nothing is lost by v² = w⁴ then. The weights are
+    public rules: v² = min(R², R⁴), with which the first term is the larger one; w makes the noise
+    Δ²·(1/w² + β²) of a normal equation least, at β = ½, a length of the coefficients on the mapped
+    scale.
+
 ``"moments"``
+    As in the first version, with c = ½ and w = v = 1.
     Σ a·aᵀ: all of n, S, z and yᵀy in one symmetric matrix with isotropic noise (PRIVACY B3).
     One row more or less moves it by ‖a·aᵀ‖_F = ‖a‖² ≤ B². Another row instead: by the root of
     ‖a‖⁴ + ‖b‖⁴ − 2(aᵀb)² ≤ 2·B⁴, so Δ = √2·B².
@@ -69,10 +87,26 @@ from tacit.privacy.guarantee import Privacy
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.outer import ExactSum, OuterSum, RowMap, onto_grid
 
-__all__ = ["CONSTANT", "STATISTICS", "Design"]
+__all__ = ["CONSTANT", "STATISTICS", "Design", "constant_for"]
 
-STATISTICS = ("moments", "Sz", "Szu")
+STATISTICS = ("weighted", "moments", "Sz", "Szu")
 CONSTANT = 0.5
+RESPONSE = 1.0 / math.sqrt(3.0)
+_LENGTH = 0.5  # of the coefficients on the mapped scale, where weights are best
+_WEIGHTS = [2.0 ** (k / 4.0) for k in range(-8, 33)]  # squared ones that are compared
+
+
+def constant_for(square: float, noise_multiplier: float) -> float:
+    """Return the constant in front of rows whose features have this mean square norm.
+
+    Its square is between 0.3 and 1 times theirs, by the noise: where that hides all but a mean,
+    the mean is what the budget is for. In steps of 1/16, which the lattice of rows holds.
+
+    >>> constant_for(3.0, 4.0), constant_for(3.0, 35.0)
+    (0.9375, 1.75)
+    """
+    share = min(1.0, max(0.3, noise_multiplier / 35.0))
+    return max(CONSTANT, math.ceil(16.0 * math.sqrt(share * square) - 0.5) / 16.0)
 
 
 @dataclass(frozen=True)
@@ -88,30 +122,36 @@ class Design:
     neighbours
         The neighbour relation.
     statistics
-        ``"moments"``, ``"Sz"`` or ``"Szu"``.
+        ``"weighted"``, ``"moments"``, ``"Sz"`` or ``"Szu"``.
     clip
         The bound B (of ‖(c, x, y)‖ for moments) or R (of ‖(c, x)‖) on the mapped scale; the
         rule of this module's docstring unless given.
     rows_per_unit
         How many rows one person has at most.
+    constant
+        The constant c in front of a row.
+    response
+        P/R: 1 never scales a row for its response. Of ``"weighted"`` only.
 
     Examples
     --------
     >>> design = Design((0.0,) * 5, (1.0,) * 5)
     >>> round(design.sensitivity, 4), design.size
-    (1.9167, 21)
+    (2.6898, 28)
     """
 
     # what sites must have in common, so that their moments add up
-    common: ClassVar[tuple[str, ...]] = ("middle", "half", "intercept")
+    common: ClassVar[tuple[str, ...]] = ("middle", "half", "intercept", "constant")
 
     middle: tuple[float, ...]
     half: tuple[float, ...]
     intercept: bool = True
     neighbours: str = ADD_REMOVE
-    statistics: str = "moments"
+    statistics: str = "weighted"
     clip: float | None = None
     rows_per_unit: int = 1
+    constant: float = CONSTANT
+    response: float = RESPONSE
 
     def __post_init__(self) -> None:
         check("rows_per_unit", self.rows_per_unit, Integer(1, 10**6))
@@ -131,6 +171,8 @@ class Design:
         for value in self.half:
             check("half", value, Real(0, open_low=True))
         check("intercept", self.intercept, InstanceOf(bool))
+        check("constant", self.constant, Real(1e-3, 1e3))
+        check("response", self.response, Real(1e-3, 1.0))
         _ = self.rows  # refuses a norm that the lattice of rows cannot keep
 
     @property
@@ -162,13 +204,14 @@ class Design:
     def rows(self) -> RowMap:
         """How a row becomes the vector a."""
         # without an intercept the constant is there for the count only
-        constant = CONSTANT if self.intercept or not self.knows_rows else 0.0
+        constant = self.constant if self.intercept or not self.knows_rows else 0.0
         joint = self.statistics == "moments"
         uniform = constant**2 + (self.features + joint) / 3.0
         norm = self.clip if self.clip is not None else math.sqrt(uniform)
         room = min(1.0 / 3.0, norm**2 / 2.0)  # for the response
         inner = math.sqrt(norm**2 - room) if joint else math.inf
-        return RowMap(self.middle, self.half, constant, norm, joint, inner)
+        product = self.response * norm if self.statistics == "weighted" else math.inf
+        return RowMap(self.middle, self.half, constant, norm, joint, inner, product)
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
@@ -200,11 +243,14 @@ class Design:
 
     @cached_property
     def cross_weight(self) -> float:
-        """The squared weight w² of z."""
+        """The squared weight of z: w², or 2w² where it stands twice in a symmetric matrix."""
         if self.statistics == "moments":
             return 2.0
         if self.statistics == "Szu":
             return 1.0
+        if self.statistics == "weighted":
+            best = min(_WEIGHTS, key=lambda w: self._weighted(w) * (1.0 / w + _LENGTH**2))
+            return 2.0 * best
         d = self.coefficients
         best = self.rows.norm * math.sqrt(2.0 / (d + 1.0))  # Y = 1
 
@@ -215,8 +261,19 @@ class Design:
 
     @property
     def square_weight(self) -> float:
-        """The squared weight of u."""
-        return 1.0
+        """The squared weight v² of u."""
+        return self._square(self.cross_weight / 2.0) if self.statistics == "weighted" else 1.0
+
+    def _square(self, weight: float) -> float:
+        """Return v² for w²; under replace-one w⁴ counts anyway."""
+        own = min(self.rows.norm**2, self.rows.norm**4)
+        return own if self.neighbours == ADD_REMOVE else max(own, weight**2)
+
+    def _weighted(self, weight: float) -> float:
+        """Return Δ² of (S, √2·w·z, v·u) for the squared weight w²."""
+        square, product, last = self.rows.norm**2, self.rows.product, self._square(weight)
+        edge = max(square**2 + last * (product**2 / square) ** 2, product**4 + last)
+        return (1.0 if self.neighbours == ADD_REMOVE else 2.0) * (2.0 * weight * product**2 + edge)
 
     def _separate(self, weight: float) -> float:
         """Return Δ² of (S, w·z) and, where released, u, for the squared weight w²; Y = 1."""
@@ -240,6 +297,8 @@ class Design:
 
     @property
     def _of_one_row(self) -> float:
+        if self.statistics == "weighted":
+            return math.sqrt(self._weighted(self.cross_weight / 2.0))
         if self.statistics != "moments":
             return math.sqrt(self._separate(self.cross_weight))
         square = self.rows.norm**2
@@ -307,7 +366,7 @@ class Design:
         scale = self.stretch
         counted = rows is None
         if rows is None:
-            rows = float(max(1.0, whole[0, 0] / CONSTANT**2))
+            rows = float(max(1.0, whole[0, 0] / self.constant**2))
         return Moments(
             gram=whole[model, model] * scale**2,
             cross=whole[model, -1] * scale,
@@ -316,7 +375,7 @@ class Design:
             gram_sd=sd * scale**2,
             cross_sd=sd * scale / math.sqrt(self.cross_weight),
             square_sd=0.0 if square is None else sd / math.sqrt(self.square_weight),
-            rows_sd=sd / CONSTANT**2 if counted else 0.0,
+            rows_sd=sd / self.constant**2 if counted else 0.0,
         )
 
     def assumptions(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -326,6 +385,8 @@ class Design:
             for name, m, h in zip(names, self.middle, self.half, strict=True)
         )
         bounds += (f"rows are scaled to norm {self.rows.norm:.6g} after mapping to [-1, 1]",)
+        if self.statistics == "weighted":
+            bounds += (f"norm times response is scaled to {self.rows.product:.6g}",)
         if self.knows_rows:
             bounds += ("the number of rows is public",)
         if self.rows_per_unit > 1:

@@ -30,6 +30,7 @@ from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
+from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
@@ -50,12 +51,14 @@ from tacit.regression.joining import (
 from tacit.regression.methods import CITES, EXACT_METHODS, SAMPLING, check_method
 from tacit.regression.numerics.moments import Prior, check_prior
 from tacit.regression.numerics.posterior import METHODS, posterior
-from tacit.regression.rows import SiteSum, check_rank
+from tacit.regression.rows import SiteSum
 from tacit.regression.scale import Line, r_squared, to_arviz
 from tacit.regression.simulation import simulated_error
 from tacit.regression.summary import SiteSummary
 
 __all__ = ["PrivateLinearRegression"]
+
+INTERCEPT_SD = 0.5  # of the fit at the middle of the bounds, in halves of the response's range
 
 
 @stores_parameters
@@ -87,7 +90,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         The norm to which a row is scaled after the bounds mapped it to [−1, 1]; by default that
         of a row uniform in its bounds (see `tacit.regression.design`).
     statistics
-        What is released: ``"moments"``, ``"Sz"`` (the thesis's pair) or ``"Szu"``.
+        What is released: ``"weighted"``, ``"moments"`` (all sums with equal noise), ``"Sz"`` (the
+        thesis's pair) or ``"Szu"``.
     prior
         A `tacit.regression.numerics.moments` prior; the default of the method unless given.
     chains, draws, warmup
@@ -176,7 +180,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     target: str | None = None
     intercept: bool = True
     clip: float | None = None
-    statistics: str = "moments"
+    statistics: str = "weighted"
     prior: Any = None
     chains: int = 4
     draws: int = 1000
@@ -225,7 +229,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             self.clip,
             features,
             scaled=self.method not in EXACT_METHODS,
+            noise_multiplier=self._noise_multiplier,
         )
+
+    @property
+    def _noise_multiplier(self) -> float:
+        """The noise that the request needs, relative to a sensitivity; 0 where there is none."""
+        if not self._noisy or self.privacy is None or self.privacy.delta <= 0.0:
+            return 0.0
+        return gaussian_sigma(self.privacy.epsilon, self.privacy.delta)
 
     def _facts(self, data: Any) -> int | None:
         return self._public.width(data)
@@ -325,16 +337,18 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         """Return one agreement for what is raw and what was released before."""
         norm = self._public.is_norm
         facts = [self._facts(site.data) for site in sites]
-        return self._agree([*facts, *(s.design.features if norm else None for s in known)])
+        agreement = self._agree([*facts, *(s.design.features if norm else None for s in known)])
+        if not known or known[0].design.constant == agreement.design.constant:
+            return agreement
+        # who joins later does as those before did, whatever ε
+        design = replace(agreement.design, constant=known[0].design.constant)
+        return replace(agreement, design=design)
 
     def _look_over(
         self, sites: Sequence[Site], loaded: Mapping[str, SiteSum], agreement: Agreement
     ) -> None:
-        assert isinstance(agreement, RegressionAgreement)
         if not self._public.by_name:
             common_labels(sites, [])
-        if len(sites) == 1 or agreement.is_free:
-            check_rank(loaded.values(), agreement.design, agreement.columns)
 
     def _read(self, data: Any, agreement: Agreement) -> SiteSum:
         assert isinstance(agreement, RegressionAgreement)
@@ -350,8 +364,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         ready = [site for site in sites if site.name in loaded]
         if not ready:
             return None
-        if alone and (len(sites) == 1 or agreement.is_free):
-            check_rank(loaded.values(), agreement.design, agreement.columns)
         # all have paid by then: what one fails to send does not cost the others their release
         place = replace(self._place(), on_failure="exclude", progress=False)
         return fit(agreement, ready, loaded, place)
@@ -369,7 +381,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _options(self) -> dict[str, Any]:
         """Return what `posterior` is told besides the moments."""
-        return {"prior": self.prior}
+        prior = self.prior
+        if prior is None and self.method == "auto" and self._noisy and self.design_.intercept:
+            prior = Prior(intercept_sd=INTERCEPT_SD / self.design_.constant)
+        return {"prior": prior}
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""
@@ -430,7 +445,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return to_arviz(drawn, self.design_, summaries, self.columns_[:-1])
 
     def _found(self, level: float) -> Answer:
-        drawn, prior = getattr(self, "posterior_", None), self.prior
+        drawn, prior = getattr(self, "posterior_", None), self._options()["prior"]
         known = (self._line, self.design_, self.columns_, self.summaries_)
         return answer_of(*known, drawn, prior, level)
 

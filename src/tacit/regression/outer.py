@@ -71,6 +71,8 @@ class RowMap:
     inner
         A bound of the part before the response where the response counts in the norm: rows are
         scaled to it first, by a factor that does not depend on the response.
+    product
+        A bound of the norm of the part before the response times the size of the response.
     """
 
     middle: tuple[float, ...]
@@ -79,6 +81,7 @@ class RowMap:
     norm: float
     joint: bool = True
     inner: float = math.inf
+    product: float = math.inf
 
     @property
     def features(self) -> int:
@@ -91,7 +94,8 @@ class RowMap:
         return self.features + 1 + (self.constant > 0.0)
 
     def __post_init__(self) -> None:
-        if self.limit < self.norm / 2.0:  # below zero rounding alone would exceed the norm
+        # below zero rounding alone would exceed the norm
+        if min(self.limit / self.norm, self._kept) < 0.5:
             raise ParameterError(
                 f"rows of {self.size} numbers cannot be scaled to norm {self.norm:g} on a lattice "
                 f"of {math.ldexp(1.0, self.exponent):g}: pass a larger clip"
@@ -116,12 +120,29 @@ class RowMap:
         return self.norm * _ROOM - step * math.sqrt(self.size) / 2.0
 
     @property
+    def factor(self) -> float:
+        """The product to which a row is scaled before it is rounded.
+
+        Rounding moves the norm by e = h·√p/2 at most and the response, at most 1, by h/2, so the
+        product by no more than e + (R + e)·h/2.
+        """
+        step = math.ldexp(1.0, self.exponent)
+        moved = step * math.sqrt(self.size) / 2.0
+        return self.product * _ROOM - moved - (self.norm + moved) * step / 2.0
+
+    @property
+    def _kept(self) -> float:
+        """The share of the product that rounding leaves."""
+        return self.factor / self.product if math.isfinite(self.product) else 1.0
+
+    @property
     def least_weight(self) -> float:
         """The smallest weight s² to which a row can be scaled: that of a row in a corner."""
         squares = self.constant**2 + self.features
         scale = min(self.inner, self.limit) / math.sqrt(squares)
         if self.joint:
             scale = min(scale, self.limit / math.sqrt(squares + 1.0))
+        scale = min(scale, math.sqrt(self.factor / math.sqrt(squares)))
         return min(scale, 1.0) ** 2
 
 
@@ -147,6 +168,7 @@ class OuterSum:
             rows.limit,
             min(rows.inner, rows.limit),
             rows.joint,
+            rows.factor,
             math.ldexp(1.0, -rows.exponent),
         )
         width = -(-rows.size // 4) * 4  # BLAS is fastest on whole vectors
@@ -237,6 +259,7 @@ def _lattice_rows(
     limit: float,
     inner: float,
     joint: bool,
+    product: float,
     unit: float,
     out: Any,
 ) -> None:
@@ -266,7 +289,9 @@ def _lattice_rows(
         squares = factors[i] + constant * constant
         scale = min(inner / np.sqrt(squares), 1.0)
         far = limit / np.sqrt(squares + responses[i] * responses[i])
-        factors[i] = unit * (min(far, scale) if joint else scale)
+        scale = min(far, scale) if joint else scale
+        longest = np.sqrt(product / (np.sqrt(squares) * np.abs(responses[i])))
+        factors[i] = unit * min(longest, scale)
     for i in range(rows):
         factor = factors[i]
         for j in range(features):
@@ -288,6 +313,8 @@ def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> Array:
     if rows.joint:
         lengths = np.sqrt(squares + np.square(t[:, -1]))
         factors = np.minimum(factors, rows.limit / np.maximum(lengths, 1e-300))
+    products = np.sqrt(squares) * np.abs(t[:, -1])
+    factors = np.minimum(factors, np.sqrt(rows.factor / np.maximum(products, 1e-300)))
     if rows.constant > 0.0:
         t = np.column_stack([t, np.full(len(t), rows.constant)])
     unit = math.ldexp(1.0, -rows.exponent)

@@ -2,8 +2,8 @@
 
 `row_pieces` goes through a source once and yields pairs (x, y) of arrays: rows × features, and
 rows; never all in memory at once. NumPy arrays and memory maps are not copied. Loading is the
-holder's own business: a missing value or a constant feature is refused here with a clear error,
-to the holder.
+holder's own business: a missing value is refused here with a clear error, to the holder. Constant
+and collinear features are not: that would be a function of all rows that nobody paid for.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from tacit.regression.outer import ExactSum
 __all__ = [
     "SiteSum",
     "check_piece",
-    "check_rank",
     "read_columns",
-    "read_site",
     "row_pieces",
     "summarise",
 ]
@@ -71,49 +69,12 @@ def summarise(
     return SiteSum(total.result(), total.count)
 
 
-def read_site(
-    data: Any, design: Design, names: Sequence[str] | None, target: str | None
-) -> SiteSum:
-    """Add up a site's rows; what cannot be used is refused, to the holder."""
-    total = summarise(data, design, names, target)
-    rows = design.counted(total.count)
-    if rows < design.coefficients:
-        raise ParameterError(
-            f"{rows} rows are fewer than the {design.coefficients} coefficients "
-            f"(n_samples={rows}): merge it with another site"
-        )
-    return total
-
-
 def read_columns(data: Any, columns: Columns, target: str, design: Design) -> SiteSum:
     """Add up the rows of a table by what is public about its columns; see `Columns.read`."""
     features = Features(columns, target)
     rows = features.read(data)
     x, y = rows.matrix(features.names), rows.matrix([target])
-    return read_site((x, y[:, 0]), design, None, None)
-
-
-def check_rank(sums: Iterable[SiteSum], design: Design, names: Sequence[str]) -> None:
-    """Raise where features are constant or collinear, up to the rounding of rows.
-
-    For one holder, or where nothing is private: of several sites each may well hold a feature that
-    is constant there, and nobody sees them together.
-    """
-    found = list(sums)
-    whole, rows = sum(part.total.value() for part in found), sum(part.count for part in found)
-    first = design.rows.size - 1 - design.coefficients
-    gram = np.asarray(whole)[first:-1, first:-1]
-    size = np.sqrt(np.maximum(np.diag(gram), 1e-300))
-    values, vectors = np.linalg.eigh(gram / np.outer(size, size))
-    # rounding rows adds h²/12 a row to the diagonal, also along directions with nothing in them
-    rounding = rows * 4.0**design.rows.exponent / 12.0 / float(size.min()) ** 2
-    if values[0] > max(1e-7, 4.0 * rounding):
-        return
-    labels = (["the intercept"] if design.intercept else []) + list(names[:-1])
-    involved = [labels[k] for k in np.flatnonzero(np.abs(vectors[:, 0]) > 0.1)]
-    raise ParameterError(
-        f"features are constant or collinear ({', '.join(involved)}): leave one of them out"
-    )
+    return summarise((x, y[:, 0]), design)
 
 
 def row_pieces(

@@ -17,7 +17,7 @@ from tacit._core.arrays import Array
 from tacit._core.chains import inference_data
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
-from tacit.regression.design import CONSTANT, Design
+from tacit.regression.design import Design
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.summary import SiteSummary
@@ -109,7 +109,7 @@ def to_callers_scale(design: Design) -> Array:
     back[1:, design.coefficients - design.features :] = features
     back[0] = -middles @ back[1:]
     if design.intercept:
-        back[0, 0] = response * CONSTANT
+        back[0, 0] = response * design.constant
     return back
 
 
@@ -160,8 +160,9 @@ def mean_weight(summaries: Sequence[SiteSummary]) -> float:
     if len(known) < len(summaries):
         return 1.0
     rows = sum(s.moments.rows * s.design.rows_per_count for s in known)
-    found = sum(float(s.moments.gram[0, 0]) for s in known) / CONSTANT**2 / rows
-    sd = math.sqrt(sum(s.moments.gram_sd**2 for s in known)) / CONSTANT**2 / rows
+    square = known[0].design.constant ** 2 * rows
+    found = sum(float(s.moments.gram[0, 0]) for s in known) / square
+    sd = math.sqrt(sum(s.moments.gram_sd**2 for s in known)) / square
     least = min(s.design.rows.least_weight for s in known)
     if sd < 1e-6 * (1.0 - least) or least >= 1.0:
         return min(max(found, least), 1.0)

@@ -9,7 +9,7 @@ from tacit._core.answers import ERROR, Answer, Table, shown_number
 from tacit._core.noise_sums import reach
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.promises import promise
-from tacit.regression.design import CONSTANT, Design
+from tacit.regression.design import Design
 from tacit.regression.numerics.moments import Moments
 
 __all__ = ["site_answer", "table_of_rows"]
@@ -71,7 +71,8 @@ def site_answer(
             table_of_rows({site: (moments, certificate)}),
             Table(
                 "sums",
-                f"Sums of products over rows mapped to [−1, 1]; the constant is {CONSTANT:g}",
+                "Sums of products over rows mapped to [−1, 1]; the constant is "
+                f"{design.constant:g}",
                 dict(zip(headings, map(list, zip(*sums, strict=True)), strict=True)),
             ),
         ),

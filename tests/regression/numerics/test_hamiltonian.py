@@ -70,7 +70,7 @@ def test_the_gradient_is_that_of_the_density(common, exact, squares):
     seen = [replace(m, rows_sd=2.0, square=m.square if squares else None) for m in seen]
     if exact:
         seen[1] = replace(seen[1], gram_sd=0.0)
-    sampler = TiedGramSampler(seen, Prior())
+    sampler = TiedGramSampler(seen, Prior(intercept_sd=0.8))
     state = sampler.init(rng)
     factors = np.linalg.cholesky(state.grams)
     frame = np.linalg.cholesky(wishart(rng, np.eye(D) / 30, 30))
@@ -82,7 +82,7 @@ def test_the_gradient_is_that_of_the_density(common, exact, squares):
     position[blocks * packed :] = *state.coefficients, state.scales[0]
     freedom = np.array([40.0, 30.0])
     law = gradient.Law(freedom, freedom / sampler.data.rows, 75.0, 4.0,
-                       0.3 * sampler.data.scale, 1.3)  # fmt: skip
+                       0.3 * sampler.data.scale, 1.3, 0.8**-2 - 1.3)  # fmt: skip
 
     def density(at):
         out = np.zeros_like(position)

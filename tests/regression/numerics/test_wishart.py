@@ -24,6 +24,7 @@ D, ROWS = 2, (9, 14)
 SCALE, KAPPA = np.array([[6.0, 2.0], [2.0, 4.0]]), D + 6.0
 TAU, TAU_Z, TAU_U, ROWS_SD = 6.0, 3.0, 8.0, 1.5
 A, B = 4.0, 2.0
+OWN = 0.4  # prior sd of the first coefficient, an intercept
 # Bonferroni over at most 40 scores: P(any |z| > 5) < 40 · 6e-7 < 1e-4
 THRESHOLD = 5.0
 
@@ -31,7 +32,7 @@ THRESHOLD = 5.0
 def prior_state(rng, learn):
     """Draw (S_j, β, scales) from the prior."""
     spread = (0.1 * np.abs(rng.standard_cauchy())) ** 2
-    variance0 = 0.2 / rng.gamma(2.0) if learn else 0.7**2
+    variance0 = 0.05 / rng.gamma(2.0) if learn else 0.7**2
     size = 0.01 * 100.0 ** rng.standard_normal() if learn else 1.0
     features = inverse_wishart(rng, size * SCALE, KAPPA)
     grams = []
@@ -40,6 +41,7 @@ def prior_state(rng, learn):
         nu = D + 1.0 / (1.0 / base + spread) if learn else n
         grams.append(wishart(rng, features * n / nu, nu))
     beta = (0.0 if learn else 0.3) + np.sqrt(variance0) * rng.standard_normal(D)
+    beta[0] = (0.0 if learn else 0.3) + OWN * rng.standard_normal()
     variance = B / rng.gamma(A)
     return np.array(grams), beta, np.log([variance, spread, variance0, size])
 
@@ -68,7 +70,7 @@ def settled(sampler, grams, beta, scales, step):
         tuning = np.concatenate([np.tile([2.5, 0.0], 2), [1.0, 0.0, -0.5]])
         return GibbsState(grams, np.linalg.cholesky(grams), beta, scales[:1], tuning, step)
     # the default Λ is a multiple of the identity; here it is another matrix
-    sampler.settings[5] = 1.0
+    sampler.settings[6] = 1.0
     tuning = np.array([-1.2, -1.6, 0.5, 0.5, 1.0, 0.0])
     widths = np.full((2, 2 * D * (D + 1) // 2 + D + 1), 0.4)
     return TiedState(grams, beta, scales.copy(), tuning, widths, np.zeros((2, 2, 9)), step)
@@ -78,7 +80,7 @@ def geweke(seed, learn, noise=released, copies=110, steps=25):
     rng = np.random.default_rng(seed)
     prior = Prior(
         sd=None if learn else 0.7, mean=0.0 if learn else 0.3, noise_shape=A, noise_scale=B,
-        freedom=KAPPA, features=SCALE,
+        freedom=KAPPA, features=SCALE, intercept_sd=OWN,
     )  # fmt: skip
     reference = np.array([statistics(*prior_state(rng, learn), learn) for _ in range(4000)])
     trace = np.empty((copies, steps, reference.shape[1]))

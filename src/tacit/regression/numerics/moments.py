@@ -162,6 +162,10 @@ class Prior:
         methods then use √((a − 1)/b), the thesis's choice.
     mean
         Prior mean of every coefficient.
+    intercept_sd
+        Standard deviation of the first coefficient, where it is an intercept. Its precision is
+        known then, and only the others' is learned: they vanish where noise hides them, and what
+        is left is a mean. None treats it as one of the coefficients.
     noise_shape, noise_scale
         a and b of σ² ~ IG(a, b).
     freedom
@@ -176,6 +180,7 @@ class Prior:
 
     sd: float | None = None
     mean: float = 0.0
+    intercept_sd: float | None = None
     noise_shape: float = 1.5
     noise_scale: float = 0.01
     freedom: float | None = None
@@ -186,6 +191,8 @@ class Prior:
         if self.sd is not None:
             check("sd", self.sd, positive)
         check("mean", self.mean, Real())
+        if self.intercept_sd is not None:
+            check("intercept_sd", self.intercept_sd, positive)
         check("noise_shape", self.noise_shape, positive)
         check("noise_scale", self.noise_scale, positive)
 
@@ -198,7 +205,10 @@ class Prior:
     def precision(self, dimension: int) -> Array:
         """Return C⁻¹."""
         check("dimension", dimension, Integer(1))
-        return np.asarray(np.eye(dimension) / self.known_sd() ** 2)
+        found = np.eye(dimension) / self.known_sd() ** 2
+        if self.intercept_sd is not None:
+            found[0, 0] = self.intercept_sd**-2
+        return np.asarray(found)
 
 
 def check_prior(prior: Prior, dimension: int) -> None:

@@ -41,6 +41,7 @@ from tacit.regression.numerics.moments import (
 
 __all__ = ["METHODS", "Posterior", "posterior"]
 
+_ROUNDED = 1e-7  # of the largest eigenvalue, where features have equal size: that is rounding
 _AGREED, _EXTENSIONS = 1.1, 2  # R-hat up to which chains agree; how often they are extended
 METHODS = (
     "auto",
@@ -364,7 +365,12 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
 def _ols(moments: Sequence[Moments]) -> Array:
     """Least squares from the sums; the shortest solution where features are collinear."""
     total = pooled(moments)
-    return np.asarray(np.linalg.lstsq(total.gram, total.cross, rcond=None)[0])
+    # what rounding of rows leaves along a direction with nothing in it is no information
+    own = np.abs(np.diag(total.gram))
+    size = np.sqrt(np.maximum(own, max(1e-9 * own.sum(), 1e-300)))
+    scaled = total.gram / np.outer(size, size)
+    found = np.linalg.pinv(scaled, rcond=_ROUNDED, hermitian=True) @ (total.cross / size)
+    return np.asarray(found / size)
 
 
 def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> Array:

@@ -18,7 +18,8 @@ class Data(NamedTuple):
 
     seen, cross: Ŝ_j, ẑ_j. known: û_j (NaN: none), n_j, noise variances of û_j and n_j.
     noise: τ_j² (0: S_j stays), τ_z². rows, freedoms: n_j, and n_j as degrees of freedom. scale: Λ.
-    center: m. prior: κ, a, b, and what else a sampler reads of it.
+    center: m. axis: where the intercept lies, 0 if it is one of the coefficients. prior: κ, a, b,
+    the precision along the axis, and what else a sampler reads of it.
     """
 
     seen: Any
@@ -29,6 +30,7 @@ class Data(NamedTuple):
     freedoms: Any
     scale: Any
     center: Any
+    axis: Any
     prior: Any
 
 
@@ -43,9 +45,9 @@ class Start(NamedTuple):
 class SiteArrays:
     """What the sites released, in the basis of the pooled summary: isotropic noise looks the same.
 
-    A sampler may read ``more`` of the prior than κ, a and b. It says whether yᵀy is used where it
-    was released (``squares``), and whether every S_j is held at the nearest positive semi-definite
-    matrix (``fixed``).
+    A sampler may read ``more`` of the prior than κ, a, b and the intercept's. It says whether yᵀy
+    is used where it was released (``squares``), and whether every S_j is held at the nearest
+    positive semi-definite matrix (``fixed``).
     """
 
     def __init__(
@@ -77,8 +79,11 @@ class SiteArrays:
         # a common prior mean m·1 is not a common mean in the new basis
         center = q.T @ np.full(d, prior.mean)
         kappa = d + 1.0 if prior.freedom is None else float(prior.freedom)
-        settings = np.array([kappa, prior.noise_shape, prior.noise_scale, *more])
-        self.data = Data(seen, cross, known, noise, rows, freedoms, scale, center, settings)
+        apart = prior.intercept_sd is not None
+        axis = q[0].copy() if apart else np.zeros(d)
+        own = float(prior.precision(d)[0, 0]) if apart else 0.0
+        settings = np.array([kappa, prior.noise_shape, prior.noise_scale, own, *more])
+        self.data = Data(seen, cross, known, noise, rows, freedoms, scale, center, axis, settings)
         self.total, self.size, self.prior, self.fixed = total, size, prior, fixed
 
     def start(self, rng: np.random.Generator) -> Start:
@@ -130,7 +135,7 @@ class SiteArrays:
         """Return the mean and the precision of β given S_j and σ² (Proposition 3)."""
         data, d = self.data, len(self.data.center)
         smallest = 1e-10 * max(np.trace(data.seen.sum(axis=0)) / d, 1e-12)
-        precision = np.eye(d) / self.prior.known_sd() ** 2
+        precision = self.basis.T @ self.prior.precision(d) @ self.basis
         linear = precision @ data.center
         for gram, cross, (_, cross_var) in zip(grams, data.cross, data.noise, strict=True):
             solved = np.linalg.solve(

@@ -44,7 +44,10 @@ __all__ = ["Law", "Scratch", "Target", "from_factor", "log_density", "site_terms
 
 
 class Law(NamedTuple):
-    """What a trajectory holds: ν_j, ν_j/n_j, F, κ and ℓΛ, and the coefficients' precision."""
+    """What a trajectory holds: ν_j, ν_j/n_j, F, κ and ℓΛ, and the coefficients' precision.
+
+    That of an intercept differs by ``extra``: C⁻¹ = precision·I + extra·q·qᵀ along its axis q.
+    """
 
     freedom: Any
     shares: Any
@@ -52,6 +55,7 @@ class Law(NamedTuple):
     kappa: float
     sized: Any
     precision: float
+    extra: float
 
 
 class Scratch(NamedTuple):
@@ -302,10 +306,15 @@ def log_density(target: Any, position: Any, out: Any) -> Any:
                         slopes[j, a, b] -= 0.5 * law.total_freedom * shares[j] * pooled[a, b]
                 multiply_lower(slopes[j], factors[j], 2.0, work)
                 value += add_factor_slope(work, factors[j], law.freedom[j], out, j * packed)
+    along = 0.0
+    for i in range(d):
+        along += data.axis[i] * (beta[i] - data.center[i])
+    value -= 0.5 * law.extra * along * along
     for i in range(d):
         gap = beta[i] - data.center[i]
         value -= 0.5 * law.precision * gap * gap
-        out[blocks * packed + i] = slope_beta[i] - law.precision * gap
+        slope = slope_beta[i] - law.precision * gap
+        out[blocks * packed + i] = slope - law.extra * along * data.axis[i]
     value -= data.prior[1] * scale + data.prior[2] / variance
     out[blocks * packed + d] = slope_scale - data.prior[1] + data.prior[2] / variance
     return value

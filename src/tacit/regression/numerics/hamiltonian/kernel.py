@@ -58,17 +58,19 @@ class TiedGramSampler:
         learned = (len(moments) > 1, prior.sd is None, prior.features is None)
         self.sites = SiteArrays(moments, prior, *map(float, learned), squares=True)
         self.basis, self.data = self.sites.basis, self.sites.data
-        self.settings = self.data.prior  # κ, a, b, and whether h, β's variance and ℓ are learned
+        self.settings = (
+            self.data.prior
+        )  # κ, a, b, the intercept's, and whether h, β's variance and ℓ are learned
         self.prior = prior
 
     def init(self, rng: np.random.Generator) -> TiedState:
         """Start near the pooled summary, each chain elsewhere."""
         start = self.sites.start(rng)
         scales = np.log([start.variance, 0.01, self.prior.known_sd() ** 2, 1.0])
-        if self.settings[4]:
+        if self.settings[5]:
             beta = start.coefficients
             scales[2] = np.log(0.1 + beta @ beta / len(beta))
-        if self.settings[5]:
+        if self.settings[6]:
             scales[3] = np.log(0.1)
         widths = self._widths(start.grams, start.variance)
         tuning = np.array([-2.0, -2.0, 0.0, 0.0, 0.5, 0.0])

@@ -143,9 +143,14 @@ def _propose_coefficients(
     work, factor, each, precision = matrices[0], matrices[1], matrices[2], matrices[3]
     linear, part, white = vectors[4], vectors[5], vectors[6]
     fill(precision, 0.0)
+    along = 0.0
     for i in range(d):
-        precision[i, i] = law.precision
-        linear[i] = law.precision * data.center[i]
+        along += data.axis[i] * data.center[i]
+    for i in range(d):
+        for k in range(d):
+            precision[i, k] = law.extra * data.axis[i] * data.axis[k]
+        precision[i, i] += law.precision
+        linear[i] = law.precision * data.center[i] + law.extra * along * data.axis[i]
     for j in range(grams.shape[0]):
         describe(
             grams[j], data.cross[j], variance, data.noise[j, 1], work, vectors, factor, each, part
@@ -204,18 +209,23 @@ def _set_widths(running: Any, widths: Any, count: float) -> None:
 def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: Any) -> None:
     """Run ``thin`` iterations per draw, from and into the state's arrays.
 
-    data: see `Data`; its prior: κ, a, b, and whether h, the coefficients' variance and ℓ are
-    learned. state: see `TiedState`. tuning: log steps of own and common trajectories, of the walks
-    on log h (twice) and log ℓ; when the widths were last set. widths: the scale of every
-    coordinate, own and common. running: sums and squares of the coordinates since then. out: draws
-    of β and of the scales, and how often each kind of move was accepted.
+    data: see `Data`; its prior: κ, a, b, the intercept's precision, and whether h, the
+    coefficients' variance and ℓ are learned. state: see `TiedState`. tuning: log steps of own and
+    common trajectories, of the walks on log h (twice) and log ℓ; when the widths were last set.
+    widths: the scale of every coordinate, own and common. running: sums and squares of the
+    coordinates since then. out: draws of β and of the scales, and how often each kind of move
+    was accepted.
     """
     grams, beta, scales = state.grams, state.coefficients, state.scales
     tuning, widths, running, started = state.tuning, state.widths, state.running, state.steps
     out_beta, out_scales, accepts = out
     count, d = grams.shape[0], grams.shape[1]
     packed = d * (d + 1) // 2
-    kappa, learned = data.prior[0], data.prior[3:]
+    kappa, learned = data.prior[0], data.prior[4:]
+    apart = 0.0
+    for i in range(d):
+        apart += data.axis[i] * data.axis[i]
+    slopes = d - (1 if apart > 0.0 else 0)  # coefficients whose variance is learned
     learn_spread, learn_variance, learn_size = learned[0] > 0.0, learned[1] > 0.0, learned[2] > 0.0
     triples = np.zeros((5, count, d, d))
     factors, bases, bases_new = triples[0], triples[1], triples[2]
@@ -237,6 +247,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
         time = started + step
         gain = 1.0 / (1.0 + time - tuning[5]) ** 0.6 if adapt else 0.0
         precision = math.exp(-scales[2])
+        extra = data.prior[3] - precision if apart > 0.0 else 0.0
         spread = math.exp(scales[1]) if learn_spread else -1.0
         total_freedom = kappa
         for a in range(d):
@@ -246,7 +257,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             freedom[j] = freedom_of(data.freedoms[j], spread, d)
             shares[j] = freedom[j] / data.rows[j]
             total_freedom += freedom[j]
-        law = Law(freedom, shares, total_freedom, kappa, sized, precision)
+        law = Law(freedom, shares, total_freedom, kappa, sized, precision, extra)
 
         possible = True
         for kind in range(2 if moved > 0 else 1):
@@ -256,7 +267,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
                 possible, kappa_whole = _enter_common(rng, data, law, grams, factors, room, bases)
                 if not possible:
                     break
-                now = Law(freedom, shares, total_freedom, kappa_whole, whole, precision)
+                now = Law(freedom, shares, total_freedom, kappa_whole, whole, precision, extra)
                 from_factor(frame, position, 0)
             else:
                 for j in range(count):
@@ -365,12 +376,15 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             accepts[3] += 1.0 if took else 0.0
             tune(tuning, 3, took, WALK_TARGET, gain)
 
-        # --- the coefficients' prior variance: IG(2, 0.2), so that β is Student's t with four
+        # --- the coefficients' prior variance: IG(2, 0.05), so that β is Student's t with four
         if learn_variance:
-            norm = 0.0
+            norm, along = 0.0, 0.0
             for i in range(d):
                 norm += (beta[i] - data.center[i]) ** 2
-            scales[2] = math.log(0.2 + 0.5 * norm) - math.log(rng.standard_gamma(2.0 + 0.5 * d))
+                along += data.axis[i] * (beta[i] - data.center[i])
+            norm = max(norm - along * along, 0.0)
+            half = 0.5 * slopes
+            scales[2] = math.log(0.05 + 0.5 * norm) - math.log(rng.standard_gamma(2.0 + half))
 
         # --- windows of warm-up, each as long as all before it
         since = time + 1 - tuning[5]

@@ -19,7 +19,6 @@ from tacit._core.linear import (
     cholesky,
     congruence,
     copy,
-    fill,
     from_precision,
     inlined,
     log_diagonal,
@@ -120,17 +119,24 @@ def _copy_site(j: int, source: Any, target: Any) -> None:
 def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, out: Any) -> None:
     """Run ``thin`` iterations per draw, from and into the state's arrays.
 
-    data: see `Data`; its prior: κ, a, b, and the precision of a coefficient. reach: sd of G in the
-    congruence that moves all S_j. state: see `GibbsState`. out: draws of β and of log σ², and how
-    often each kind of move was accepted.
+    data: see `Data`; its prior: κ, a, b, and the precisions of intercept and coefficients. reach:
+    sd of G in the congruence that moves all S_j. state: see `GibbsState`. out: draws of β and of
+    log σ², and how often each kind of move was accepted.
     """
-    seen, noise, rows, scale, center = data.seen, data.noise, data.rows, data.scale, data.center
+    seen, noise, rows, scale = data.seen, data.noise, data.rows, data.scale
     grams, factors, beta = state.grams, state.factors, state.coefficients
     scales, tuning, started = state.scales, state.tuning, state.steps
     out_beta, out_scales, accepts = out
     count, d = grams.shape[0], grams.shape[1]
     prior = data.prior
-    kappa, shape, rate, prior_precision = prior[0], prior[1], prior[2], prior[3]
+    kappa, shape, rate, prior_precision = prior[0], prior[1], prior[2], prior[4]
+    center, axis = data.center, data.axis
+    start, start_linear = np.zeros((d, d)), np.zeros(d)
+    for a in range(d):
+        start[a, a] = prior_precision
+        for b in range(d):
+            start[a, b] += (prior[3] - prior_precision) * axis[a] * axis[b]
+    matvec(start, center, start_linear)
     matrices, lines = np.empty((6, count, d, d)), np.empty((2, count, d))
     numbers = np.empty((2, count))
     old = Sites(grams, factors, matrices[0], matrices[1], lines[0], numbers[0])
@@ -164,11 +170,9 @@ def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, 
 
         # what the state implies, afresh: errors of rounding never add up
         copy(scale, pooled)
-        fill(precision, 0.0)
+        copy(start, precision)
+        copy(start_linear, linear)
         total_freedom = kappa
-        for i in range(d):
-            precision[i, i] = prior_precision
-            linear[i] = prior_precision * center[i]
         for j in range(count):
             freedom[j] = freedom_of(data.freedoms[j], -1.0, d)
             total_freedom += freedom[j]
@@ -251,10 +255,8 @@ def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, 
                 possible = True
                 common_shift(rng, seen, grams, noise, shares, logistic(tuning[index]), ref_mean)
             copy(scale, pooled_new)
-            fill(precision_new, 0.0)
-            for i in range(d):
-                precision_new[i, i] = prior_precision
-                linear_new[i] = prior_precision * center[i]
+            copy(start, precision_new)
+            copy(start_linear, linear_new)
             for j in range(count):
                 if noise[j, 0] == 0.0:
                     _copy_site(j, old, new)
