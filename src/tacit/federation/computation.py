@@ -117,18 +117,18 @@ class Computation:
             proposal.colluding,
         )
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """What certificates and policies say about secure sums."""
-        terms, privacy = self.terms, self.agreement.charged
+    def said(self, site: str = "") -> tuple[str, ...]:
+        """Return what a site's certificate, and a policy, say about secure sums."""
+        own = self.agreement.at(site)
+        terms, privacy = self.terms, own.charged
         if terms is None:
             return ()
-        shared = self._in_shares and privacy is not None and not self.agreement.is_free
+        shared = self._in_shares and privacy is not None and not own.is_free
         return said_of_colluding(
             len(terms.sites),
             terms.threshold,
             terms.colluding,
-            self.agreement.event if shared else None,
+            own.event if shared else None,
             0.0 if privacy is None else privacy.delta,
         )
 
@@ -145,9 +145,9 @@ class Computation:
         """What two sides compare before anything is read."""
         return self.agreement.digest
 
-    def event(self) -> DpEvent:
+    def event(self, site: str = "") -> DpEvent:
         """Return everything that one site releases."""
-        return self.agreement.event
+        return self.agreement.at(site).event
 
     def coordinator(self) -> Asking:
         """Return the coordinator's side."""
@@ -195,9 +195,9 @@ class Computation:
 
     def rehearsing(self, name: str) -> SiteSide:
         """Return a site's side on made-up data, which pays from nothing."""
-        privacy = self.agreement.charged
-        assert privacy is not None  # no permission covers a proposal without one
-        paper = paper_ledger(privacy)
+        own = self.agreement.at(name)
+        assert own.charged is not None  # no permission covers a proposal without one
+        paper = None if own.is_free else paper_ledger(own.charged)
         note = "a rehearsal on made-up data: it says nothing about any data"
         made_up = self.agreement.worst_case().data
         return self._side(Site(name, None, paper), made_up, None, (note,))
@@ -212,7 +212,7 @@ class Computation:
             self.model._place(),
             self.proposal.run,
             folder,
-            (*self.said, *notes),
+            (*self.said(site.name), *notes),
             self.against,
         )
 

@@ -78,9 +78,12 @@ class CountsAgreement(FactorizationAgreement):
 
     cites = ("schein2019", "ermis2020")
     trusts = ("central", "site", "local")
-    apart = True
-
     method: LocalCounts
+
+    @property
+    def apart(self) -> bool:
+        """Every site's perturbed cells are looked at."""
+        return True
 
     # -- what is charged -------------------------------------------------------------------
 
