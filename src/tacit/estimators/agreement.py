@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple
@@ -157,12 +157,16 @@ class Agreement(ABC):
         """
         return self
 
+    def among(self, sites: Sequence[str]) -> Agreement:
+        """Return it where the names of the sites are known, for those that need them."""
+        return self
+
     @property
     def public_sites(self) -> tuple[str, ...]:
         """The sites whose data are public: they add no noise, pay nothing and promise nothing."""
         return () if self.privacy is None else self.privacy.public_sites
 
-    def counted(self, site: Site, data: Any) -> Any:
+    def own_part(self, site: Site, data: Any) -> Any:
         """Return what of a holder's data counts towards what is released; all, unless said."""
         return data
 

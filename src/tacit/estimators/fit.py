@@ -164,7 +164,7 @@ def fit(
     bound = {site.name: agreement.at(site.name) for site in sites}
     holders = {
         site.name: bound[site.name].holder(
-            site.name, agreement.counted(site, data[site.name]), gates[site.name], place.seed
+            site.name, agreement.own_part(site, data[site.name]), gates[site.name], place.seed
         )
         for site in sites
     }
@@ -256,7 +256,7 @@ def take_part(
     kept = None if folder is None else check_writable(folder, "what a restart needs", 0o700)
     gate = Gate(None, noise_of(agreement, place, site.name), kept)
     own = agreement.at(site.name)
-    holder = own.holder(site.name, agreement.counted(site, data), gate, place.seed)
+    holder = own.holder(site.name, agreement.own_part(site, data), gate, place.seed)
     words = {site.name: stated(own, site, gate, holder, notes, against)}
     rehearse(own)
     gate.reservation = reserve(agreement, [site], place.purpose, run, words)[site.name]

@@ -79,4 +79,4 @@ def check_named(names: tuple[str, ...], privacy: Privacy) -> None:
     if strange:
         raise ParameterError(f"privacy.by_site names {strange[0]!r}: the sites are {list(names)}")
     if set(privacy.public_sites) >= set(names):
-        raise ParameterError("privacy.by_site: the data of all sites are public: pass privacy=None")
+        raise ParameterError("privacy.by_site says that the data of all sites are public")

@@ -59,7 +59,8 @@ class Computation:
         try:
             self.model, self._facts = kind._proposed(proposal.settings, privacy, proposal.seed)
             parts = (threshold or 1) - proposal.colluding if self._in_shares else 1
-            self.agreement = self.model._agree([self._facts] * len(proposal.sites), parts)
+            agreed = self.model._agree([self._facts] * len(proposal.sites), parts)
+            self.agreement = agreed.among(proposal.sites)
         except TacitError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError) as error:

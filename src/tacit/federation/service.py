@@ -163,7 +163,9 @@ class SiteService:
         if self.name not in proposal.sites:
             raise PolicyRefused(f"{self.name!r} is not among the sites", "sites")
         plugins = self.config.plugins
-        permission = self.config.policy.check(proposal, plugins, self.name)  # before anything is built of it
+        permission = self.config.policy.check(
+            proposal, plugins, self.name
+        )  # before anything is built of it
         if proposal.threshold is not None:
             self._check_identities(proposal)
         computation = _computation(proposal, plugins)

@@ -21,9 +21,10 @@ budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -33,21 +34,32 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
 from tacit.estimators.gate import Gate
-from tacit.factorization.agreement import public_inputs
+from tacit.estimators.site import Site
+from tacit.factorization.agreement import dearest_of, public_inputs
 from tacit.factorization.arrays import Floats
 from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
+from tacit.factorization.together.people import (
+    PUBLIC_MEMBERS,
+    counted_at,
+    with_public_members,
+)
 from tacit.factorization.together.problem import Problem
 from tacit.factorization.together.shape import FactorizationMethod
 from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.gaussian_share import GaussianShare
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.calibration import calibrate, gaussian_sigma
-from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent, compose
+from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent, GaussianDpEvent, compose
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.sides import Participant
 
 __all__ = ["AlternatingLeastSquares", "LeastSquaresAgreement"]
 
+_ROOM = 1.0 - 2.0**-36  # for the rounding of a weight that is looked for
+_HALVINGS = 48  # of the interval in which a weight is looked for
 _PRODUCTS = 6  # of the public pattern
 # shares of the squared noise multiplier, by step
 _MEAN = {"entry": 0.02, "user": 0.05}
@@ -120,6 +132,7 @@ class AlternatingLeastSquares(FactorizationMethod):
             prior_weight=self.prior_weight,
             popular=min(self.popular, problem.sizes[item]),
             products=_PRODUCTS if pattern else 0,
+            weighted=bool(problem.weights) or (problem.is_summed and problem.privacy_differs),
             problem=problem,
             factors=self.factors,
         )
@@ -142,6 +155,11 @@ class AlternatingLeastSquares(FactorizationMethod):
             return
         if privacy.unit == "entry" and privacy.neighbours != REPLACE:
             raise ParameterError("entries are replaced: pass neighbours='replace-one'")
+        if problem.is_summed and privacy.public_sites:
+            raise ParameterError(
+                "under trust='aggregator' every site adds its share of the noise: pass what is "
+                "public as public members, fit(sites, public={…}), which add none"
+            )
         if privacy.trust in ("local", "shuffler"):
             raise ParameterError(
                 f"a site adds up its members' cells, and trust={privacy.trust!r} says that nobody "
@@ -175,9 +193,74 @@ class LeastSquaresAgreement(OffsetsAgreement):
 
     family = "factorization"
     cites = ("chien2021",)
+    trusts = ("central", "site", "aggregator")
+    differs = True
 
     problem: Problem
     factors: bool | str = "auto"  # as in `AlternatingLeastSquares`
+
+    def at(self, site: str) -> LeastSquaresAgreement:
+        """Return what one site is bound by: its own noise, or under a secure sum its weight."""
+        problem = self.problem.at(site)
+        if problem is self.problem:
+            return self
+        own = replace(self, privacy=problem.privacy, problem=problem)
+        return replace(own, own_weight=own.weight_of_site) if problem.is_summed else own
+
+    def among(self, sites: Sequence[str]) -> LeastSquaresAgreement:
+        """Return it with the names of the sites."""
+        return replace(self, problem=replace(self.problem, names=tuple(sites)))
+
+    def own_part(self, site: Site, data: Any) -> Any:
+        """Return a site's relations, with who counts there (`together.people`)."""
+        return counted_at(self.problem, site, data)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise is added at all."""
+        return self.problem.noisy
+
+    @cached_property
+    def weight_of_site(self) -> float:
+        """The weight w ≤ 1 of all of a site's contributions under which it has its own ε.
+
+        Noise is made for the largest ε, so a member's share of μ is w·μ; what rounding to the
+        grid adds does not shrink, and is counted in full.
+        """
+        assert self.privacy is not None
+        return self._weight_for(self.privacy.epsilon)
+
+    def _weight_for(self, epsilon: float) -> float:
+        assert self.privacy is not None
+        if epsilon >= max(self.problem.epsilons):
+            return 1.0
+        delta, accountant = self.privacy.delta, self.problem.accountant
+        whole, low, high = replace(self, own_weight=1.0), 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            met = epsilon_of(whole.scaled(middle), delta, accountant) <= epsilon * _ROOM
+            low, high = (middle, high) if met else (low, middle)
+        return low
+
+    def together(self, sites: int) -> DpEvent:
+        """Return what so many sites release about somebody whom all of them know, at most.
+
+        Sites' own noise composes; in one sum with one noise what they contribute adds up.
+        """
+        if not self.problem.is_summed:
+            return dearest_of(self.problem, sites, self._asked)
+        weights = {epsilon: self._weight_for(epsilon) for epsilon in set(self.problem.epsilons)}
+        largest = sorted((weights[e] for e in self.problem.epsilons), reverse=True)[:sites]
+        return replace(self, own_weight=1.0).scaled(sum(largest), len(largest))
+
+    def _asked(self, epsilon: float) -> DpEvent:
+        """Return everything that a site releases that is asked for some ε."""
+        asked = self.problem.privacy
+        if asked is None or (epsilon == asked.epsilon and not asked.by_site):
+            return self.event
+        request = asked.with_epsilon(epsilon)
+        problem = replace(self.problem, privacy=request, table=None)
+        return replace(self, privacy=request, problem=problem).event
 
     @property
     def item(self) -> str:
@@ -242,9 +325,24 @@ class LeastSquaresAgreement(OffsetsAgreement):
         """
         if self.privacy is None or not self.noisy:
             return math.inf
-        noise = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / math.sqrt(_FACTORS)
-        noise *= self.sensitivities["covariance"]
-        return _VISIBLE * members / (noise * math.sqrt(2.0 * self.popular * self.sites))
+        noise = self.sensitivities["covariance"] / (self._reach * math.sqrt(_FACTORS))
+        return _VISIBLE * members / (noise * math.sqrt(2.0 * self.popular))
+
+    @property
+    def _reach(self) -> float:
+        """How many units of noise one member on average moves what all sites send together.
+
+        Sites' own sums are weighted by their noise σ_k: √(Σ σ_k⁻²)/N. In a secure sum there is
+        one noise, and members count with their site's weight.
+        """
+        assert self.privacy is not None
+        epsilons, problem = self.problem.epsilons, self.problem
+        finite = [e for e in epsilons if math.isfinite(e)]
+        precise = [1.0 / gaussian_sigma(e, self.privacy.delta) for e in finite]
+        if not problem.is_summed:
+            return math.sqrt(sum(one**2 for one in precise)) / len(epsilons)
+        noise = math.sqrt(len(epsilons) / problem.shares)
+        return sum(precise) / len(epsilons) / noise
 
     @property
     def budget(self) -> dict[str, float]:
@@ -254,7 +352,7 @@ class LeastSquaresAgreement(OffsetsAgreement):
     @cached_property
     def multiplier(self) -> float:
         """The noise multiplier that all steps together have."""
-        privacy = self.privacy
+        privacy = self.problem.calibrated
         assert privacy is not None
         if self.problem.accountant == "pld":  # Gaussians compose into one: analytic calibration
             return gaussian_sigma(privacy.epsilon, privacy.delta)
@@ -266,10 +364,13 @@ class LeastSquaresAgreement(OffsetsAgreement):
         )
 
     def _noise(self, share: float, bound: float, shape: tuple[int, ...]) -> Gaussian:
+        kind: type[Gaussian] = Gaussian
+        more: dict[str, Any] = {"neighbours": self.neighbours}
+        if self.problem.is_summed:
+            kind, more = GaussianShare, {**more, "shares": self.problem.shares}
         if not self.noisy:
-            return Gaussian(0.0, bound, shape, self.neighbours)
-        multiplier = self.multiplier / math.sqrt(share)
-        return Gaussian.calibrated(multiplier, bound, shape, neighbours=self.neighbours)
+            return kind(0.0, bound, shape, **more)
+        return kind.calibrated(self.multiplier / math.sqrt(share), bound, shape, **more)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -282,7 +383,7 @@ class LeastSquaresAgreement(OffsetsAgreement):
             notes.append(f"public and free: {', '.join(self.problem.public)}")
         if self.products:
             notes.append("item features from which cells are observed are shared as they are")
-        return public_inputs(self.problem, self.event) + tuple(notes)
+        return public_inputs(self.problem, self.together) + tuple(notes)
 
     @property
     def _relation(self) -> str:
@@ -294,16 +395,24 @@ class LeastSquaresAgreement(OffsetsAgreement):
         self, name: str, data: Mapping[str, Relation], gate: Gate, seed: int | None
     ) -> Participant:
         """Return a site with its one relation."""
-        (relation,) = data.values()
         made: Participant = late(f"{__package__}.least_squares").SiteMembers(
-            self, name, relation, gate
+            self, name, data, gate
         )
         return made
 
     def coordinate(self, start: Start) -> Coordinating:
-        """Learn offsets, then factors."""
-        made: Coordinating = late(f"{__package__}.least_squares").coordinate(self, start)
-        return made
+        """Learn offsets, then factors; from members who are public, too."""
+        made: Coordinating = late(f"{__package__}.items").coordinate(self, start)
+        return with_public_members(made, self._public_members(), apart=self.apart)
+
+    def _public_members(self) -> Any:
+        """Return the side of members who are public, without noise; None where nobody is."""
+        if not self.problem.open:
+            return None
+        asked = None if self.privacy is None else self.privacy.with_epsilon(math.inf)
+        problem = replace(self.problem, privacy=asked, table=None)
+        free = replace(self, privacy=asked, problem=problem)
+        return free.holder(PUBLIC_MEMBERS, self.problem.open, Gate(None, Noise("grid")), None)
 
     def worst_case(self) -> Neighbours:
         """See `worst_members`."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
@@ -34,10 +35,11 @@ _RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
 
 class Shard(NamedTuple):
-    """Cells in [−2, 2], sorted by member, and the weight W of each."""
+    """Cells in [−2, 2], sorted by member, the weight W of each, and β of every member."""
 
     cells: ByMember
     weights: Floats
+    openness: Floats
 
 
 class Members(Holder):
@@ -52,15 +54,22 @@ class Members(Holder):
         cells: ByMember,
         gate: Gate,
         openness: Floats | None = None,
+        counts: NDArray[np.bool_] | None = None,
     ) -> None:
         low, high = agreement.bounds
         middle, step = agreement.scale
         scaled = (clip_values(cells.values, low, high) - middle) / step
         self.cells = cells._replace(values=np.clip(scaled, -HALF, HALF))
-        self.weights = np.ones(len(scaled)) if openness is None else openness[cells.owners]
+        self.openness = np.ones(cells.members) if openness is None else openness
+        sent = self.openness * agreement.own_weight
+        self.weights = sent[cells.owners]
         if agreement.item_weights is not None:
             self.weights = self.weights * np.array(agreement.item_weights)[cells.items]
-        super().__init__(agreement, name, [Shard(self.cells, self.weights)], gate)
+        shard = Shard(self.cells, self.weights, sent)
+        if counts is not None:  # who does not count here contributes nothing at all
+            here = self.cells.of(np.flatnonzero(counts))
+            shard = Shard(here, self.weights[counts[cells.owners]], sent[counts])
+        super().__init__(agreement, name, [shard], gate)
 
     def units(self, shard: Shard) -> int:
         """Return the number of members."""
@@ -102,7 +111,8 @@ class Members(Holder):
         counts = np.diff(cells.starts)
         filled = counts > 0
         means = cells.sums(cells.values)[filled] / counts[filled]
-        return mechanism.grid.sum(np.column_stack([means / HALF, np.ones(len(means))]))
+        rows = np.column_stack([means / HALF, np.ones(len(means))])
+        return mechanism.grid.sum(rows, shard.openness[filled])
 
     def _offsets(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         """Sum every value minus its member's own shrunken mean, clipped."""
@@ -116,6 +126,7 @@ class Members(Holder):
         if public.unit == "user":
             left = np.column_stack([rest, np.full(len(rest), COUNT)])
             scales = message_scales(cells, left, right, which, _SOFT)
+            scales = scales * shard.openness[cells.owners]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _summed(
@@ -157,7 +168,8 @@ class Members(Holder):
             rows *= _MIX
             rows[spot] += (1.0 - _MIX) * rest[here]
             norms = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-            total += lattice_gram(rows / np.maximum(norms * (1.0 + 1e-9), 1e-9))
+            lengths = np.sqrt(shard.openness[first:last, None])
+            total += lattice_gram(rows / np.maximum(norms * (1.0 + 1e-9), 1e-9), lengths)
         padded = np.zeros(mechanism.size)
         packed = packing(width).pack(total)
         padded[: len(packed)] = packed
@@ -170,7 +182,7 @@ class Members(Holder):
         lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
         right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
         left, which = cells.values[:, None], cells.owners
-        scales = message_scales(cells, left, right, which, _SOFT)
+        scales = message_scales(cells, left, right, which, _SOFT) * shard.openness[which]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _damped_factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:

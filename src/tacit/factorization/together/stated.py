@@ -57,8 +57,8 @@ class Stated(NamedTuple):
         for k in range(sites):
             relations = {}
             for name in model.forms:
-                if name in self.public:
-                    continue
+                if name in self.public and protected not in model.names(name):
+                    continue  # of protected members some may be public: sites hold the others
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
@@ -78,7 +78,7 @@ class Stated(NamedTuple):
         for name, found in tables.items():
             if name not in model.forms:
                 raise ParameterError(f"the model has no relation {name!r}")
-            if name in self.public:
+            if name in self.public and protected not in model.names(name):
                 raise ParameterError(f"{name!r} is stated as public: it is no table of a site")
             modes = self.modes(model, name, protected)
             for entity in set(model.names(name)) - set(modes):
