@@ -118,7 +118,7 @@ class AlternatingLeastSquares(FactorizationMethod):
         self._check(problem)
         ((relation, bounds),) = problem.bounds.items()
         item, tokens = problem.item, problem.model.forms[relation]
-        pattern = problem.unit == "entry" and self.pattern
+        pattern, filled = problem.unit == "entry" and self.pattern, relation in problem.filled
         draft = LeastSquaresAgreement(
             items=problem.sizes[item],
             rank=math.prod(problem.model.ranks[k] for k in tokens[0][1]),
@@ -131,7 +131,8 @@ class AlternatingLeastSquares(FactorizationMethod):
             clip=self.clip,
             prior_weight=self.prior_weight,
             popular=min(self.popular, problem.sizes[item]),
-            products=_PRODUCTS if pattern else 0,
+            products=_PRODUCTS if pattern and not filled else 0,
+            filled=filled,
             weighted=bool(problem.weights) or (problem.is_summed and problem.privacy_differs),
             problem=problem,
             factors=self.factors,
@@ -395,9 +396,11 @@ class LeastSquaresAgreement(OffsetsAgreement):
         self, name: str, data: Mapping[str, Relation], gate: Gate, seed: int | None
     ) -> Participant:
         """Return a site with its one relation."""
-        made: Participant = late(f"{__package__}.least_squares").SiteMembers(
-            self, name, data, gate
-        )
+        if self.filled:
+            kind = late(f"{__package__}.filled").FilledMembers
+        else:
+            kind = late(f"{__package__}.least_squares").SiteMembers
+        made: Participant = kind(self, name, data, gate)
         return made
 
     def coordinate(self, start: Start) -> Coordinating:

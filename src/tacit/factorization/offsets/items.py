@@ -38,6 +38,7 @@ from tacit.rounds.sides import Collected
 __all__ = ["coordinate"]
 
 _RESIDUAL = 0.8  # the variance of a value about its offsets, of a half-range of 2, as a rule
+_LEAST_SPREAD = 1e-5  # of the variance of values that are mostly zero
 _MEANS = 0.1  # that of a member's mean, in the half of the range that it is sent in
 _LOST = (
     "a site was lost, and its part cannot be told from that of others in what was summed before: "
@@ -93,6 +94,9 @@ class _Items:
         self.counts = self.weights = np.zeros(items)
         self._squares = np.zeros(items)  # of members' weights, summed by item
         self.sites = 0  # how many are looked at, one by one; 1 where only their sum is
+        self._unit = 1.0  # what sums about items are multiplied by before they are shrunk
+        # what released means are measured from, and the range they are sent in
+        self._origin, self._range = (public.fill, 2.0 * HALF) if public.filled else (0.0, HALF)
         self._by_site = np.zeros((1, items))  # the weight of each one's cells
         self._sizes = np.ones(1)  # how many members each one has
         self.public = self.features = np.zeros((items, 0))
@@ -155,12 +159,12 @@ class _Items:
             self._members = float(self._sizes.sum())
             shares = shares_of_sites(noise, self._sizes, _MEANS)
             total = shares @ sums
-            mean = HALF * float(total[0]) / max(float(total[1]), 1.0)
+            mean = self._range * float(total[0]) / max(float(total[1]), 1.0)
         else:
             shares = shares_of_sites(noise, self._sizes, 1.0)
             cells = float(shares @ self._by_site.sum(axis=1))
             mean = float(shares @ sums[:, 0]) / max(cells, 1.0)
-        self._mean = float(np.clip(mean, -HALF, HALF))
+        self._mean = float(np.clip(self._origin + mean, -HALF, HALF))
 
     def take_offsets(self, sums: Floats, noise: Floats) -> None:
         """Shrink sums, averaged with those before by their noise.
@@ -168,8 +172,11 @@ class _Items:
         Towards what is known of items already: how often they occur, features from the public
         pattern, and those that the caller gave.
         """
-        width = self._agreed.items * (2 if self._user else 1)
+        width = self._agreed.size("offsets")
         sums, noise = _averaged(self._averaged, sums[:, :width], noise)
+        if self._agreed.filled:
+            self._take_links(sums, noise)
+            return
         within: Floats | float = _RESIDUAL
         popularity = np.log1p(self.weights)
         if self._user:
@@ -183,6 +190,27 @@ class _Items:
         self._offsets, self._offsets_sd = shrunk_towards(
             found.sums, found.weights, 0.0, found.variance, known
         )
+
+    def _take_links(self, sums: Floats, noise: Floats) -> None:
+        """Shrink sums of what is above zero: cells that are not listed hold nothing of it.
+
+        A value that is mostly zero and at most four varies by at most four times its mean.
+        """
+        items = self._agreed.items
+        if self._user:
+            counts = np.maximum(sums[:, items] / COUNT, 1.0)
+            self._by_site, sums = np.tile(counts[:, None], items), sums[:, :items]
+        # users who have less count more here: what they have on average is another mean
+        level = float(sums.sum() / max(float(self._by_site.sum()), 1.0))
+        spread = level * (2.0 * HALF - level) if self._agreed.fill == -HALF else _RESIDUAL
+        within = min(max(spread, _LEAST_SPREAD), _RESIDUAL)
+        self._unit = math.sqrt(_RESIDUAL / within)  # such that values vary as others do
+        apart = self._unit * (sums - level * self._by_site)
+        found = pooled(apart, self._by_site, self._unit**2 * noise, _RESIDUAL)
+        known = np.column_stack([self.public, self._given])
+        means, deviations = shrunk_towards(found.sums, found.weights, 0.0, found.variance, known)
+        self._offsets, self._offsets_sd = means / self._unit, deviations / self._unit
+        self.weights = np.maximum(self._offsets + level, 0.0) * self._by_site.sum(axis=0)
 
     def _count(self, noisy: Floats, noise: Floats) -> Floats:
         """Take in how often items occur; return their popularity, on a log scale.
@@ -203,7 +231,7 @@ class _Items:
 
         The squared lengths add up to the number of members, which was released.
         """
-        return self._members / max(float(self.weights.sum()), 1.0)
+        return self._members / max(float(self._by_site.sum()), 1.0)
 
     def take_covariance(self, sums: Floats, noise: Floats) -> None:
         """Start features with the leading eigenvectors, of all that was released of it so far."""
@@ -221,6 +249,10 @@ class _Items:
         """Shrink the items' side of a round of least squares."""
         items, columns = self._agreed.items, self._agreed.features
         table = sums[:, : items * columns].reshape(len(sums), -1, columns)
+        if self._agreed.filled:  # less what popularity says of how tastes are spread
+            popular = table.sum(axis=1) / max(float(self.weights.sum()), 1e-300)
+            table = self._unit * (table - popular[:, None, :] * self.weights[:, None])
+            noise = self._unit**2 * noise
         found = pooled(table, self._by_site, noise, self._within / self._agreed.rank)
         rows = shrink(found.sums, found.weights, found.variance, 0.0)
         self.features = scaled_columns(rows, self._agreed.popular)

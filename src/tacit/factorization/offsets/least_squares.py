@@ -14,6 +14,7 @@ from tacit.estimators.gate import Gate
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 from tacit.factorization.offsets.numerics.ridge import (
+    ByMember,
     by_member,
     choose_penalties,
     offset_share,
@@ -45,16 +46,22 @@ class SiteMembers(Members, SiteFactors):
         problem = agreement.problem
         protected, weights = problem.protected, openness_of(problem, relations)
         counts = relations.counts if isinstance(relations, Counted) else None
-        cells = by_member(relation.listed(), protected)
-        super().__init__(agreement, name, cells, gate, weights, counts)
+        self.agreement = agreement
+        self._listed: NDArray[np.bool_] | None = None
+        cells = self._read(relation)
+        super().__init__(agreement, name, cells, gate, weights, counts, self._listed)
         self._member_mode = relation.entities.index(protected)
         self._rows: Floats = np.zeros((self.cells.members, 1))
         self._features: Floats = np.ones((agreement.items, 1))
         self._base: Floats = np.zeros(agreement.items)
 
+    def _read(self, relation: Relation) -> ByMember:
+        """Return a relation's cells by member."""
+        return by_member(relation, self.agreement.problem.protected)
+
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Regress every member's own cells on the released features."""
-        item, cells, items = self.agreement.item, self.cells, self.agreement.items
+        item, items = self.agreement.item, self.agreement.items
         if (
             shared[f"{item} offset"].shape != (items,)
             or shared[item].shape != (items, len(shared["kinds"]))
@@ -62,13 +69,20 @@ class SiteMembers(Members, SiteFactors):
         ):
             raise ParameterError(f"what was learned is not about the {items} members of {item!r}")
         mean, offsets = float(shared["mean"][0]), shared[f"{item} offset"]
-        self._base = mean + offset_share(cells, mean, offsets) * offsets
         features, kinds = shared[item], shared["kinds"].astype(np.int64)
         self._features = np.column_stack([np.ones(len(features)), features])
-        rest = cells._replace(values=cells.values - self._base[cells.items])
         _, groups = np.unique(np.concatenate([[0], kinds]), return_inverse=True)
-        penalties = choose_penalties(rest, self._features, groups)
-        self._rows = ridge_rows(rest, self._features, penalties)
+        self._regress(mean, offsets, self._features, groups)
+
+    def _regress(
+        self, mean: float, offsets: Floats, features: Floats, groups: NDArray[np.int64]
+    ) -> None:
+        """Regress every member's own cells on released features."""
+        cells = self.cells
+        self._base = mean + offset_share(cells, mean, offsets) * offsets
+        rest = cells._replace(values=cells.values - self._base[cells.items])
+        penalties = choose_penalties(rest, features, groups)
+        self._rows = ridge_rows(rest, features, penalties)
 
     def groups(self) -> Mapping[str, DpEvent]:
         """Return bands of members' weights, each with what its heaviest member sees."""

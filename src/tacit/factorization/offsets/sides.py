@@ -26,20 +26,24 @@ from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import GridSum
 
-__all__ = ["COUNT", "Members", "Shard", "packing"]
+__all__ = ["COUNT", "RIDGE", "SOFT", "Members", "Shard", "packing"]
 
 COUNT = 0.5  # weight of a count beside a residual
-_SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
+SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
 _MIX = 0.5  # of pattern and residuals in the covariance
-_RIDGE = 20.0  # of a member's factor in a step: typical features have size one
+RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
 
 class Shard(NamedTuple):
-    """Cells in [−2, 2], sorted by member, the weight W of each, and β of every member."""
+    """Cells in [−2, 2], sorted by member, the weight W of each, and β of every member.
+
+    Where other cells are observed zeros, ``listed`` are the cells that are not held out.
+    """
 
     cells: ByMember
     weights: Floats
     openness: Floats
+    listed: NDArray[np.bool_] | None = None
 
 
 class Members(Holder):
@@ -55,6 +59,7 @@ class Members(Holder):
         gate: Gate,
         openness: Floats | None = None,
         counts: NDArray[np.bool_] | None = None,
+        listed: NDArray[np.bool_] | None = None,
     ) -> None:
         low, high = agreement.bounds
         middle, step = agreement.scale
@@ -65,10 +70,11 @@ class Members(Holder):
         self.weights = sent[cells.owners]
         if agreement.item_weights is not None:
             self.weights = self.weights * np.array(agreement.item_weights)[cells.items]
-        shard = Shard(self.cells, self.weights, sent)
+        shard = Shard(self.cells, self.weights, sent, listed)
         if counts is not None:  # who does not count here contributes nothing at all
-            here = self.cells.of(np.flatnonzero(counts))
-            shard = Shard(here, self.weights[counts[cells.owners]], sent[counts])
+            here, mine = self.cells.of(np.flatnonzero(counts)), counts[cells.owners]
+            known = None if listed is None else listed[mine]
+            shard = Shard(here, self.weights[mine], sent[counts], known)
         super().__init__(agreement, name, [shard], gate)
 
     def units(self, shard: Shard) -> int:
@@ -125,7 +131,7 @@ class Members(Holder):
         right, which = np.ones((1, 1)), np.zeros(len(rest), np.int64)
         if public.unit == "user":
             left = np.column_stack([rest, np.full(len(rest), COUNT)])
-            scales = message_scales(cells, left, right, which, _SOFT)
+            scales = message_scales(cells, left, right, which, SOFT)
             scales = scales * shard.openness[cells.owners]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
@@ -178,11 +184,11 @@ class Members(Holder):
     def _factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         cells = shard.cells._replace(values=self._residuals(asked, shard.cells))
         features = asked.arrays["features"]
-        rows = ridge_rows(cells, features, np.full(features.shape[1], _RIDGE))
+        rows = ridge_rows(cells, features, np.full(features.shape[1], RIDGE))
         lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
         right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
         left, which = cells.values[:, None], cells.owners
-        scales = message_scales(cells, left, right, which, _SOFT) * shard.openness[which]
+        scales = message_scales(cells, left, right, which, SOFT) * shard.openness[which]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _damped_factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:

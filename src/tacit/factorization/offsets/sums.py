@@ -109,6 +109,7 @@ class OffsetsAgreement(Agreement):
     products: int = 0  # of the public pattern that are asked for
     weighted: bool = False  # whether members may have weights
     item_weights: tuple[float, ...] | None = None  # γ; None for 1
+    filled: bool = False  # whether cells that are not listed are observed zeros (`offsets.filled`)
     own_weight: float = 1.0  # of all that a site contributes, where noise is made for others
 
     # -- how far a member moves a sum ------------------------------------------------------
@@ -124,6 +125,12 @@ class OffsetsAgreement(Agreement):
         return ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
 
     @property
+    def fill(self) -> float:
+        """What a cell that is not listed holds, where it is an observed zero; in [−2, 2]."""
+        middle, step = self.scale
+        return float(np.clip(-middle / step, -HALF, HALF))
+
+    @property
     def features(self) -> int:
         """How many features an item has: not more than there are items."""
         return min(self.rank, self.items)
@@ -134,6 +141,8 @@ class OffsetsAgreement(Agreement):
         if self.unit == "entry":
             own = min(2.0 * self.clip, 2.0 * HALF)
             reach = math.sqrt(own**2 + 4.0 / self.prior_weight)
+            if self.filled:  # no member's own mean enters
+                reach = 2.0 * HALF
             return {
                 "mean": 2.0 * HALF,
                 "offsets": reach,
@@ -151,7 +160,7 @@ class OffsetsAgreement(Agreement):
         if kind == "mean":
             return beside
         if kind == "offsets":
-            return self.items * beside
+            return self.items + beside - 1 if self.filled else self.items * beside
         if kind == "covariance":
             return self.popular * (self.popular + 1) // 2
         return self.items * self.rank

@@ -56,6 +56,7 @@ class Problem:
     # cells of protected members who are no secret, by relation; the coordinator holds them
     open: Mapping[str, Relation] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)  # of members by name, below 1
+    filled: tuple[str, ...] = ()  # private relations whose unlisted cells are observed zeros
     shares: int = 1  # into how many the noise is split under a secure sum
 
     @property
@@ -246,8 +247,22 @@ def state_problem(
         names,
         open=opened,
         weights=_weights(weights),
+        filled=_filled([*data, opened]),
         shares=shares,
     )
+
+
+def _filled(data: Sequence[Mapping[str, Relation]]) -> tuple[str, ...]:
+    """Return the relations whose unlisted cells are observed zeros, at every site."""
+    found: dict[str, str] = {}
+    for relations in data:
+        for name, relation in relations.items():
+            if found.setdefault(name, relation.zeros) != relation.zeros:
+                raise ParameterError(
+                    f"unlisted cells of {name!r} are {found[name]} at one site and "
+                    f"{relation.zeros} at another: pass the same zeros=… everywhere"
+                )
+    return tuple(name for name, zeros in found.items() if zeros == "observed")
 
 
 def _weights(weights: Mapping[Any, float] | None) -> dict[str, float]:
@@ -300,6 +315,11 @@ def members_in(relations: Mapping[str, Relation], entity: str) -> int:
 def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None:
     """Raise where a site's relations disagree with what all sides take for public."""
     for relation, found in relations.items():
+        if (found.zeros == "observed") != (relation in problem.filled):
+            agreed = "observed" if relation in problem.filled else "missing"
+            raise ParameterError(
+                f"unlisted cells of {relation!r} must be {agreed} here"
+            )
         for entity, size in zip(found.entities, found.shape, strict=True):
             if entity == problem.protected:
                 continue
