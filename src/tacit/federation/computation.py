@@ -186,9 +186,10 @@ class Computation:
         ledger: Ledger | None,
         folder: Path | None = None,
         notes: tuple[str, ...] = (),
+        key: bytes | None = None,
     ) -> SiteSide:
-        """Return the same for data that were read already (`read`)."""
-        return self._side(Site(name, None, ledger), data, folder, notes)
+        """Return the same for data that were read already (`read`); ``key`` as in `Site`."""
+        return self._side(Site(name, None, ledger, key), data, folder, notes)
 
     def read(self, tables: Mapping[str, Any]) -> Any:
         """Return a site's data as its side takes them, or raise what is wrong, to the holder."""

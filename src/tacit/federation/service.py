@@ -271,7 +271,12 @@ class SiteService:
             cost = self._cost(proposal)
             History(self.config.state).begin(proposal.run, self._coordinator, cost)
             self._side = computation.answering(
-                self.name, data, ledger, folder / "standing", (self._timing,)
+                self.name,
+                data,
+                ledger,
+                folder / "standing",
+                (self._timing,),
+                self.config.people_key(),
             )
         participant: Participant = self._side.participant
         if computation.terms is not None:

@@ -278,6 +278,9 @@ class CountsAgreement(FactorizationAgreement):
             for views in ("perturbed", "own"):
                 inference = "naive" if k % 2 else "exact"
                 yield replace(short, views=views, inference=inference, cells=cells).agree(problem)
+            if k == 2:  # an entry, at a site with an ε of its own
+                asked = replace(problem.privacy, by_site={"site": 0.5})
+                yield short.agree(replace(problem, privacy=asked, names=("site",)))
 
 
 def _members(found: Collected) -> list[int]:

@@ -370,6 +370,9 @@ class LangevinAgreement(FactorizationAgreement):
             yield Langevin(rounds=2, clip=0.01, iterations=3).agree(problem)
         matrix = next(small_problems(trusts=("site",), delta=1e-4))
         yield Langevin(rounds=2, sampling_rate=0.5, limit=2).agree(matrix)
+        assert matrix.privacy is not None
+        own = replace(matrix, privacy=replace(matrix.privacy, by_site={"site": 0.5}))
+        yield Langevin(rounds=2, clip=0.01).agree(replace(own, names=("site",)))
         yield Langevin(rounds=2, clip=0.01, rows="drawn").agree(matrix)
         for problem in small_problems(trusts=("site",), delta=1e-4):
             if problem.unit == "entry":

@@ -28,25 +28,23 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.lazy import late
 from tacit.data.relations import Relation
-from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
 from tacit.estimators.gate import Gate
 from tacit.estimators.site import Site
 from tacit.factorization.agreement import dearest_of, public_inputs
 from tacit.factorization.arrays import Floats
 from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.offsets.method import AlternatingLeastSquares
 from tacit.factorization.offsets.numerics.ridge import ByMember
-from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
+from tacit.factorization.offsets.sums import OffsetsAgreement, worst_members
 from tacit.factorization.together.people import (
     PUBLIC_MEMBERS,
     counted_at,
     with_public_members,
 )
 from tacit.factorization.together.problem import Problem
-from tacit.factorization.together.shape import FactorizationMethod
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.noise import Noise
@@ -60,7 +58,6 @@ __all__ = ["AlternatingLeastSquares", "LeastSquaresAgreement"]
 
 _ROOM = 1.0 - 2.0**-36  # for the rounding of a weight that is looked for
 _HALVINGS = 48  # of the interval in which a weight is looked for
-_PRODUCTS = 6  # of the public pattern
 # shares of the squared noise multiplier, by step
 _MEAN = {"entry": 0.02, "user": 0.05}
 _FACTORS = 0.5
@@ -70,122 +67,6 @@ _VISIBLE = 0.05
 # by how much it must: for a covariance, for one beside the public pattern, for rounds of least
 # squares in place of more covariance; and how many members there are for each item then (entries)
 _CLEAR, _BESIDE_PATTERN, _FOR_ROUNDS, _CROWD = 1.0, 2.0, 6.0, 10
-
-
-@dataclass(frozen=True)
-class AlternatingLeastSquares(FactorizationMethod):
-    """Offsets, and factors by alternating least squares, for one matrix of bounded values.
-
-    Parameters
-    ----------
-    rounds
-        Rounds of alternating least squares after the covariance, where noise is small enough for
-        them; otherwise their share of the budget goes to the covariance as well.
-    factors
-        Whether factors are learned from private values at all; ``"auto"``: where they would stand
-        out from the noise, by ε and the number of members (public for entries, released for
-        users), and beside the public pattern clearly so.
-    pattern
-        Whether, for entries, item features are taken from which cells are observed, which is
-        public then and costs nothing.
-    popular
-        Over how many items, the most popular ones, the covariance is taken.
-    clip
-        c, where a value's distance from its member's mean is clipped, of a half-range of 2.
-    prior_weight
-        κ, the number of cells that the overall mean counts for in a member's own mean.
-    """
-
-    rounds: int = 2
-    factors: bool | str = "auto"
-    pattern: bool = True
-    popular: int = 300
-    clip: float = 1.5
-    prior_weight: float = 5.0
-
-    told = ("rounds", "factors", "pattern", "popular", "clip", "prior_weight")
-
-    def __post_init__(self) -> None:
-        check("rounds", self.rounds, Integer(0))
-        check("factors", self.factors, OneOf("auto", True, False))
-        check("pattern", self.pattern, OneOf(True, False))
-        check("popular", self.popular, Integer(2))
-        check("clip", self.clip, Real(0, 2 * HALF, open_low=True))
-        check("prior_weight", self.prior_weight, Real(0, open_low=True))
-
-    def agree(self, problem: Problem) -> LeastSquaresAgreement:
-        """Return what is public about a fit; raise unless there is one matrix to factorize."""
-        self._check(problem)
-        ((relation, bounds),) = problem.bounds.items()
-        item, tokens = problem.item, problem.model.forms[relation]
-        pattern, filled = problem.unit == "entry" and self.pattern, relation in problem.filled
-        draft = LeastSquaresAgreement(
-            items=problem.sizes[item],
-            rank=math.prod(problem.model.ranks[k] for k in tokens[0][1]),
-            bounds=bounds,
-            unit=problem.unit,
-            privacy=problem.privacy,
-            sites=problem.sites,
-            plan=(),
-            later=("covariance", "factors"),
-            clip=self.clip,
-            prior_weight=self.prior_weight,
-            popular=min(self.popular, problem.sizes[item]),
-            products=_PRODUCTS if pattern and not filled else 0,
-            filled=filled,
-            weighted=bool(problem.weights) or (problem.is_summed and problem.privacy_differs),
-            problem=problem,
-            factors=self.factors,
-        )
-        return draft.planned(self.rounds)
-
-    def _check(self, problem: Problem) -> None:
-        if not problem.is_matrix:
-            raise ParameterError(
-                "this method factorizes one matrix, such as 'user:k item:k', beside public ones "
-                "about its items: use method='sgld'"
-            )
-        if problem.unit not in ("entry", "user"):
-            raise ParameterError(
-                f"privacy.unit must be 'entry' or 'user' for a factorization, got {problem.unit!r}"
-            )
-        for name, found in problem.public.items():
-            _check_public(problem, name, found)
-        privacy = problem.privacy
-        if privacy is None or not problem.noisy:
-            return
-        if privacy.unit == "entry" and privacy.neighbours != REPLACE:
-            raise ParameterError("entries are replaced: pass neighbours='replace-one'")
-        if problem.is_summed and privacy.public_sites:
-            raise ParameterError(
-                "under trust='aggregator' every site adds its share of the noise: pass what is "
-                "public as public members, fit(sites, public={…}), which add none"
-            )
-        if privacy.trust in ("local", "shuffler"):
-            raise ParameterError(
-                f"a site adds up its members' cells, and trust={privacy.trust!r} says that nobody "
-                "sees them: use method='local'"
-            )
-        if privacy.delta == 0.0:
-            raise ParameterError("this method adds Gaussian noise: pass Privacy(…, delta=1e-6)")
-
-
-def _check_public(problem: Problem, name: str, found: Relation) -> None:
-    """Raise unless a public relation is about the same items, and about nobody protected."""
-    item = problem.item
-    if problem.protected in problem.model.names(name):
-        raise ParameterError(
-            f"the public relation {name!r} names the protected entity {problem.protected!r}: pass "
-            f"what is public of {item!r}"
-        )
-    if item not in found.entities:
-        return  # a site that adopts has what it says from what was released
-    size, known = found.shape[found.entities.index(item)], problem.labels.get(item)
-    if size != problem.sizes[item] or found.labels.get(item, known) != known:
-        raise ParameterError(
-            f"public data and sites disagree about the members of {item!r}: {size} in {name!r}, "
-            f"{problem.sizes[item]} at sites. Pass the same list of labels to both"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,29 +299,59 @@ class LeastSquaresAgreement(OffsetsAgreement):
         return free.holder(PUBLIC_MEMBERS, self.problem.open, Gate(None, Noise("grid")), None)
 
     def worst_case(self) -> Neighbours:
-        """See `worst_members`."""
+        """See `worst_members`; where zeros are observed, one member's row is full, or is not."""
         found = worst_members(self)
-        return Neighbours(*(self._relations(cells) for cells in found))
+        ours, theirs = (self._relations(cells) for cells in found)
+        if self.filled and self.unit == "user" and self.neighbours != REPLACE:
+            # a row of zeros is somebody, too: the member goes altogether
+            relation = theirs[self._relation]
+            mine = relation.indices[:, 0] > 0
+            index = relation.indices[mine] - np.array([1, 0], np.int32)
+            shape = (relation.shape[0] - 1, self.items)
+            kept = replace(relation, shape=shape, indices=index, values=relation.values[mine])
+            theirs = {self._relation: kept}
+        return Neighbours(ours, theirs)
 
     def _relations(self, cells: ByMember) -> dict[str, Relation]:
         index = np.column_stack([cells.owners, cells.items]).astype(np.int32)
         shape = (cells.members, self.items)
         modes = (self.problem.protected, self.item)
-        return {self._relation: Relation(modes, shape, index, cells.values)}
+        zeros = "observed" if self.filled else "missing"
+        return {self._relation: Relation(modes, shape, index, cells.values, zeros)}
 
     @classmethod
     def examples(cls) -> Iterator[LeastSquaresAgreement]:
         """Both units, both relations, with and without factors and pattern."""
         for unit, neighbours in (("entry", REPLACE), ("user", ADD_REMOVE), ("user", REPLACE)):
             privacy = Privacy(50.0, 1e-6, unit=unit, neighbours=neighbours, trust="site")
-            problem = Problem(
-                model=CoupledModel("user:k item:k", 2, "euclidean"),
-                protected="user",
-                shared=("item",),
-                sizes={"item": 60 if unit == "user" else 9},
-                bounds={"data": (1.0, 5.0)},
-                privacy=privacy,
-                members=2 if unit == "entry" else None,
-            )
             for options in ({"factors": False, "pattern": False}, {"factors": True, "rounds": 1}):
-                yield AlternatingLeastSquares(popular=4, **options).agree(problem)
+                yield AlternatingLeastSquares(popular=4, **options).agree(_small(privacy))
+            yield from cls._of_many_levels(privacy)
+
+    @classmethod
+    def _of_many_levels(cls, privacy: Privacy) -> Iterator[LeastSquaresAgreement]:
+        """A site with an ε of its own, alone and in a sum; weights; zeros that are observed."""
+        method = AlternatingLeastSquares(popular=4, factors=True, rounds=1, pattern=False)
+        own = {"site": 20.0}
+        yield method.agree(_small(replace(privacy, by_site=own), names=("site",)))
+        summed = replace(privacy, trust="aggregator", against=None, by_site=own)
+        names = ("site", "another", "third")
+        yield method.agree(_small(summed, sites=3, names=names, shares=3))
+        yield method.agree(_small(privacy, weights={"0": 0.5}))
+        yield method.agree(_small(privacy, filled=("data",), bounds={"data": (0.0, 1.0)}))
+
+
+def _small(privacy: Privacy, **more: Any) -> Problem:
+    """Return what is public about a small matrix."""
+    return Problem(
+        **{
+            "model": CoupledModel("user:k item:k", 2, "euclidean"),
+            "protected": "user",
+            "shared": ("item",),
+            "sizes": {"item": 60 if privacy.unit == "user" else 9},
+            "bounds": {"data": (1.0, 5.0)},
+            "privacy": privacy,
+            "members": 2 if privacy.unit == "entry" else None,
+            **more,
+        }
+    )

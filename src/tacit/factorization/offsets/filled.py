@@ -13,15 +13,13 @@ offsets      entry: per item Σ y                                  4·β
              user: Σ scaled ((y_j)_j, ½)                          β, replaced 2·β
 covariance   Σ x_i·x_iᵀ, x_i: a member's links among popular      user β, replaced or entry √2·β
              items less what their popularity says, ‖x_i‖ ≤ 1
-factors      per item Σ scaled y_ij·û_i, ‖û_i‖ = 1                user β, replaced or entry 2·β
 ===========  ===================================================  =================================
 
 Each value lies in a range of length 4, so y of a replaced value moves by at most 4 and nothing
 else of an entry's messages does: no member's own mean enters. Of a user the *whole* message, over
-all items and the number beside them, is scaled below norm one (`message_scales`), its row of
-zeros included: it enters û_i, which is a unit vector whatever it is, and the factor of the scale.
-A member's regression for û_i is on all items (`numerics.filled`), and is a function of its own
-cells and the request.
+all items and the number beside them, is scaled below norm one, its row of zeros included: they
+add nothing to its norm either. A member's regression on what was released is on all items
+(`numerics.filled`), at its site.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from tacit.estimators.agreement import Asked
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.factors import Messages
 from tacit.factorization.offsets.least_squares import SiteMembers
-from tacit.factorization.offsets.numerics.contributions import lattice_gram, message_scales
+from tacit.factorization.offsets.numerics.contributions import lattice_gram
 from tacit.factorization.offsets.numerics.filled import (
     FilledCells,
     filled_by_member,
@@ -47,7 +45,7 @@ from tacit.factorization.offsets.numerics.ridge import (
     looked_at,
     searched_penalties,
 )
-from tacit.factorization.offsets.sides import COUNT, RIDGE, SOFT, Shard, packing
+from tacit.factorization.offsets.sides import COUNT, SOFT, Shard, packing
 from tacit.factorization.offsets.sums import HALF
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
@@ -65,10 +63,6 @@ class FilledMembers(SiteMembers):
         found = filled_by_member(relation, self.agreement.problem.protected, 0.0)
         self._listed = found.listed
         return found.cells
-
-    def _filled(self, shard: Shard) -> FilledCells:
-        assert shard.listed is not None
-        return FilledCells(shard.cells, shard.listed, self.agreement.fill, self.agreement.items)
 
     def _links(self, shard: Shard) -> ByMember:
         """Return the listed cells, with values measured from what all others hold."""
@@ -99,7 +93,9 @@ class FilledMembers(SiteMembers):
         links = self._links(shard)
         if self.agreement.unit == "entry":
             return mechanism.grid.sum(links.values[:, None], shard.openness[links.owners])
-        observed = self._filled(shard).observed
+        assert shard.listed is not None
+        held = shard.cells.sums((~shard.listed).astype(np.float64))
+        observed = self.agreement.items - held
         filled = observed > 0
         means = links.sums(links.values)[filled] / observed[filled]
         rows = np.column_stack([means / (2.0 * HALF), np.ones(len(means))])
@@ -143,23 +139,18 @@ class FilledMembers(SiteMembers):
         padded[: len(packed)] = packed
         return padded
 
-    def _factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
-        links, features = self._links(shard), asked.arrays["features"]
-        base = float(asked.arrays["mean"][0]) + asked.arrays["offsets"]
-        penalties = np.full(features.shape[1], RIDGE)
-        rows = filled_rows(self._filled(shard), base, features, penalties)
-        lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-        right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
-        left, which = links.values[:, None], links.owners
-        scales = message_scales(links, left, right, which, SOFT) * shard.openness[which]
-        return self._summed(mechanism, links, which, Messages(left, right, scales))
-
     # -- afterwards ------------------------------------------------------------------------
 
     def _regress(
         self, mean: float, offsets: Floats, features: Floats, groups: NDArray[np.int64]
     ) -> None:
-        """Regress every member's cells of all items on released features."""
+        """Regress every member's cells of all items on released features.
+
+        Whoever has more links has more to what is popular: offsets are a feature as well.
+        """
+        size = float(np.sqrt(np.mean(offsets**2)))
+        features = np.column_stack([features, offsets / (size or 1.0)])
+        groups, self._features = np.append(groups, groups.max() + 1), features
         whole = FilledCells(self.cells, self._listed, self.agreement.fill, self.agreement.items)
         some, ones = whole.of(looked_at(self.cells)), np.ones((len(offsets), 1))
         known = some.cells.members > 0

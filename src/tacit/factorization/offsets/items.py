@@ -249,10 +249,6 @@ class _Items:
         """Shrink the items' side of a round of least squares."""
         items, columns = self._agreed.items, self._agreed.features
         table = sums[:, : items * columns].reshape(len(sums), -1, columns)
-        if self._agreed.filled:  # less what popularity says of how tastes are spread
-            popular = table.sum(axis=1) / max(float(self.weights.sum()), 1e-300)
-            table = self._unit * (table - popular[:, None, :] * self.weights[:, None])
-            noise = self._unit**2 * noise
         found = pooled(table, self._by_site, noise, self._within / self._agreed.rank)
         rows = shrink(found.sums, found.weights, found.variance, 0.0)
         self.features = scaled_columns(rows, self._agreed.popular)

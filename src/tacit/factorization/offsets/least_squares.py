@@ -20,7 +20,7 @@ from tacit.factorization.offsets.numerics.ridge import (
     offset_share,
     ridge_rows,
 )
-from tacit.factorization.offsets.sides import Members
+from tacit.factorization.offsets.sides import Members, Shard
 from tacit.factorization.offsets.sums import HALF
 from tacit.factorization.offsets.weights import bands
 from tacit.factorization.together.people import Counted, openness_of
@@ -83,6 +83,14 @@ class SiteMembers(Members, SiteFactors):
         rest = cells._replace(values=cells.values - self._base[cells.items])
         penalties = choose_penalties(rest, features, groups)
         self._rows = ridge_rows(rest, features, penalties)
+
+    def _prior(self, shard: Shard) -> Floats | float:
+        """Return κ·β: all cells of a member have one weight, and its own mean needs none.
+
+        With W_ij = β_i it moves by 4/(n + κ), which moves n messages of weight β_i by less than
+        β_i·4/(2√κ): the bound of `offsets.sums`.
+        """
+        return self.agreement.prior_weight * shard.openness
 
     def groups(self) -> Mapping[str, DpEvent]:
         """Return bands of members' weights, each with what its heaviest member sees."""

@@ -26,12 +26,12 @@ from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import GridSum
 
-__all__ = ["COUNT", "RIDGE", "SOFT", "Members", "Shard", "packing"]
+__all__ = ["COUNT", "SOFT", "Members", "Shard", "packing"]
 
 COUNT = 0.5  # weight of a count beside a residual
 SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
 _MIX = 0.5  # of pattern and residuals in the covariance
-RIDGE = 20.0  # of a member's factor in a step: typical features have size one
+_RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
 
 class Shard(NamedTuple):
@@ -123,7 +123,7 @@ class Members(Holder):
     def _offsets(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         """Sum every value minus its member's own shrunken mean, clipped."""
         cells, weights, public = shard.cells, shard.weights, self.agreement
-        prior, clip = public.prior_weight, public.clip
+        prior, clip = self._prior(shard), public.clip
         total = cells.sums(weights * cells.values) + prior * float(asked.arrays["mean"][0])
         own = total / (cells.sums(weights) + prior)
         rest = np.clip(cells.values - own[cells.owners], -clip, clip)
@@ -134,6 +134,10 @@ class Members(Holder):
             scales = message_scales(cells, left, right, which, SOFT)
             scales = scales * shard.openness[cells.owners]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
+
+    def _prior(self, shard: Shard) -> Floats | float:
+        """Return κ, how many cells of weight one the overall mean counts for in a member's own."""
+        return self.agreement.prior_weight
 
     def _summed(
         self, mechanism: Gaussian, cells: ByMember, which: Integers, sent: Messages
@@ -184,7 +188,7 @@ class Members(Holder):
     def _factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         cells = shard.cells._replace(values=self._residuals(asked, shard.cells))
         features = asked.arrays["features"]
-        rows = ridge_rows(cells, features, np.full(features.shape[1], RIDGE))
+        rows = ridge_rows(cells, features, np.full(features.shape[1], _RIDGE))
         lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
         right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
         left, which = cells.values[:, None], cells.owners

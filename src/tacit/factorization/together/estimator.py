@@ -133,7 +133,7 @@ class PrivateFactorization(UsedAtSites):
     _purpose = "coupled factorization"
     _told = released.TOLD
     _to_state = TO_STATE
-    _stated_facts = ("members", "options", "public")
+    _stated_facts = ("members", "options", "public", "zeros")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(FactorizationMethod)),
@@ -262,11 +262,17 @@ class PrivateFactorization(UsedAtSites):
 
         Beside parameters it has ``entities`` (entity → its members' names, or how many),
         ``members`` (of the protected entity, where public), ``options`` of a ``method`` that is
-        named, and ``public`` (relation → its columns), which is no secret and costs nothing.
+        named, ``public`` (relation → its columns), which is no secret and costs nothing, and
+        ``zeros`` (relation → ``"missing"`` or ``"observed"``: what cells are that are not listed).
         """
         found = dict(settings)
-        public = found.pop("public", {})
-        facts = Stated(found.get("entities") or {}, int(found.pop("members", 0)), public)
+        public, zeros = found.pop("public", {}), found.pop("zeros", {})
+        if not isinstance(zeros, Mapping) or set(zeros.values()) - {"missing", "observed"}:
+            raise ParameterError(
+                f"zeros must be by relation, 'missing' or 'observed', got {zeros}"
+            )
+        members = int(found.pop("members", 0))
+        facts = Stated(found.get("entities") or {}, members, public, zeros)
         options = found.pop("options", {})
         if options and found.get("method", "auto") not in METHODS:
             raise ParameterError(f"options go with a method, one of {sorted(METHODS)}")

@@ -317,9 +317,7 @@ def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None
     for relation, found in relations.items():
         if (found.zeros == "observed") != (relation in problem.filled):
             agreed = "observed" if relation in problem.filled else "missing"
-            raise ParameterError(
-                f"unlisted cells of {relation!r} must be {agreed} here"
-            )
+            raise ParameterError(f"unlisted cells of {relation!r} must be {agreed} here")
         for entity, size in zip(found.entities, found.shape, strict=True):
             if entity == problem.protected:
                 continue

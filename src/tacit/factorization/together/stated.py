@@ -26,6 +26,7 @@ class Stated(NamedTuple):
     entities: Mapping[str, Any]  # members' names, or how many; of all but the protected one
     members: int = 0  # of the protected entity, at all sites, where that is public
     public: Mapping[str, Any] = MappingProxyType({})  # relation → its cells, as a table
+    zeros: Mapping[str, str] = MappingProxyType({})  # relation → what unlisted cells are
 
     @property
     def labels(self) -> dict[str, tuple[Any, ...]]:
@@ -39,7 +40,8 @@ class Stated(NamedTuple):
             raise ParameterError(f"public names {strange[0]!r}: the model has {list(model.forms)}")
         if not self.public:
             return {}
-        return as_relations(restricted(model, self.public), dict(self.public), self.entities)
+        found = as_relations(restricted(model, self.public), dict(self.public), self.entities)
+        return {n: replace(one, zeros=self.zeros.get(n, one.zeros)) for n, one in found.items()}
 
     def modes(self, model: CoupledModel, relation: str, protected: str) -> list[str]:
         """Return the entities of a relation: what is protected or has public members."""
@@ -62,7 +64,8 @@ class Stated(NamedTuple):
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
-                relations[name] = empty_relation(modes, shape, labels)
+                empty = empty_relation(modes, shape, labels)
+                relations[name] = replace(empty, zeros=self.zeros.get(name, "missing"))
             found.append(relations)
         return found
 
@@ -96,6 +99,7 @@ class Stated(NamedTuple):
                 found.get("value"),
                 labels=listed,
                 duplicates=duplicates,
+                zeros=self.zeros.get(name, "missing"),
             )
             named = {*self.labels, protected}
             labels = {e: names for e, names in read.labels.items() if e in named}
