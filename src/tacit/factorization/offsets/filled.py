@@ -151,6 +151,7 @@ class FilledMembers(SiteMembers):
         size = float(np.sqrt(np.mean(offsets**2)))
         features = np.column_stack([features, offsets / (size or 1.0)])
         groups, self._features = np.append(groups, groups.max() + 1), features
+        assert self._listed is not None
         whole = FilledCells(self.cells, self._listed, self.agreement.fill, self.agreement.items)
         some, ones = whole.of(looked_at(self.cells)), np.ones((len(offsets), 1))
         known = some.cells.members > 0
