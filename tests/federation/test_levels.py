@@ -122,8 +122,9 @@ def test_what_a_table_of_epsilons_may_hold():
     one, other = proposal(), proposal(North=0.25, West=2.5)
     assert Computation(one).digest != Computation(other).digest
     one_own = {"epsilon": 1.0, "by_site": {"North": 0.5}}
+    summary = Computation(Proposal("summary", {"columns": {"age": [0, 90]}}, one_own, SITES, "r"))
     with pytest.raises(ParameterError, match="one ε"):
-        Computation(Proposal("summary", {"columns": {"age": [0, 90]}}, one_own, SITES, "run"))
+        _ = summary.digest
 
 
 def test_a_site_whose_data_are_public_pays_nothing(tmp_path):
