@@ -62,6 +62,7 @@ class Witness(Gate):
     """A gate that keeps every value that comes to it, and may repeat another one's releases."""
 
     def __init__(self, agreement: Agreement, told: list[Any] | None = None) -> None:
+        whole, agreement = agreement, agreement.at("site")
         privacy = agreement.charged
         self.ledger = None
         if privacy is not None and not agreement.is_free:
@@ -71,7 +72,7 @@ class Witness(Gate):
                 epsilon=privacy.epsilon,
                 delta=privacy.delta,
             )
-        held = reserve(agreement, [Site("site", None, self.ledger)], "attack")["site"]
+        held = reserve(whole, [Site("site", None, self.ledger)], "attack")["site"]
         super().__init__(held, Noise(_source(agreement), seed=SEED))
         self.values: list[tuple[str, Any, Any]] = []
         self.told: list[Any] = []
@@ -124,7 +125,7 @@ class Wild(Witness):
 def play(agreement: Agreement, data: Any, gate: Witness | None = None) -> Played:
     """Run an agreement with its honest coordinator and one site."""
     gate = Witness(agreement) if gate is None else gate
-    holder = agreement.holder("site", data, gate, SEED)
+    holder = agreement.at("site").holder("site", data, gate, SEED)
     asking, run, number = Asking(agreement, SEED), Played(holder=holder, gate=gate), 0
     while (request := asking.request(number)) is not None:
         reply = holder.respond(request)
@@ -140,7 +141,7 @@ def replayed(
 ) -> tuple[Holder, Witness]:
     """Return a fresh site that was asked the given requests, in order."""
     gate = Witness(agreement, told)
-    holder = agreement.holder("site", data, gate, SEED)
+    holder = agreement.at("site").holder("site", data, gate, SEED)
     for request in requests:
         holder.respond(request)
     return holder, gate
@@ -285,7 +286,7 @@ def attack_restart(agreement: Agreement) -> None:
     if gate.ledger is None:
         return
     private = [r for r in honest.requests if agreement.step(r.step).mechanism is not None]
-    fresh = agreement.holder("site", data, gate, SEED)
+    fresh = agreement.at("site").holder("site", data, gate, SEED)
     for request in honest.requests[: honest.requests.index(private[0])]:
         fresh.respond(request)
     try:

@@ -69,7 +69,7 @@ _SITE = (
     "ledger_instead_of",
 )
 _OUTPUT = ("release", "report", "purpose", "contact")
-_PRIVACY = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
+_PRIVACY = ("epsilon", "delta", "unit", "neighbours", "trust", "against", "by_site")
 _UNQUOTED_HASH = re.compile(r"""^((?:[^#"']|"(?:[^"\\]|\\.)*"|'[^']*')*)#""")
 
 

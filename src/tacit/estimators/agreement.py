@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 from tacit._version import __version__
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.gate import Gate
+from tacit.estimators.site import Site
 from tacit.estimators.steps import Asked, Kind, Step
 from tacit.privacy.events import (
     DpEvent,
@@ -90,8 +91,8 @@ class Agreement(ABC):
     version: ClassVar[int] = 1
     source: str = "grid"  # of noise
     conditional: ClassVar[bool] = False  # built from data, as some papers do
-    apart: ClassVar[bool] = False  # whether a coordinator looks at every site's own release
     trusts: ClassVar[tuple[str, ...]] = ("central", "site")  # that its holders really give
+    differs: ClassVar[bool] = False  # whether sites may have an ε of their own (`at`)
 
     privacy: Privacy | None
     sites: int
@@ -143,6 +144,32 @@ class Agreement(ABC):
         """What a ledger is charged: the request, unless the noise gives less than that."""
         return self.privacy
 
+    @property
+    def apart(self) -> bool:
+        """Whether a coordinator looks at every site's own release."""
+        privacy = self.privacy
+        return privacy is not None and bool(privacy.by_site) and privacy.trust != "aggregator"
+
+    def at(self, site: str) -> Agreement:
+        """Return what one site is bound by: with an ε of its own, its own noise and price.
+
+        The whole agreement is the coordinator's; its digest is what both sides compare.
+        """
+        return self
+
+    def among(self, sites: Sequence[str]) -> Agreement:
+        """Return it where the names of the sites are known, for those that need them."""
+        return self
+
+    @property
+    def public_sites(self) -> tuple[str, ...]:
+        """The sites whose data are public: they add no noise, pay nothing and promise nothing."""
+        return () if self.privacy is None else self.privacy.public_sites
+
+    def own_part(self, site: Site, data: Any) -> Any:
+        """Return what of a holder's data counts towards what is released; all, unless said."""
+        return data
+
     # -- what follows ----------------------------------------------------------------------
 
     @cached_property
@@ -153,6 +180,8 @@ class Agreement(ABC):
                 f"privacy.trust must be {' or '.join(map(repr, self.trusts))} here, got "
                 f"{self.privacy.trust!r}: this method does not give it"
             )
+        if self.privacy is not None and self.privacy.by_site and not self.differs:
+            raise ParameterError("privacy.by_site: here all sites have one ε")
         steps = self._steps()
         names = [step.name for step in steps]
         if len(set(names)) != len(names):

@@ -31,7 +31,7 @@ from tacit.estimators.release import Release, read_release
 from tacit.estimators.release.models import adopted, write_model
 from tacit.estimators.release.promise import gathered
 from tacit.estimators.row_privacy import check_dropping, check_row_privacy
-from tacit.estimators.site import ALONE, Site, check_sites
+from tacit.estimators.site import ALONE, Site, check_own_epsilons, check_sites
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
@@ -323,6 +323,7 @@ class PrivateEstimator(Estimator):
         else:
             sites = [Site(ALONE, data, own)]
         check_sites(sites)
+        check_own_epsilons(sites, self._given("privacy"))
         return sites
 
     def check(self, data: Any, y: Any = None) -> Findings:

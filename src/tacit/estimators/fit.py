@@ -157,19 +157,22 @@ def fit(
         How it runs.
     """
     folder = None if place.checkpoint is None else Path(place.checkpoint)
-    own = {site.name: _own_folder(folder, site.name) for site in sites}
+    kept_in = {site.name: _own_folder(folder, site.name) for site in sites}
     gates = {
-        site.name: Gate(None, noise_of(agreement, place, site.name), own[site.name])
+        site.name: Gate(None, noise_of(agreement, place, site.name), kept_in[site.name])
         for site in sites
     }
+    bound = {site.name: agreement.at(site.name) for site in sites}
     holders = {
-        site.name: agreement.holder(site.name, data[site.name], gates[site.name], place.seed)
+        site.name: bound[site.name].holder(
+            site.name, agreement.own_part(site, data[site.name]), gates[site.name], place.seed
+        )
         for site in sites
     }
     for holder in holders.values():
         _check_room(holder)
     participants: list[Participant] = [
-        holder if (kept := own[name]) is None else Remembering(holder, Outbox(kept))
+        holder if (kept := kept_in[name]) is None else Remembering(holder, Outbox(kept))
         for name, holder in holders.items()
     ]
     asking = coordinator(agreement, place.seed)
@@ -184,10 +187,11 @@ def fit(
     secure = privacy is not None and privacy.trust == "aggregator" and len(sites) > 1
     aggregator: Aggregator = SumAggregator(len(sites)) if secure else PlainAggregator()
     terms = {
-        site.name: stated(agreement, site, gates[site.name], holders[site.name], place.notes)
-        for site in sites
+        name: stated(bound[name], site, gates[name], holders[name], place.notes)
+        for name, site in zip(bound, sites, strict=True)
     }
-    rehearse(agreement)
+    for own in bound.values():
+        rehearse(own)
     with progress_bar(place.progress, agreement.rounds, "rounds") as advance:
         # what can fail has been tried: only now is anybody charged
         for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
@@ -205,9 +209,10 @@ def fit(
         except SiteFailure as error:
             raise _told(error, sites) from error.__cause__
     certificates = {
-        site.name: certify(agreement, site, gates[site.name], holders[site.name], place.notes)
-        for site in sites
-        if site.name in record.sites or gates[site.name].drew  # a site that was lost has paid
+        name: certify(bound[name], site, gates[name], holders[name], place.notes)
+        for name, site in zip(bound, sites, strict=True)
+        # a site that was lost has paid; one whose data are public promises nothing
+        if (name in record.sites or gates[name].drew) and name not in agreement.public_sites
     }
     for gate in gates.values():
         gate.close()
@@ -259,14 +264,15 @@ def take_part(
     """
     kept = None if folder is None else check_writable(folder, "what a restart needs", 0o700)
     gate = Gate(None, noise_of(agreement, place, site.name), kept)
-    holder = agreement.holder(site.name, data, gate, place.seed)
+    own = agreement.at(site.name)
+    holder = own.holder(site.name, agreement.own_part(site, data), gate, place.seed)
     _check_room(holder)
-    words = {site.name: stated(agreement, site, gate, holder, notes, against)}
-    rehearse(agreement)
+    words = {site.name: stated(own, site, gate, holder, notes, against)}
+    rehearse(own)
     gate.reservation = reserve(agreement, [site], place.purpose, run, words)[site.name]
     return SiteSide(
         holder,
-        lambda: certify(agreement, site, gate, holder, notes, against),
+        lambda: certify(own, site, gate, holder, notes, against),
         holder.finish,
         gate.close,
     )
@@ -311,18 +317,24 @@ def reserve(
     A run that was reserved under its name before goes on, and is not charged again. ``terms`` are
     what each site's certificate will state.
     """
-    event, privacy = agreement.event, agreement.charged
-    if privacy is None or agreement.is_free:
-        return {site.name: None for site in sites}
-    ledgers = {site.name: site.ledger or paper_ledger(privacy) for site in sites}
-    words = terms or {name: Terms.of(privacy) for name in ledgers}
+    bound = {site.name: agreement.at(site.name) for site in sites}
+    due = {
+        name: own.charged
+        for name, own in bound.items()
+        if own.charged is not None and not own.is_free
+    }
+    ledgers = {s.name: s.ledger or paper_ledger(due[s.name]) for s in sites if s.name in due}
+    words = terms or {name: Terms.of(privacy) for name, privacy in due.items()}
+    price: dict[str, dict[str, Any]] = {
+        name: {"delta": privacy.delta, "asked": privacy.epsilon, "terms": words[name]}
+        for name, privacy in due.items()
+    }
     for ledger in ledgers.values():
         ledger.ready()
-    price: dict[str, Any] = {"delta": privacy.delta, "asked": privacy.epsilon}
     refusing = [
         name
         for name, ledger in ledgers.items()
-        if not ledger.holds(run) and not ledger.admits(event, terms=words[name], **price)
+        if not ledger.holds(run) and not ledger.admits(bound[name].event, **price[name])
     ]
     if len(sites) > 1 and refusing:
         left = {n: shown_left(ledgers[n].remaining.epsilon, 4) for n in refusing}
@@ -331,10 +343,11 @@ def reserve(
             "was charged and nothing was released"
         )
     run = run or uuid.uuid4().hex
-    return {
-        name: ledger.reserve(event, purpose=purpose, run=run, terms=words[name], **price)
-        for name, ledger in ledgers.items()
-    }
+    held: dict[str, Reservation | None] = {site.name: None for site in sites}
+    for name, ledger in ledgers.items():
+        event = bound[name].event
+        held[name] = ledger.reserve(event, purpose=purpose, run=run, **price[name])
+    return held
 
 
 def paper_ledger(privacy: Privacy) -> Ledger:

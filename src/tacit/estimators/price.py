@@ -12,6 +12,7 @@ from tacit.estimators.agreement import Agreement
 from tacit.estimators.site import Site
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.answers import left_number, spent_number
+from tacit.privacy.events import DpEvent
 from tacit.privacy.guarantee import Privacy, change_words, shown, shown_left
 from tacit.privacy.ledger.terms import Terms
 from tacit.privacy.promises import promise
@@ -123,22 +124,29 @@ def price_of(agreement: Agreement, sites: Sequence[Site], given: Privacy | None 
     given
         The request as the caller wrote it: what it leaves open was filled in.
     """
-    event, privacy = agreement.event, agreement.charged
-    delta = 0.0 if privacy is None else privacy.delta
-    asked = None if privacy is None else privacy.epsilon
-    epsilon = epsilon_of(event, delta)
-    terms = None if privacy is None else Terms.of(privacy)
-    rows = []
+    rows, known = [], dict[DpEvent, float]()
     for site in sites:
-        ledger = site.ledger
+        own, ledger = agreement.at(site.name), site.ledger
+        event, privacy = own.event, own.charged
+        delta = 0.0 if privacy is None else privacy.delta
+        asked = None if privacy is None else privacy.epsilon
+        if event not in known:
+            known[event] = epsilon_of(event, delta)
         fits = (
             ledger is None
-            or agreement.is_free
-            or ledger.admits(event, delta=delta, asked=asked, terms=terms)
+            or own.is_free
+            or ledger.admits(
+                event,
+                delta=delta,
+                asked=asked,
+                terms=None if privacy is None else Terms.of(privacy),
+            )
         )
         left = None if ledger is None else ledger.remaining.epsilon
-        rows.append(SitePrice(site.name, epsilon, delta, left, fits))
-    if privacy is None or agreement.is_free:
+        public = site.name in agreement.public_sites  # its data are no secret
+        rows.append(SitePrice(site.name, 0.0 if public else known[event], delta, left, fits))
+    privacy = agreement.privacy
+    if privacy is None or all(agreement.at(site.name).is_free for site in sites):
         return Price(tuple(rows))
     promise = {name: str(getattr(privacy, name)) for name in _PROMISED}
     left_open = () if given is None else given.open

@@ -8,9 +8,10 @@ from typing import Any
 from tacit._core.check import AnyOf, InstanceOf, check
 from tacit.errors import NotCertified, ParameterError
 from tacit.estimators.release.plain import check_text
+from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
-__all__ = ["ALONE", "Site", "check_sites"]
+__all__ = ["ALONE", "Site", "check_named", "check_own_epsilons", "check_sites"]
 
 ALONE = "the data"  # what a table that was passed by itself is called in prices and certificates
 
@@ -27,6 +28,9 @@ class Site:
         What it holds; never leaves it.
     ledger
         Its privacy budget.
+    key
+        A secret that the sites share and nobody else has: for estimators that let it decide at
+        which of them somebody counts whom several know.
 
     Examples
     --------
@@ -37,9 +41,11 @@ class Site:
     name: str
     data: Any = field(repr=False)
     ledger: Ledger | None = None
+    key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check("name", self.name, InstanceOf(str))
+        check("key", self.key, AnyOf(InstanceOf(bytes), None))
         check("ledger", self.ledger, AnyOf(InstanceOf(Ledger), None))
 
 
@@ -59,3 +65,18 @@ def check_sites(sites: list[Site]) -> None:
             "every site needs a ledger of its own, which counts what is learned about the people "
             "of that site"
         )
+
+
+def check_own_epsilons(sites: list[Site], privacy: Privacy | None) -> None:
+    """Raise unless a request that names sites names those of this run, and protects somebody."""
+    if privacy is not None and privacy.by_site:
+        check_named(tuple(site.name for site in sites), privacy)
+
+
+def check_named(names: tuple[str, ...], privacy: Privacy) -> None:
+    """Raise unless the sites that have an ε of their own take part, and one of all is private."""
+    strange = sorted(set(privacy.by_site) - set(names))
+    if strange:
+        raise ParameterError(f"privacy.by_site names {strange[0]!r}: the sites are {list(names)}")
+    if set(privacy.public_sites) >= set(names):
+        raise ParameterError("privacy.by_site says that the data of all sites are public")

@@ -8,30 +8,37 @@ lists it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from tacit.data.duplicates import duplicates_note
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.site import Site
 from tacit.factorization.arrays import Arrays
+from tacit.factorization.together.people import about_people, counted_at
 from tacit.factorization.together.problem import Problem
 from tacit.privacy.accounting.accountants import epsilon_of
-from tacit.privacy.events import DpEvent, repeat
+from tacit.privacy.events import DpEvent, compose, repeat
 from tacit.privacy.guarantee import Privacy, shown
 
-__all__ = ["FactorizationAgreement", "public_inputs"]
+__all__ = ["FactorizationAgreement", "dearest_of", "public_inputs"]
 
 
-def public_inputs(problem: Problem, event: DpEvent | None = None) -> tuple[str, ...]:
+def public_inputs(
+    problem: Problem, together: Callable[[int], DpEvent] | None = None
+) -> tuple[str, ...]:
     """Return what a certificate lists about a problem: bounds, sizes, and whose cells are seen.
 
     Parameters
     ----------
     problem
         What is public.
-    event
-        Everything that one site releases, for people who are at several of them.
+    together
+        How many sites → everything that so many of them release, at most.
 
     Examples
     --------
@@ -48,34 +55,42 @@ def public_inputs(problem: Problem, event: DpEvent | None = None) -> tuple[str, 
         notes.append(f"public, and not protected: {', '.join(problem.public)}")
     if problem.unit == "entry":
         notes.append("which cells are observed is public")
-    return (*notes, *_at_several_sites(problem, event), *duplicates_note(problem.duplicates))
+    notes += [*_at_several_sites(problem, together), *about_people(problem)]
+    return (*notes, *duplicates_note(problem.duplicates))
 
 
-def _at_several_sites(problem: Problem, event: DpEvent | None) -> list[str]:
+def _at_several_sites(problem: Problem, together: Callable[[int], DpEvent] | None) -> list[str]:
     """Return what holds for a person whom several sites know: no site can tell who that is.
 
     Each site's releases are about its own people, and are charged there. Somebody at m sites has
-    m of them together, and they compose; no method here hides a site in a sum of all.
+    m of them together, and they compose; hidden in one sum, what m sites contribute adds up.
     """
-    most, privacy = min(problem.sites_per_person or problem.sites, problem.sites), problem.privacy
-    if problem.sites == 1:
+    stated, privacy = problem.sites_per_person, problem.privacy
+    if problem.sites == 1 or problem.is_assigned:
         return []
+    most = min(stated, problem.sites) if isinstance(stated, int) else problem.sites
     different = f"the sites hold different members of {problem.protected!r}"
-    if problem.sites_per_person is not None:
-        different += f", each at {problem.sites_per_person} of them at most, as was stated"
-    if most == 1 or event is None or privacy is None or not problem.noisy:
+    if stated is not None:
+        different += f", each at {stated} of them at most, as was stated"
+    if most == 1 or together is None or privacy is None or not problem.noisy:
         return [different]
-    together = shown(_together(event, most, privacy.delta))
+    epsilon = shown(_epsilon(together(most), privacy.delta))
     return [
-        f"{different}: ε is that of one site, and whoever is at {most} has {together} at δ = "
+        f"{different}: ε is that of one site, and whoever is at {most} has {epsilon} at δ = "
         f"{shown(privacy.delta)} together"
     ]
 
 
 @lru_cache(maxsize=64)
-def _together(event: DpEvent, sites: int, delta: float) -> float:
-    """Return the ε of the same releases by several sites."""
-    return epsilon_of(repeat(event, sites), delta)
+def _epsilon(event: DpEvent, delta: float) -> float:
+    return epsilon_of(event, delta)
+
+
+def dearest_of(problem: Problem, sites: int, event: Callable[[float], DpEvent]) -> DpEvent:
+    """Return what the sites with the largest ε release, so many of them; ``event`` is by ε."""
+    protected = sorted((e for e in problem.epsilons if math.isfinite(e)), reverse=True)
+    counted = Counter(protected[:sites])
+    return compose(repeat(event(epsilon), times) for epsilon, times in counted.items())
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,34 @@ class FactorizationAgreement(Agreement):
 
     family = "factorization"
 
+    differs = True
+
     problem: Problem
+
+    def at(self, site: str) -> Self:
+        """Return what one site is bound by: its own noise, where it has an ε of its own."""
+        problem = self.problem.at(site)
+        return self if problem is self.problem else replace(self, problem=problem)
+
+    def among(self, sites: Sequence[str]) -> Self:
+        """Return it with the names of the sites."""
+        return replace(self, problem=replace(self.problem, names=tuple(sites)))
+
+    def own_part(self, site: Site, data: Any) -> Any:
+        """Return a site's relations, with who counts there (`together.people`)."""
+        return counted_at(self.problem, site, data)
+
+    def together(self, sites: int) -> DpEvent:
+        """Return what so many sites release about somebody whom all of them know, at most."""
+        return dearest_of(self.problem, sites, self._asked)
+
+    def _asked(self, epsilon: float) -> DpEvent:
+        """Return everything that a site releases that is asked for some ε."""
+        asked = self.problem.privacy
+        if asked is None or (epsilon == asked.epsilon and not asked.by_site):
+            return self.event
+        problem = replace(self.problem, privacy=asked.with_epsilon(epsilon), table=None)
+        return replace(self, problem=problem).event
 
     @property
     def privacy(self) -> Privacy | None:  # type: ignore[override]

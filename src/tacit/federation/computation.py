@@ -59,7 +59,8 @@ class Computation:
         try:
             self.model, self._facts = kind._proposed(proposal.settings, privacy, proposal.seed)
             parts = (threshold or 1) - proposal.colluding if self._in_shares else 1
-            self.agreement = self.model._agree([self._facts] * len(proposal.sites), parts)
+            agreed = self.model._agree([self._facts] * len(proposal.sites), parts)
+            self.agreement = agreed.among(proposal.sites)
         except TacitError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -117,18 +118,18 @@ class Computation:
             proposal.colluding,
         )
 
-    @property
-    def said(self) -> tuple[str, ...]:
-        """What certificates and policies say about secure sums."""
-        terms, privacy = self.terms, self.agreement.charged
+    def said(self, site: str = "") -> tuple[str, ...]:
+        """Return what a site's certificate, and a policy, say about secure sums."""
+        own = self.agreement.at(site)
+        terms, privacy = self.terms, own.charged
         if terms is None:
             return ()
-        shared = self._in_shares and privacy is not None and not self.agreement.is_free
+        shared = self._in_shares and privacy is not None and not own.is_free
         return said_of_colluding(
             len(terms.sites),
             terms.threshold,
             terms.colluding,
-            self.agreement.event if shared else None,
+            own.event if shared else None,
             0.0 if privacy is None else privacy.delta,
         )
 
@@ -145,9 +146,9 @@ class Computation:
         """What two sides compare before anything is read."""
         return self.agreement.digest
 
-    def event(self) -> DpEvent:
+    def event(self, site: str = "") -> DpEvent:
         """Return everything that one site releases."""
-        return self.agreement.event
+        return self.agreement.at(site).event
 
     def coordinator(self) -> Asking:
         """Return the coordinator's side."""
@@ -185,9 +186,10 @@ class Computation:
         ledger: Ledger | None,
         folder: Path | None = None,
         notes: tuple[str, ...] = (),
+        key: bytes | None = None,
     ) -> SiteSide:
-        """Return the same for data that were read already (`read`)."""
-        return self._side(Site(name, None, ledger), data, folder, notes)
+        """Return the same for data that were read already (`read`); ``key`` as in `Site`."""
+        return self._side(Site(name, None, ledger, key), data, folder, notes)
 
     def read(self, tables: Mapping[str, Any]) -> Any:
         """Return a site's data as its side takes them, or raise what is wrong, to the holder."""
@@ -195,9 +197,9 @@ class Computation:
 
     def rehearsing(self, name: str) -> SiteSide:
         """Return a site's side on made-up data, which pays from nothing."""
-        privacy = self.agreement.charged
-        assert privacy is not None  # no permission covers a proposal without one
-        paper = paper_ledger(privacy)
+        own = self.agreement.at(name)
+        assert own.charged is not None  # no permission covers a proposal without one
+        paper = None if own.is_free else paper_ledger(own.charged)
         note = "a rehearsal on made-up data: it says nothing about any data"
         made_up = self.agreement.worst_case().data
         return self._side(Site(name, None, paper), made_up, None, (note,))
@@ -212,7 +214,7 @@ class Computation:
             self.model._place(),
             self.proposal.run,
             folder,
-            (*self.said, *notes),
+            (*self.said(site.name), *notes),
             self.against,
         )
 

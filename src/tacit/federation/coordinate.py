@@ -227,7 +227,8 @@ def _close(
     if lost and (on_failure == "stop" or len(certificates) < minimum):
         raise SiteFailure("; ".join(f"{name}: {reason}" for name, reason in lost.items()))
     record.failures += [Failure(record.rounds, name, reason) for name, reason in lost.items()]
-    return certificates
+    public = computation.agreement.public_sites  # which promise nothing
+    return {name: one for name, one in certificates.items() if name not in public}
 
 
 def _closing(computation: Computation, coordinator: Coordinator) -> Message:
@@ -260,7 +261,7 @@ def _certificate(
         for field in ("delta", "unit", "neighbours", "trust")
     )
     same = same and certificate.against == computation.against
-    if not same or certificate.holder != name or certificate.event != computation.event():
+    if not same or certificate.holder != name or certificate.event != computation.event(name):
         raise SiteFailure("sent the certificate of something else")
     try:
         certificate.verify()  # the events are those of the agreement, so this cannot take long
@@ -322,7 +323,9 @@ def _write(folder: Path, step: Step, proposal: Proposal, result: Result, seconds
 
     ``outcome.tacit`` is the coordinator's own copy; ``release`` is what may be passed on.
     """
-    without = sorted(set(result.record.sites) - set(result.certificates))
+    asked = proposal.guarantee()
+    public = () if asked is None else asked.public_sites
+    without = sorted(set(result.record.sites) - {*result.certificates, *public})
     reason = f"{', '.join(without)} gave no certificate" if without else None
     if proposal.rehearsal:
         reason = "a rehearsal, on made-up data"

@@ -29,6 +29,7 @@ _SITE: dict[str, Any] = {
     "kit": _TEXT,
     "state": _TEXT,
     "identity": _TEXT,
+    "people_key": _TEXT,
     "ledger": _TABLE,
     "data": _TABLE,
     "partners": _TABLE,
@@ -106,14 +107,14 @@ def _hex_keys(table: Mapping[str, str]) -> dict[str, bytes]:
         raise ParameterError("identities must be public keys in hexadecimal") from None
 
 
-def _key_in(path: Path | None) -> bytes | None:
-    """Return the signing key that a file holds, or None without a file."""
+def _key_in(path: Path | None, lacks: str = "no signing key") -> bytes | None:
+    """Return the key that a file holds, or None without a file."""
     if path is None:
         return None
     try:
         return bytes.fromhex(path.read_text(encoding="utf-8").strip())
     except (OSError, ValueError):
-        raise ParameterError(f"{path} holds no signing key in hexadecimal") from None
+        raise ParameterError(f"{path} holds {lacks} in hexadecimal") from None
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,9 @@ class SiteConfig:
         Seconds before which no answer leaves: hides how long it took, and so how much there is.
     wall
         What stands between the data and the network.
+    people
+        The file of a secret in hexadecimal that the sites share and no coordinator has: it decides
+        at which of them somebody counts whom several know.
     """
 
     name: str
@@ -165,6 +169,7 @@ class SiteConfig:
     coordinators: Mapping[str, bytes] = field(default_factory=dict)
     answer_after: float = 0.0
     wall: Wall = field(default_factory=Wall)
+    people: Path | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SiteConfig:
@@ -201,6 +206,7 @@ class SiteConfig:
             _hex_keys(data.get("coordinators", {})),
             float(data.get("answer_after", 0.0)),
             Wall.from_table(data, folder),
+            folder / data["people_key"] if "people_key" in data else None,
         )
 
     def page(self) -> str:
@@ -273,6 +279,10 @@ class SiteConfig:
     def key(self) -> bytes | None:
         """Return the site's signing key, where it has one."""
         return _key_in(self.identity)
+
+    def people_key(self) -> bytes | None:
+        """Return the secret that the sites share, where there is one."""
+        return _key_in(self.people, "no key")
 
 
 @dataclass(frozen=True)

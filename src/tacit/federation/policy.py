@@ -7,6 +7,7 @@ refusal says what the closest one does not cover. `Policy.page` is the text to s
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,7 +40,8 @@ class Permission:
     computation
         Its name.
     epsilon, delta
-        The largest guarantee that may be asked for, per run.
+        The largest guarantee that may be asked for, per run: of this site, where a proposal names
+        an ε for each. ``inf`` allows what is for public data only: nothing is protected.
     unit, neighbours, trust
         What the guarantee must protect. Unless given, neighbours are those of `Privacy` for the
         unit, and trust is ``"site"``: every site sees its own data.
@@ -86,7 +88,7 @@ class Permission:
 
     def __post_init__(self) -> None:
         check("computation", self.computation, Text())
-        check("epsilon", self.epsilon, Real(0, open_low=True))
+        check("epsilon", self.epsilon, Real(0, open_low=True, allow_inf=True))
         check("delta", self.delta, Real(0, 1, open_high=True))
         check("unit", self.unit, OneOf(*UNITS))
         check("settings", self.settings, InstanceOf(dict))
@@ -114,10 +116,13 @@ class Permission:
         except TypeError as error:
             raise ParameterError(f"a permission cannot be read: {error}") from None
 
-    def objections(self, proposal: Proposal, plugins: Sequence[str] = ()) -> list[Objection]:
+    def objections(
+        self, proposal: Proposal, plugins: Sequence[str] = (), site: str | None = None
+    ) -> list[Objection]:
         """Return everything about a proposal that this permission does not cover.
 
-        Texts and numbers are compared; nothing is computed from a proposal before that.
+        Texts and numbers are compared; nothing is computed from a proposal before that. A site
+        looks at its own ε; without ``site`` it is the largest that any of them is asked for.
         """
         found: list[Objection] = []
 
@@ -131,8 +136,9 @@ class Permission:
         if privacy is None:
             object_to("guarantee", "no guarantee is asked for at all")
         else:
-            if privacy.epsilon > self.epsilon:
-                object_to("epsilon", f"ε = {privacy.epsilon:g} is more than {self.epsilon:g}")
+            epsilon = proposal.epsilon_of(site)
+            if epsilon > self.epsilon:
+                object_to("epsilon", f"ε = {epsilon:g} is more than {self.epsilon:g}")
             if privacy.delta > self.delta:
                 object_to("delta", f"δ = {privacy.delta:g} is more than {self.delta:g}")
             for name in ("unit", "neighbours", "trust"):
@@ -214,6 +220,7 @@ class Permission:
             f"  It may cost ε = {self.epsilon:g} and δ = {self.delta:g} per run, for one "
             f"{self.unit} under {self.neighbours}, trust {self.trust!r}, in at most {self.rounds} "
             "rounds.",
+            *(["  NOTHING IS PROTECTED: ε may be infinite."] if math.isinf(self.epsilon) else []),
         ]
         if self.tables is not None:
             lines.append(f"  It reads {', '.join(self.tables)} and nothing else.")
@@ -233,7 +240,7 @@ class Permission:
     def _said(self, plugins: Sequence[str]) -> list[str]:
         """Return what secure sums hold against, in words."""
         try:
-            said = Computation(self.proposal(), plugins).said
+            said = Computation(self.proposal(), plugins).said()
         except TacitError as error:
             said = (f"UNKNOWN, as this cannot be run: {error}",)
         return [f"  {line if line[0] == 'ε' else line[0].upper() + line[1:]}." for line in said]
@@ -311,7 +318,9 @@ class Policy:
     permissions: tuple[Permission, ...] = ()
     limits: Limits = Limits()
 
-    def check(self, proposal: Proposal, plugins: Sequence[str] = ()) -> Permission:
+    def check(
+        self, proposal: Proposal, plugins: Sequence[str] = (), site: str | None = None
+    ) -> Permission:
         """Return the permission that covers a proposal; `PolicyRefused` says what none covers.
 
         Parameters
@@ -320,6 +329,8 @@ class Policy:
             What is proposed; only its text is looked at.
         plugins
             The families that the site's own file enables.
+        site
+            Whose policy it is: what it is asked for itself is what counts.
         """
         same = [p for p in self.permissions if p.computation == proposal.computation]
         if not same:
@@ -328,7 +339,7 @@ class Policy:
                 f"{sorted({p.computation for p in self.permissions})}",
                 "computation",
             )
-        objections = [permission.objections(proposal, plugins) for permission in same]
+        objections = [permission.objections(proposal, plugins, site) for permission in same]
         for permission, found in zip(same, objections, strict=True):
             if not found:
                 return permission

@@ -11,12 +11,13 @@ from typing import Any
 
 from tacit._core.check import AnyOf, InstanceOf, Integer, OneOf, Text, check
 from tacit.errors import ParameterError, TacitError
+from tacit.estimators.site import check_named
 from tacit.federation.secure.threshold import check_threshold, default_threshold
 from tacit.privacy.guarantee import Privacy
 
 __all__ = ["Proposal", "opening_text"]
 
-_GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "trust")
+_GUARANTEE = ("epsilon", "delta", "unit", "neighbours", "trust", "by_site")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Proposal:
     settings
         Its public settings: model, bounds, entities, …
     privacy
-        The fields of `Privacy` that every site is asked to give.
+        The fields of `Privacy` that every site is asked to give; ``by_site`` is the public table
+        of those that are asked for an ε of their own.
     sites
         Everybody who takes part.
     run
@@ -93,15 +95,18 @@ class Proposal:
         if unknown:
             raise ParameterError(f"privacy has the unknown field {unknown[0]!r}: {_GUARANTEE}")
         try:
-            return Privacy(**self.privacy).fixed()
+            found = Privacy(**self.privacy).fixed()
         except TypeError as error:
             raise ParameterError(f"privacy cannot be read: {error}") from None
+        check_named(self.sites, found)
+        return found
 
-    @property
-    def epsilon(self) -> float:
-        """The ε that is asked for; infinite without a guarantee."""
+    def epsilon_of(self, site: str | None = None) -> float:
+        """Return the ε that a site is asked for, or the largest; infinite without a guarantee."""
         privacy = self.guarantee()
-        return math.inf if privacy is None else privacy.epsilon
+        if privacy is None:
+            return math.inf
+        return max(privacy.at(name).epsilon for name in (self.sites if site is None else [site]))
 
     def to_json(self) -> str:
         """Return it as text; the order of settings is kept, as that of features matters."""

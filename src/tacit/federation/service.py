@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import threading
@@ -162,7 +163,9 @@ class SiteService:
         if self.name not in proposal.sites:
             raise PolicyRefused(f"{self.name!r} is not among the sites", "sites")
         plugins = self.config.plugins
-        permission = self.config.policy.check(proposal, plugins)  # before anything is built of it
+        permission = self.config.policy.check(
+            proposal, plugins, self.name
+        )  # before anything is built of it
         if proposal.threshold is not None:
             self._check_identities(proposal)
         computation = _computation(proposal, plugins)
@@ -187,20 +190,21 @@ class SiteService:
             "computation": proposal.computation,
             "with": [name for name in proposal.sites if name != self.name],
             "for": coordinator or "a coordinator",
-            "epsilon": proposal.epsilon,
+            "epsilon": proposal.epsilon_of(self.name),
             "rehearsal": proposal.rehearsal,
         }
         self._tell("opened", told)
         return Message(0, {"accepted": wire.text_array(self.name)})
 
     def _check_budget(self, proposal: Proposal, computation: Computation) -> None:
-        ledger, privacy = self.config.open_ledger(), proposal.guarantee()
-        assert privacy is not None  # no permission covers a proposal without one
-        if proposal.rehearsal or ledger.holds(proposal.run):
+        ledger, asked = self.config.open_ledger(), proposal.guarantee()
+        assert asked is not None  # no permission covers a proposal without one
+        if proposal.rehearsal or ledger.holds(proposal.run) or self.name in asked.public_sites:
             return
+        privacy = asked.at(self.name)
         try:
             fits = ledger.admits(
-                computation.event(),
+                computation.event(self.name),
                 delta=privacy.delta,
                 asked=privacy.epsilon,
                 terms=Terms.of(privacy),
@@ -233,9 +237,14 @@ class SiteService:
         if proposal.rehearsal:
             return
         earlier = History(self.config.state).earlier(proposal.run, coordinator)
-        objection = self.config.policy.limits.objection(earlier, proposal.epsilon)
+        objection = self.config.policy.limits.objection(earlier, self._cost(proposal))
         if objection is not None:
             raise PolicyRefused(objection, "period")
+
+    def _cost(self, proposal: Proposal) -> float:
+        """Return what a run may cost here; nothing where the policy takes the data for public."""
+        epsilon = proposal.epsilon_of(self.name)
+        return epsilon if math.isfinite(epsilon) else 0.0
 
     def _begin(self, request: Message) -> Message:
         if self._participant is None:
@@ -259,9 +268,15 @@ class SiteService:
             data = computation.read(self._tables(permission))  # before it counts as begun
             ledger = self.config.open_ledger()
             self.config.name_ledger(ledger)
-            History(self.config.state).begin(proposal.run, self._coordinator, proposal.epsilon)
+            cost = self._cost(proposal)
+            History(self.config.state).begin(proposal.run, self._coordinator, cost)
             self._side = computation.answering(
-                self.name, data, ledger, folder / "standing", (self._timing,)
+                self.name,
+                data,
+                ledger,
+                folder / "standing",
+                (self._timing,),
+                self.config.people_key(),
             )
         participant: Participant = self._side.participant
         if computation.terms is not None:

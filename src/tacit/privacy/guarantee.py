@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from tacit._core.check import OneOf, Real, check
+from tacit._core.check import InstanceOf, OneOf, Real, check
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 
 __all__ = ["Privacy", "change_words", "round_up", "shown", "shown_left"]
@@ -108,11 +109,16 @@ class Privacy:
         sites trust nobody else.
     against
         Whom it protects against; follows from ``trust`` unless given.
+    by_site
+        Site → its own ε, of those that ask for another one than ``epsilon``; public, and agreed on
+        by all. ``inf`` is a site whose data are public: it adds no noise and pays nothing.
 
     Examples
     --------
     >>> Privacy(epsilon=1, delta=1e-6, unit="user").neighbours
     'add-remove-one'
+    >>> Privacy(1, 1e-6, by_site={"North": 0.1}).at("North").epsilon
+    0.1
     """
 
     epsilon: float
@@ -121,6 +127,7 @@ class Privacy:
     neighbours: str | None = None
     trust: str = ""
     against: str | None = None
+    by_site: Mapping[str, float] = dataclasses.field(default_factory=dict)
     open: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -143,6 +150,33 @@ class Privacy:
         check("neighbours", self.neighbours, OneOf(*NEIGHBOURS))
         if self.against is None:
             object.__setattr__(self, "against", _AGAINST[self.trust])
+        check("by_site", self.by_site, InstanceOf(Mapping))
+        for site, epsilon in self.by_site.items():
+            check("a site of by_site", site, InstanceOf(str))
+            check(f"by_site[{site!r}]", epsilon, Real(0, open_low=True, allow_inf=True))
+        own = {site: float(epsilon) for site, epsilon in sorted(self.by_site.items())}
+        object.__setattr__(self, "by_site", own)
+
+    def __hash__(self) -> int:
+        said = (self.epsilon, self.delta, self.unit, self.neighbours, self.trust, self.against)
+        return hash((*said, *self.by_site.items()))
+
+    def __repr__(self) -> str:
+        names = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
+        said = [f"{name}={getattr(self, name)!r}" for name in names]
+        said += [f"by_site={dict(self.by_site)!r}"] if self.by_site else []
+        return f"Privacy({', '.join(said)})"
+
+    def at(self, site: str) -> Privacy:
+        """Return what one site is asked to give."""
+        if not self.by_site:
+            return self
+        return dataclasses.replace(self, epsilon=self.by_site.get(site, self.epsilon), by_site={})
+
+    @property
+    def public_sites(self) -> tuple[str, ...]:
+        """The sites whose data are public, of those that have an ε of their own."""
+        return tuple(site for site, epsilon in self.by_site.items() if math.isinf(epsilon))
 
     def suiting(self, unit: str, trust: str, neighbours: str | None = None) -> Privacy:
         """Return the same request with what nobody stated filled in.
@@ -192,8 +226,9 @@ class Privacy:
         {'epsilon': 1, 'delta': 1e-06, 'unit': 'user'}
         """
         names = ("epsilon", "delta", "unit", "neighbours", "trust", "against")
-        return {name: getattr(self, name) for name in names if name not in self.open}
+        said = {name: getattr(self, name) for name in names if name not in self.open}
+        return said | ({"by_site": dict(self.by_site)} if self.by_site else {})
 
     def with_epsilon(self, epsilon: float) -> Privacy:
-        """Return the same request at another ε."""
-        return dataclasses.replace(self, epsilon=epsilon)
+        """Return the same request at another ε, the same for all sites."""
+        return dataclasses.replace(self, epsilon=epsilon, by_site={})

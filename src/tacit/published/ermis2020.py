@@ -189,6 +189,8 @@ class PublishedWalk(Walk):
 class PublishedLangevinAgreement(LangevinAgreement):
     """Rounds with a paper's noise, each a step of its own."""
 
+    differs = False  # no paper has an ε by site
+
     method: PublishedLangevin
 
     @cached_property

@@ -48,6 +48,7 @@ from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
+from tacit.factorization.offsets.weights import bands
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.laplace import Laplace
 from tacit.privacy.accounting.accountants import accountant as make_accountant
@@ -57,7 +58,7 @@ from tacit.privacy.ledger.filters import run_cost
 from tacit.published.hua2015_hu2023_epochs import gradient_epoch, learning_rate, visits
 from tacit.recommender.devices import Devices
 from tacit.recommender.estimator import PrivateRecommender
-from tacit.recommender.method import Rated, RecommenderMethod, Task, bands
+from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
 
 __all__ = ["GradientAgreement", "GradientFactorization", "GradientRecommender"]

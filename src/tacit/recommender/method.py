@@ -8,7 +8,6 @@ the row w_i is the user's own and never leaves the device (`tacit.recommender.de
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,12 +19,10 @@ from tacit.estimators.agreement import Agreement
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.weights import PrivacyWeights
-from tacit.privacy.events import REPLACE, DpEvent
+from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["Rated", "RecommenderMethod", "Task", "bands"]
-
-_BANDS = 10  # groups of ratings on a certificate, by weight
+__all__ = ["Rated", "RecommenderMethod", "Task"]
 
 
 class Rated(NamedTuple):
@@ -128,15 +125,3 @@ class RecommenderMethod(ABC):
     @abstractmethod
     def agree(self, task: Task) -> Agreement:
         """Return what is public about a fit; raise where it cannot be."""
-
-
-def bands(weights: Floats, scaled: Callable[[float], DpEvent]) -> Mapping[str, DpEvent]:
-    """Return bands of the weights W that occur, each with what its heaviest rating sees.
-
-    ``scaled`` says of a weight what everything released is, as a rating of that weight sees it.
-    """
-    band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
-    return {
-        f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": scaled(float(weights[band == k].max()))
-        for k in np.unique(band).tolist()
-    }

@@ -19,9 +19,10 @@ from tacit.factorization.offsets.factors import factors_stand_out, features_from
 from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrunk_towards
 from tacit.factorization.offsets.sides import Members, Shard
 from tacit.factorization.offsets.sums import HALF, LARGEST
+from tacit.factorization.offsets.weights import bands
 from tacit.privacy.events import DpEvent
 from tacit.recommender.devices import Devices, penalty_grid
-from tacit.recommender.method import Rated, bands
+from tacit.recommender.method import Rated
 from tacit.recommender.weighted import WeightedOffsetsAgreement
 
 __all__ = ["Items", "Raters", "coordinate"]

@@ -77,7 +77,7 @@ class SummaryAgreement(Naming, Agreement):
         return self.noise
 
     @property
-    def apart(self) -> bool:  # type: ignore[override]
+    def apart(self) -> bool:
         """Whether the coordinator looks at every site's own release: at keys that it names."""
         return bool(self.keys)
 

@@ -114,7 +114,8 @@ def test_few_users_have_all_spent_on_offsets():
 @pytest.mark.parametrize("sites", [1, 4])
 def test_a_taste_is_visible_from_as_many_members_as_outweigh_the_noise(sites):
     """An eigenvalue of 0.05·M against σ·√(2pN), at half of the squared multiplier."""
-    agreement = replace(next(LeastSquaresAgreement.examples()), sites=sites)
+    first = next(LeastSquaresAgreement.examples())
+    agreement = replace(first, sites=sites, problem=replace(first.problem, sites=sites))
     privacy, bound = agreement.privacy, agreement.sensitivities["covariance"]
     sigma = math.sqrt(2.0) * gaussian_sigma(privacy.epsilon, privacy.delta) * bound
     enough = sigma * math.sqrt(2.0 * agreement.popular * sites) / 0.05

@@ -57,7 +57,13 @@ from tacit.factorization.counts.learn import (
     members_of_sites,
 )
 from tacit.factorization.counts.method import LocalCounts
-from tacit.factorization.counts.views import ViewSpec, as_text, names_problem, view_relation
+from tacit.factorization.counts.views import (
+    ViewSpec,
+    as_text,
+    names_problem,
+    own_counts,
+    view_relation,
+)
 from tacit.factorization.draws import PRIOR, summarised
 from tacit.factorization.together.neighbours import farthest_cells, small_problems
 from tacit.mechanisms.geometric import TwoSidedGeometric
@@ -78,9 +84,12 @@ class CountsAgreement(FactorizationAgreement):
 
     cites = ("schein2019", "ermis2020")
     trusts = ("central", "site", "local")
-    apart = True
-
     method: LocalCounts
+
+    @property
+    def apart(self) -> bool:
+        """Every site's perturbed cells are looked at."""
+        return True
 
     # -- what is charged -------------------------------------------------------------------
 
@@ -164,7 +173,7 @@ class CountsAgreement(FactorizationAgreement):
                 "a site's own factors and predictions are made from its raw values: they are not "
                 "covered, and stay there"
             )
-        return public_inputs(problem, self.event) + tuple(notes)
+        return public_inputs(problem, self.together) + tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------
 
@@ -179,12 +188,15 @@ class CountsAgreement(FactorizationAgreement):
         """Collect the perturbed views, tell every site what it needs, return posterior means."""
         rng = generator(start.seed, "coordinator")
         found = yield Ask("views")
-        sites = self.relations(_views(found, self.problem.bounds), _members(found))
-        told: dict[str, Any] = {"sites": as_text(found.sites)}
+        names, sites = (
+            found.sites,
+            self.relations(_views(found, self.problem.bounds), _members(found)),
+        )
+        told: dict[str, Any] = {"sites": as_text(names)}
         if self.method.views == "own":  # nobody else needs what all views together tell
             yield Ask("learned", **told, **self._passed_on(found))
-            return self._shared_draws(self._learn(sites, rng))
-        learned = self._learn(sites, rng)
+            return self._shared_draws(self._learn(sites, names, rng))
+        learned = self._learn(sites, names, rng)
         told["members"] = self._padded(members_of_sites(self.problem, sites))
         for joint, name in self._factors.items():
             nothing = np.empty((self.method.draws, 0, self.problem.columns(name)))
@@ -214,11 +226,27 @@ class CountsAgreement(FactorizationAgreement):
     def _padded(self, members: Sequence[int]) -> Integers:
         return np.array([*members, *[0] * (self.problem.sites - len(members))], np.int64)
 
-    def _learn(self, sites: Sequence[dict[str, Relation]], rng: np.random.Generator) -> Learned:
+    def _learn(
+        self, sites: Sequence[dict[str, Relation]], names: Sequence[str], rng: np.random.Generator
+    ) -> Learned:
         """Learn from the perturbed views alone."""
-        noise = self.mechanism(0)
-        level = levels_of(self.problem, noise, sites)
-        return learn(self.method, self.problem, noise, sites, None, level, rng)
+        whole, noises = [*sites, *self.opened_members()], self.noises(names)
+        level = levels_of(self.problem, noises, whole)
+        return learn(self.method, self.problem, noises, whole, None, level, rng)
+
+    def noises(self, names: Sequence[str]) -> list[TwoSidedGeometric]:
+        """Return the noise of sites, each its own, and of members who are public: it is public."""
+        asked = self.problem.table or self.problem.privacy
+        requests = [None if asked is None else asked.at(name) for name in names]
+        requests += [None] * len(self.opened_members())
+        return [
+            replace(self, problem=replace(self.problem, privacy=one)).mechanism(0)
+            for one in requests
+        ]
+
+    def opened_members(self) -> list[dict[str, Relation]]:
+        """Return the counts of members who are public, like those of one more site."""
+        return [own_counts(self.problem, self.problem.open)] if self.problem.open else []
 
     def _shared_draws(self, learned: Learned) -> Learned:
         """Return what is about all sites: it follows from the perturbed views alone."""
@@ -250,6 +278,9 @@ class CountsAgreement(FactorizationAgreement):
             for views in ("perturbed", "own"):
                 inference = "naive" if k % 2 else "exact"
                 yield replace(short, views=views, inference=inference, cells=cells).agree(problem)
+            if k == 2:  # an entry, at a site with an ε of its own
+                asked = replace(problem.privacy, by_site={"site": 0.5})
+                yield short.agree(replace(problem, privacy=asked, names=("site",)))
 
 
 def _members(found: Collected) -> list[int]:

@@ -97,7 +97,7 @@ def members_of_sites(problem: Problem, sites: Sequence[Mapping[str, Relation]]) 
 def learn(
     method: LocalCounts,
     problem: Problem,
-    noise: TwoSidedGeometric,
+    noises: Sequence[TwoSidedGeometric],
     sites: Sequence[Mapping[str, Relation]],
     raw: int | None,
     level: Mapping[str, tuple[float, int]],
@@ -107,13 +107,12 @@ def learn(
 
     ``sites`` are each site's relations: perturbed views, and raw counts for the site number
     ``raw``, of which alone the rows of the protected entity are kept then. ``level`` is what
-    `levels_of` says, for the prior.
+    `levels_of` says, for the prior; ``noises`` are those of the sites.
     """
     layout = SiteLayout(problem, members_of_sites(problem, sites))
     forms: dict[str, str] = {}
     data: dict[str, Relation] = {}
     alpha: Arrays = {}
-    ratio = noise.alpha
     for name, held in layout.parts(sites):
         k, joint = held[0][0], f"{name}@{held[0][0]}"
         forms[joint] = " ".join(
@@ -121,12 +120,14 @@ def learn(
         )
         data[joint] = layout.joined(held)
         alpha[joint] = np.concatenate(
-            [np.full(part.cells, 0.0 if site == raw else ratio) for site, part in held]
+            [np.full(part.cells, 0.0 if k == raw else noises[k].alpha) for k, part in held]
         )
     for name, found in problem.public.items():
         forms[name], data[name] = problem.model.form(name), found
     bound = CoupledModel(forms, problem.model.ranks).bind(data)
-    shape, mean = _prior(method, problem, noise.variance(), level, sites, raw)
+    shape, mean = _prior(
+        method, problem, [noise.variance() for noise in noises], level, sites, raw
+    )
     sampler = LocalGibbsSampler(bound, data, alpha, shape, mean, mode=method.inference)
     kept = {name: slice(None) if raw is None else layout.rows(name, raw) for name in bound.factors}
     draws: Arrays = {
@@ -188,7 +189,9 @@ def learn_rows(
 
 
 def levels_of(
-    problem: Problem, noise: TwoSidedGeometric, sites: Sequence[Mapping[str, Relation]]
+    problem: Problem,
+    noises: Sequence[TwoSidedGeometric],
+    sites: Sequence[Mapping[str, Relation]],
 ) -> dict[str, tuple[float, int]]:
     """Return the mean of the perturbed counts of every relation, and their number.
 
@@ -196,10 +199,22 @@ def levels_of(
     """
     found = {}
     for name, (low, high) in problem.bounds.items():
-        parts = [relations[name].values for relations in sites if name in relations]
-        count = sum(len(values) for values in parts)
-        mean = sum(float(values.sum()) for values in parts) / max(count, 1)
-        least = max(math.sqrt(noise.variance() / max(count, 1)), 1e-6 * (high - low))
+        parts = [
+            (k, relations[name].values) for k, relations in enumerate(sites) if name in relations
+        ]
+        count = sum(len(values) for _, values in parts)
+        # sites count by their noise, and by how far counts differ anyway
+        shares = [1.0 / (noises[k].variance() + (0.25 * (high - low)) ** 2) for k, _ in parts]
+        cells = sum(share * len(part) for share, (_, part) in zip(shares, parts, strict=True))
+        total = sum(
+            share * float(part.sum()) for share, (_, part) in zip(shares, parts, strict=True)
+        )
+        spread = sum(
+            share**2 * len(part) * noises[k].variance()
+            for share, (k, part) in zip(shares, parts, strict=True)
+        )
+        mean = total / max(cells, 1e-300)
+        least = max(math.sqrt(spread) / max(cells, 1e-300), 1e-6 * (high - low))
         found[name] = (min(max(mean, least), high - low), count)
     return found
 
@@ -207,7 +222,7 @@ def levels_of(
 def _prior(
     method: LocalCounts,
     problem: Problem,
-    noise: float,
+    noise: Sequence[float],
     level: Mapping[str, tuple[float, int]],
     sites: Sequence[Mapping[str, Relation]],
     raw: int | None,
@@ -222,7 +237,7 @@ def _prior(
         for k, relations in enumerate(sites):
             if name in relations:
                 found = relations[name]
-                precision += found.cells / (mean + (0.0 if k == raw else noise))
+                precision += found.cells / (mean + (0.0 if k == raw else noise[k]))
                 members += sum(
                     n
                     for e, n in zip(found.entities, found.shape, strict=True)

@@ -113,6 +113,8 @@ class LocalCounts(FactorizationMethod):
                     f"relation {name!r} says nothing about {problem.protected!r}, whom the budget "
                     "is split for: pass it as public, or cells=None for a guarantee per cell"
                 )
+        if problem.weights:
+            raise ParameterError("weights go with method='als' or 'offsets'")
         self._check_privacy(problem)
 
     def _check_privacy(self, problem: Problem) -> None:

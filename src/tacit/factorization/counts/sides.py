@@ -24,6 +24,7 @@ from tacit.factorization.counts.learn import (
 )
 from tacit.factorization.counts.views import from_text, own_counts
 from tacit.factorization.draws import PRIOR, draws_of
+from tacit.factorization.together.people import Counted, counting
 from tacit.factorization.together.problem import members_in
 from tacit.factorization.together.shape import (
     SiteFactors,
@@ -54,9 +55,10 @@ class CountingSite(SiteFactors):
         self.counts = own_counts(self.problem, relations)
         self.members = members_in(self.counts, self.problem.protected)
         # in their own order: how cells are listed says nothing
-        sent = {
-            n: found.subset(np.lexsort(found.indices.T[::-1])) for n, found in self.counts.items()
-        }
+        here = self.counts
+        if isinstance(relations, Counted):
+            here = own_counts(self.problem, counting(relations, self.problem.protected))
+        sent = {n: found.subset(np.lexsort(found.indices.T[::-1])) for n, found in here.items()}
         if agreement.method.cells is not None:
             self._bound_members(sent, agreement.method.cells)
         super().__init__(agreement, name, [sent], gate)
@@ -121,10 +123,11 @@ class CountingSite(SiteFactors):
             ]
             members = asked.arrays["members"][: len(views)].tolist()
             others: list[Mapping[str, Relation]] = [*agreement.relations(views, members)]
-            noise = agreement.mechanism(0)
-            level = levels_of(self.problem, noise, others)
+            others += agreement.opened_members()
+            noises = agreement.noises(from_text(asked.arrays["sites"]))
+            level = levels_of(self.problem, noises, others)
             others[me] = self.counts
-            learned = learn(agreement.method, self.problem, noise, others, me, level, self._rng)
+            learned = learn(agreement.method, self.problem, noises, others, me, level, self._rng)
             layout = SiteLayout(self.problem, members_of_sites(self.problem, others))
             draws = {n: learned.draws[layout.factor(n, me)] for n in self._factors()}
         kept.update({f"draws/{name}": array for name, array in draws.items()})

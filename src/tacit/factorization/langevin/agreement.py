@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -60,8 +60,11 @@ from tacit.factorization.langevin.scales import (
     relation_scale,
     relation_weight,
 )
+from tacit.factorization.offsets.numerics.pooling import shares_of_gradients
 from tacit.factorization.together.neighbours import farthest_cells, small_problems
+from tacit.factorization.together.people import PUBLIC_MEMBERS, with_public_members
 from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.noise import Noise
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.privacy.calibration import calibrate
 from tacit.privacy.events import REPLACE, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, repeat
@@ -180,7 +183,7 @@ class LangevinAgreement(FactorizationAgreement):
 
     def multiplier(self, round: int) -> float:
         """Return the noise multiplier of a round, 0 where there is no noise."""
-        privacy = self.problem.privacy
+        privacy = self.problem.calibrated
         if not self.problem.noisy or privacy is None:
             return 0.0
         method, accountant = self.method, self.problem.accountant
@@ -238,7 +241,7 @@ class LangevinAgreement(FactorizationAgreement):
             )
         if self.method.start is not None:
             notes.append("the factors that it starts from were chosen without looking at the data")
-        return public_inputs(self.problem, self.event) + tuple(notes)
+        return public_inputs(self.problem, self.together) + tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------
 
@@ -251,6 +254,21 @@ class LangevinAgreement(FactorizationAgreement):
 
     def coordinate(self, start: Start) -> Coordinating:
         """Move the shared factors along the sum of all gradients; return where they were."""
+        side, rate = self._public_members(start.seed), self.method.sampling_rate
+        # whose sum is of all of them: sites' sums are of samples
+        return with_public_members(self._coordinate(start), side, rate, apart=self.apart)
+
+    def _public_members(self, seed: int) -> Any:
+        """Return the side of members who are public, without noise; None where nobody is."""
+        problem, privacy = self.problem, self.problem.privacy
+        if not problem.open:
+            return None
+        asked = None if privacy is None else privacy.with_epsilon(math.inf)
+        method = replace(self.method, sampling_rate=1.0)
+        free = replace(self, method=method, problem=replace(problem, privacy=asked, table=None))
+        return free.holder(PUBLIC_MEMBERS, problem.open, Gate(None, Noise("grid")), seed)
+
+    def _coordinate(self, start: Start) -> Coordinating:
         walk, table = self._begin(generator(start.seed, "coordinator"))
         if start.state is not None:
             walk.restore(start.state)
@@ -296,8 +314,8 @@ class LangevinAgreement(FactorizationAgreement):
 
     def _move(self, walk: Walk, table: CellTable | None, found: Collected) -> None:
         rate = self.method.sampling_rate
-        scale = self.multiplier(walk.moves) * self.clip if self.problem.noisy else 0.0
-        gradients = {n: found.total[f"gradient/{n}"] / rate for n in self.sent}
+        gradients, variances = self._gathered(walk.moves, found)
+        gradients = {n: gradient / rate for n, gradient in gradients.items()}
         if table is not None:
             layout = Layout({n: theta.shape for n, theta in walk.values.items()})
             theta = layout.vector(walk.values)
@@ -307,7 +325,37 @@ class LangevinAgreement(FactorizationAgreement):
             for name in walk.values:
                 part = layout.view(sums, name)
                 gradients[name] = gradients[name] + part if name in gradients else part
-        walk.move(gradients, len(found.sites) * (scale / rate) ** 2)
+        most = dict.fromkeys(gradients, max(variances.values()))
+        walk.move(gradients, {n: v / rate**2 for n, v in (most | variances).items()})
+
+    def _gathered(self, round: int, found: Collected) -> tuple[Arrays, dict[str, float]]:
+        """Return the gradient of every shared factor over all sites, and its noise's variance.
+
+        Where sites have noise of their own each counts with a weight of at most one
+        (`offsets.numerics.pooling`): that of its data in the likelihood, so that none counts more
+        than it has.
+        """
+        names = [f"gradient/{n}" for n in self.sent]
+        if not self.apart or found.by_site is None:
+            noise = len(found.sites) * self._deviation(round) ** 2
+            whole = {n: found.total[a] for n, a in zip(self.sent, names, strict=True)}
+            return whole, dict.fromkeys(self.sent, noise)
+        noises = np.array([self._noise_at(site, round) for site in found.sites])
+        gradients, variances = {}, {}
+        for name, array in zip(self.sent, names, strict=True):
+            each = np.array([found.by_site[site][array] for site in found.sites])
+            shares = shares_of_gradients(each, noises)
+            gradients[name] = np.asarray(np.tensordot(shares, each, 1))
+            variances[name] = float(shares**2 @ noises)
+        return gradients, variances
+
+    def _deviation(self, round: int) -> float:
+        """Return the standard deviation of a site's noise."""
+        return self.multiplier(round) * self.clip if self.problem.noisy else 0.0
+
+    def _noise_at(self, site: str, round: int) -> float:
+        """Return the variance of the noise of one site."""
+        return 0.0 if site == PUBLIC_MEMBERS else self.at(site)._deviation(round) ** 2
 
     # -- audits and contracts --------------------------------------------------------------
 
@@ -322,6 +370,9 @@ class LangevinAgreement(FactorizationAgreement):
             yield Langevin(rounds=2, clip=0.01, iterations=3).agree(problem)
         matrix = next(small_problems(trusts=("site",), delta=1e-4))
         yield Langevin(rounds=2, sampling_rate=0.5, limit=2).agree(matrix)
+        assert matrix.privacy is not None
+        own = replace(matrix, privacy=replace(matrix.privacy, by_site={"site": 0.5}))
+        yield Langevin(rounds=2, clip=0.01).agree(replace(own, names=("site",)))
         yield Langevin(rounds=2, clip=0.01, rows="drawn").agree(matrix)
         for problem in small_problems(trusts=("site",), delta=1e-4):
             if problem.unit == "entry":

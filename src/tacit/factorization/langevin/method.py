@@ -172,6 +172,18 @@ class Langevin(FactorizationMethod):
                 "shared must name at least one factor of a private relation: there is nothing to "
                 "learn together"
             )
+        if problem.weights:
+            raise ParameterError("weights go with method='als' or 'offsets'")
+        kept = (
+            {*problem.used}
+            - {*sent_factors(problem)}
+            - ({problem.protected} if by_user else set())
+        )
+        if problem.open and kept:
+            raise ParameterError(
+                f"members of {problem.protected!r} can be public where all other factors are "
+                f"shared: {sorted(kept)} stay at sites"
+            )
         if self.offsets is True and not can_offset(problem):
             raise ParameterError(
                 "offsets=True needs divergence='euclidean', forms that share one latent index, "

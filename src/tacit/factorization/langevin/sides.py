@@ -30,6 +30,7 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
 from tacit.factorization.language.structure import BoundRelation
 from tacit.factorization.offsets.numerics.own_model import OwnModel, Seen
+from tacit.factorization.together.people import Counted, counting
 from tacit.factorization.together.shape import (
     SiteFactors,
     bounded_cells,
@@ -71,8 +72,12 @@ class LangevinSite(SiteFactors):
         self.walk = agreement.walk(values, int(rng.integers(2**62)))
         self.free = self.layout.vector({n: _free(agreement, n, shapes[n]) for n in shapes})
         self.cells = {n: self._prepared(n, found.listed()) for n, found in relations.items()}
-        limited = owner is not None and agreement.method.limit is not None
-        used = self._limited(rng, agreement.method.limit or 1) if limited else self.cells
+        used = self.cells
+        if isinstance(relations, Counted):
+            here = counting(relations, problem.protected)
+            used = {n: self._prepared(n, found.listed()) for n, found in here.items()}
+        if owner is not None and agreement.method.limit is not None:
+            used = self._limited(used, rng, agreement.method.limit)
         table = cell_table(self.bound, used, self.layout, owner)
         super().__init__(agreement, name, [table], gate)
         self.kept = self.walk.state()
@@ -98,15 +103,17 @@ class LangevinSite(SiteFactors):
             values = (values - (low + high) / 2.0) / ((high - low) / 2.0)
         return found.indices, values, relation_weight(self.problem, name, low, high)
 
-    def _limited(self, rng: np.random.Generator, limit: int) -> dict[str, Cells]:
+    def _limited(
+        self, cells: Mapping[str, Cells], rng: np.random.Generator, limit: int
+    ) -> dict[str, Cells]:
         """Return the cells with at most ``limit`` of each user."""
         owner = self.problem.protected
         at = {r.name: r.factors.index(owner) for r in self.bound.relations}
-        whose = [self.cells[r.name][0][:, at[r.name]] for r in self.bound.relations]
+        whose = [cells[r.name][0][:, at[r.name]] for r in self.bound.relations]
         found = {}
         kept = bounded_cells(whose, limit, rng)
         for relation, mask in zip(self.bound.relations, kept, strict=True):
-            indices, values, weight = self.cells[relation.name]
+            indices, values, weight = cells[relation.name]
             found[relation.name] = (indices[mask], values[mask], weight)
         return found
 

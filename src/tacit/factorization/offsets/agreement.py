@@ -21,34 +21,43 @@ budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.lazy import late
 from tacit.data.relations import Relation
-from tacit.errors import ParameterError
 from tacit.estimators.agreement import Coordinating, Neighbours, Start
 from tacit.estimators.gate import Gate
-from tacit.factorization.agreement import public_inputs
+from tacit.estimators.site import Site
+from tacit.factorization.agreement import dearest_of, public_inputs
 from tacit.factorization.arrays import Floats
 from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.offsets.method import AlternatingLeastSquares
 from tacit.factorization.offsets.numerics.ridge import ByMember
-from tacit.factorization.offsets.sums import HALF, OffsetsAgreement, worst_members
+from tacit.factorization.offsets.sums import OffsetsAgreement, worst_members
+from tacit.factorization.together.people import (
+    PUBLIC_MEMBERS,
+    counted_at,
+    with_public_members,
+)
 from tacit.factorization.together.problem import Problem
-from tacit.factorization.together.shape import FactorizationMethod
 from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.gaussian_share import GaussianShare
+from tacit.mechanisms.noise import Noise
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.calibration import calibrate, gaussian_sigma
-from tacit.privacy.events import ADD_REMOVE, REPLACE, GaussianDpEvent, compose
+from tacit.privacy.events import ADD_REMOVE, REPLACE, DpEvent, GaussianDpEvent, compose
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.sides import Participant
 
 __all__ = ["AlternatingLeastSquares", "LeastSquaresAgreement"]
 
-_PRODUCTS = 6  # of the public pattern
+_ROOM = 1.0 - 2.0**-36  # for the rounding of a weight that is looked for
+_HALVINGS = 48  # of the interval in which a weight is looked for
 # shares of the squared noise multiplier, by step
 _MEAN = {"entry": 0.02, "user": 0.05}
 _FACTORS = 0.5
@@ -60,124 +69,80 @@ _VISIBLE = 0.05
 _CLEAR, _BESIDE_PATTERN, _FOR_ROUNDS, _CROWD = 1.0, 2.0, 6.0, 10
 
 
-@dataclass(frozen=True)
-class AlternatingLeastSquares(FactorizationMethod):
-    """Offsets, and factors by alternating least squares, for one matrix of bounded values.
-
-    Parameters
-    ----------
-    rounds
-        Rounds of alternating least squares after the covariance, where noise is small enough for
-        them; otherwise their share of the budget goes to the covariance as well.
-    factors
-        Whether factors are learned from private values at all; ``"auto"``: where they would stand
-        out from the noise, by ε and the number of members (public for entries, released for
-        users), and beside the public pattern clearly so.
-    pattern
-        Whether, for entries, item features are taken from which cells are observed, which is
-        public then and costs nothing.
-    popular
-        Over how many items, the most popular ones, the covariance is taken.
-    clip
-        c, where a value's distance from its member's mean is clipped, of a half-range of 2.
-    prior_weight
-        κ, the number of cells that the overall mean counts for in a member's own mean.
-    """
-
-    rounds: int = 2
-    factors: bool | str = "auto"
-    pattern: bool = True
-    popular: int = 300
-    clip: float = 1.5
-    prior_weight: float = 5.0
-
-    told = ("rounds", "factors", "pattern", "popular", "clip", "prior_weight")
-
-    def __post_init__(self) -> None:
-        check("rounds", self.rounds, Integer(0))
-        check("factors", self.factors, OneOf("auto", True, False))
-        check("pattern", self.pattern, OneOf(True, False))
-        check("popular", self.popular, Integer(2))
-        check("clip", self.clip, Real(0, 2 * HALF, open_low=True))
-        check("prior_weight", self.prior_weight, Real(0, open_low=True))
-
-    def agree(self, problem: Problem) -> LeastSquaresAgreement:
-        """Return what is public about a fit; raise unless there is one matrix to factorize."""
-        self._check(problem)
-        ((relation, bounds),) = problem.bounds.items()
-        item, tokens = problem.item, problem.model.forms[relation]
-        pattern = problem.unit == "entry" and self.pattern
-        draft = LeastSquaresAgreement(
-            items=problem.sizes[item],
-            rank=math.prod(problem.model.ranks[k] for k in tokens[0][1]),
-            bounds=bounds,
-            unit=problem.unit,
-            privacy=problem.privacy,
-            sites=problem.sites,
-            plan=(),
-            later=("covariance", "factors"),
-            clip=self.clip,
-            prior_weight=self.prior_weight,
-            popular=min(self.popular, problem.sizes[item]),
-            products=_PRODUCTS if pattern else 0,
-            problem=problem,
-            factors=self.factors,
-        )
-        return draft.planned(self.rounds)
-
-    def _check(self, problem: Problem) -> None:
-        if not problem.is_matrix:
-            raise ParameterError(
-                "this method factorizes one matrix, such as 'user:k item:k', beside public ones "
-                "about its items: use method='sgld'"
-            )
-        if problem.unit not in ("entry", "user"):
-            raise ParameterError(
-                f"privacy.unit must be 'entry' or 'user' for a factorization, got {problem.unit!r}"
-            )
-        for name, found in problem.public.items():
-            _check_public(problem, name, found)
-        privacy = problem.privacy
-        if privacy is None or not problem.noisy:
-            return
-        if privacy.unit == "entry" and privacy.neighbours != REPLACE:
-            raise ParameterError("entries are replaced: pass neighbours='replace-one'")
-        if privacy.trust in ("local", "shuffler"):
-            raise ParameterError(
-                f"a site adds up its members' cells, and trust={privacy.trust!r} says that nobody "
-                "sees them: use method='local'"
-            )
-        if privacy.delta == 0.0:
-            raise ParameterError("this method adds Gaussian noise: pass Privacy(…, delta=1e-6)")
-
-
-def _check_public(problem: Problem, name: str, found: Relation) -> None:
-    """Raise unless a public relation is about the same items, and about nobody protected."""
-    item = problem.item
-    if problem.protected in problem.model.names(name):
-        raise ParameterError(
-            f"the public relation {name!r} names the protected entity {problem.protected!r}: pass "
-            f"what is public of {item!r}"
-        )
-    if item not in found.entities:
-        return  # a site that adopts has what it says from what was released
-    size, known = found.shape[found.entities.index(item)], problem.labels.get(item)
-    if size != problem.sizes[item] or found.labels.get(item, known) != known:
-        raise ParameterError(
-            f"public data and sites disagree about the members of {item!r}: {size} in {name!r}, "
-            f"{problem.sizes[item]} at sites. Pass the same list of labels to both"
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class LeastSquaresAgreement(OffsetsAgreement):
     """What leaves the sites for offsets and alternating least squares."""
 
     family = "factorization"
     cites = ("chien2021",)
+    trusts = ("central", "site", "aggregator")
+    differs = True
 
     problem: Problem
     factors: bool | str = "auto"  # as in `AlternatingLeastSquares`
+
+    def at(self, site: str) -> LeastSquaresAgreement:
+        """Return what one site is bound by: its own noise, or under a secure sum its weight."""
+        problem = self.problem.at(site)
+        if problem is self.problem:
+            return self
+        own = replace(self, privacy=problem.privacy, problem=problem)
+        return replace(own, own_weight=own.weight_of_site) if problem.is_summed else own
+
+    def among(self, sites: Sequence[str]) -> LeastSquaresAgreement:
+        """Return it with the names of the sites."""
+        return replace(self, problem=replace(self.problem, names=tuple(sites)))
+
+    def own_part(self, site: Site, data: Any) -> Any:
+        """Return a site's relations, with who counts there (`together.people`)."""
+        return counted_at(self.problem, site, data)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise is added at all."""
+        return self.problem.noisy
+
+    @cached_property
+    def weight_of_site(self) -> float:
+        """The weight w ≤ 1 of all of a site's contributions under which it has its own ε.
+
+        Noise is made for the largest ε, so a member's share of μ is w·μ; what rounding to the
+        grid adds does not shrink, and is counted in full.
+        """
+        assert self.privacy is not None
+        return self._weight_for(self.privacy.epsilon)
+
+    def _weight_for(self, epsilon: float) -> float:
+        assert self.privacy is not None
+        if epsilon >= max(self.problem.epsilons):
+            return 1.0
+        delta, accountant = self.privacy.delta, self.problem.accountant
+        whole, low, high = replace(self, own_weight=1.0), 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            met = epsilon_of(whole.scaled(middle), delta, accountant) <= epsilon * _ROOM
+            low, high = (middle, high) if met else (low, middle)
+        return low
+
+    def together(self, sites: int) -> DpEvent:
+        """Return what so many sites release about somebody whom all of them know, at most.
+
+        Sites' own noise composes; in one sum with one noise what they contribute adds up.
+        """
+        if not self.problem.is_summed:
+            return dearest_of(self.problem, sites, self._asked)
+        weights = {epsilon: self._weight_for(epsilon) for epsilon in set(self.problem.epsilons)}
+        largest = sorted((weights[e] for e in self.problem.epsilons), reverse=True)[:sites]
+        return replace(self, own_weight=1.0).scaled(sum(largest), len(largest))
+
+    def _asked(self, epsilon: float) -> DpEvent:
+        """Return everything that a site releases that is asked for some ε."""
+        asked = self.problem.privacy
+        if asked is None or (epsilon == asked.epsilon and not asked.by_site):
+            return self.event
+        request = asked.with_epsilon(epsilon)
+        problem = replace(self.problem, privacy=request, table=None)
+        return replace(self, privacy=request, problem=problem).event
 
     @property
     def item(self) -> str:
@@ -242,9 +207,24 @@ class LeastSquaresAgreement(OffsetsAgreement):
         """
         if self.privacy is None or not self.noisy:
             return math.inf
-        noise = gaussian_sigma(self.privacy.epsilon, self.privacy.delta) / math.sqrt(_FACTORS)
-        noise *= self.sensitivities["covariance"]
-        return _VISIBLE * members / (noise * math.sqrt(2.0 * self.popular * self.sites))
+        noise = self.sensitivities["covariance"] / (self._reach * math.sqrt(_FACTORS))
+        return _VISIBLE * members / (noise * math.sqrt(2.0 * self.popular))
+
+    @property
+    def _reach(self) -> float:
+        """How many units of noise one member on average moves what all sites send together.
+
+        Sites' own sums are weighted by their noise σ_k: √(Σ σ_k⁻²)/N. In a secure sum there is
+        one noise, and members count with their site's weight.
+        """
+        assert self.privacy is not None
+        epsilons, problem = self.problem.epsilons, self.problem
+        finite = [e for e in epsilons if math.isfinite(e)]
+        precise = [1.0 / gaussian_sigma(e, self.privacy.delta) for e in finite]
+        if not problem.is_summed:
+            return math.sqrt(sum(one**2 for one in precise)) / len(epsilons)
+        noise = math.sqrt(len(epsilons) / problem.shares)
+        return sum(precise) / len(epsilons) / noise
 
     @property
     def budget(self) -> dict[str, float]:
@@ -254,7 +234,7 @@ class LeastSquaresAgreement(OffsetsAgreement):
     @cached_property
     def multiplier(self) -> float:
         """The noise multiplier that all steps together have."""
-        privacy = self.privacy
+        privacy = self.problem.calibrated
         assert privacy is not None
         if self.problem.accountant == "pld":  # Gaussians compose into one: analytic calibration
             return gaussian_sigma(privacy.epsilon, privacy.delta)
@@ -266,10 +246,13 @@ class LeastSquaresAgreement(OffsetsAgreement):
         )
 
     def _noise(self, share: float, bound: float, shape: tuple[int, ...]) -> Gaussian:
+        kind: type[Gaussian] = Gaussian
+        more: dict[str, Any] = {"neighbours": self.neighbours}
+        if self.problem.is_summed:
+            kind, more = GaussianShare, {**more, "shares": self.problem.shares}
         if not self.noisy:
-            return Gaussian(0.0, bound, shape, self.neighbours)
-        multiplier = self.multiplier / math.sqrt(share)
-        return Gaussian.calibrated(multiplier, bound, shape, neighbours=self.neighbours)
+            return kind(0.0, bound, shape, **more)
+        return kind.calibrated(self.multiplier / math.sqrt(share), bound, shape, **more)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -282,7 +265,7 @@ class LeastSquaresAgreement(OffsetsAgreement):
             notes.append(f"public and free: {', '.join(self.problem.public)}")
         if self.products:
             notes.append("item features from which cells are observed are shared as they are")
-        return public_inputs(self.problem, self.event) + tuple(notes)
+        return public_inputs(self.problem, self.together) + tuple(notes)
 
     @property
     def _relation(self) -> str:
@@ -294,41 +277,81 @@ class LeastSquaresAgreement(OffsetsAgreement):
         self, name: str, data: Mapping[str, Relation], gate: Gate, seed: int | None
     ) -> Participant:
         """Return a site with its one relation."""
-        (relation,) = data.values()
-        made: Participant = late(f"{__package__}.least_squares").SiteMembers(
-            self, name, relation, gate
-        )
+        if self.filled:
+            kind = late(f"{__package__}.filled").FilledMembers
+        else:
+            kind = late(f"{__package__}.least_squares").SiteMembers
+        made: Participant = kind(self, name, data, gate)
         return made
 
     def coordinate(self, start: Start) -> Coordinating:
-        """Learn offsets, then factors."""
-        made: Coordinating = late(f"{__package__}.least_squares").coordinate(self, start)
-        return made
+        """Learn offsets, then factors; from members who are public, too."""
+        made: Coordinating = late(f"{__package__}.items").coordinate(self, start)
+        return with_public_members(made, self._public_members(), apart=self.apart)
+
+    def _public_members(self) -> Any:
+        """Return the side of members who are public, without noise; None where nobody is."""
+        if not self.problem.open:
+            return None
+        asked = None if self.privacy is None else self.privacy.with_epsilon(math.inf)
+        problem = replace(self.problem, privacy=asked, table=None)
+        free = replace(self, privacy=asked, problem=problem)
+        return free.holder(PUBLIC_MEMBERS, self.problem.open, Gate(None, Noise("grid")), None)
 
     def worst_case(self) -> Neighbours:
-        """See `worst_members`."""
+        """See `worst_members`; where zeros are observed, one member's row is full, or is not."""
         found = worst_members(self)
-        return Neighbours(*(self._relations(cells) for cells in found))
+        ours, theirs = (self._relations(cells) for cells in found)
+        if self.filled and self.unit == "user" and self.neighbours != REPLACE:
+            # a row of zeros is somebody, too: the member goes altogether
+            relation = theirs[self._relation]
+            mine = relation.indices[:, 0] > 0
+            index = relation.indices[mine] - np.array([1, 0], np.int32)
+            shape = (relation.shape[0] - 1, self.items)
+            kept = replace(relation, shape=shape, indices=index, values=relation.values[mine])
+            theirs = {self._relation: kept}
+        return Neighbours(ours, theirs)
 
     def _relations(self, cells: ByMember) -> dict[str, Relation]:
         index = np.column_stack([cells.owners, cells.items]).astype(np.int32)
         shape = (cells.members, self.items)
         modes = (self.problem.protected, self.item)
-        return {self._relation: Relation(modes, shape, index, cells.values)}
+        zeros = "observed" if self.filled else "missing"
+        return {self._relation: Relation(modes, shape, index, cells.values, zeros)}
 
     @classmethod
     def examples(cls) -> Iterator[LeastSquaresAgreement]:
         """Both units, both relations, with and without factors and pattern."""
         for unit, neighbours in (("entry", REPLACE), ("user", ADD_REMOVE), ("user", REPLACE)):
             privacy = Privacy(50.0, 1e-6, unit=unit, neighbours=neighbours, trust="site")
-            problem = Problem(
-                model=CoupledModel("user:k item:k", 2, "euclidean"),
-                protected="user",
-                shared=("item",),
-                sizes={"item": 60 if unit == "user" else 9},
-                bounds={"data": (1.0, 5.0)},
-                privacy=privacy,
-                members=2 if unit == "entry" else None,
-            )
             for options in ({"factors": False, "pattern": False}, {"factors": True, "rounds": 1}):
-                yield AlternatingLeastSquares(popular=4, **options).agree(problem)
+                yield AlternatingLeastSquares(popular=4, **options).agree(_small(privacy))
+            yield from cls._of_many_levels(privacy)
+
+    @classmethod
+    def _of_many_levels(cls, privacy: Privacy) -> Iterator[LeastSquaresAgreement]:
+        """A site with an ε of its own, alone and in a sum; weights; zeros that are observed."""
+        method = AlternatingLeastSquares(popular=4, factors=True, rounds=1, pattern=False)
+        own = {"site": 20.0}
+        yield method.agree(_small(replace(privacy, by_site=own), names=("site",)))
+        summed = replace(privacy, trust="aggregator", against=None, by_site=own)
+        names = ("site", "another", "third")
+        yield method.agree(_small(summed, sites=3, names=names, shares=3))
+        yield method.agree(_small(privacy, weights={"0": 0.5}))
+        yield method.agree(_small(privacy, filled=("data",), bounds={"data": (0.0, 1.0)}))
+
+
+def _small(privacy: Privacy, **more: Any) -> Problem:
+    """Return what is public about a small matrix."""
+    return Problem(
+        **{
+            "model": CoupledModel("user:k item:k", 2, "euclidean"),
+            "protected": "user",
+            "shared": ("item",),
+            "sizes": {"item": 60 if privacy.unit == "user" else 9},
+            "bounds": {"data": (1.0, 5.0)},
+            "privacy": privacy,
+            "members": 2 if privacy.unit == "entry" else None,
+            **more,
+        }
+    )

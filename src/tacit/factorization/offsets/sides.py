@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
@@ -27,19 +28,24 @@ from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 
-__all__ = ["COUNT", "Members", "Shard", "packing"]
+__all__ = ["COUNT", "SOFT", "Members", "Shard", "packing"]
 
 COUNT = 0.5  # weight of a count beside a residual
-_SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
+SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
 _MIX = 0.5  # of pattern and residuals in the covariance
 _RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
 
 class Shard(NamedTuple):
-    """Cells in [−2, 2], sorted by member, and the weight W of each."""
+    """Cells in [−2, 2], sorted by member, the weight W of each, and β of every member.
+
+    Where other cells are observed zeros, ``listed`` are the cells that are not held out.
+    """
 
     cells: ByMember
     weights: Floats
+    openness: Floats
+    listed: NDArray[np.bool_] | None = None
 
 
 class Members(Holder):
@@ -54,15 +60,24 @@ class Members(Holder):
         cells: ByMember,
         gate: Gate,
         openness: Floats | None = None,
+        counts: NDArray[np.bool_] | None = None,
+        listed: NDArray[np.bool_] | None = None,
     ) -> None:
         low, high = agreement.bounds
         middle, step = agreement.scale
         scaled = (clip_values(cells.values, low, high) - middle) / step
         self.cells = cells._replace(values=np.clip(scaled, -HALF, HALF))
-        self.weights = np.ones(len(scaled)) if openness is None else openness[cells.owners]
+        self.openness = np.ones(cells.members) if openness is None else openness
+        sent = self.openness * agreement.own_weight
+        self.weights = sent[cells.owners]
         if agreement.item_weights is not None:
             self.weights = self.weights * np.array(agreement.item_weights)[cells.items]
-        super().__init__(agreement, name, [Shard(self.cells, self.weights)], gate)
+        shard = Shard(self.cells, self.weights, sent, listed)
+        if counts is not None:  # who does not count here contributes nothing at all
+            here, mine = self.cells.of(np.flatnonzero(counts)), counts[cells.owners]
+            known = None if listed is None else listed[mine]
+            shard = Shard(here, self.weights[mine], sent[counts], known)
+        super().__init__(agreement, name, [shard], gate)
 
     def units(self, shard: Shard) -> int:
         """Return the number of members."""
@@ -118,12 +133,13 @@ class Members(Holder):
         counts = np.diff(cells.starts)
         filled = counts > 0
         means = cells.sums(cells.values)[filled] / counts[filled]
-        return mechanism.grid.sum(np.column_stack([means / HALF, np.ones(len(means))]))
+        rows = np.column_stack([means / HALF, np.ones(len(means))])
+        return mechanism.grid.sum(rows, shard.openness[filled])
 
     def _offsets(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         """Sum every value minus its member's own shrunken mean, clipped."""
         cells, weights, public = shard.cells, shard.weights, self.agreement
-        prior, clip = public.prior_weight, public.clip
+        prior, clip = self._prior(shard), public.clip
         total = cells.sums(weights * cells.values) + prior * float(asked.arrays["mean"][0])
         own = total / (cells.sums(weights) + prior)
         rest = np.clip(cells.values - own[cells.owners], -clip, clip)
@@ -131,8 +147,13 @@ class Members(Holder):
         right, which = np.ones((1, 1)), np.zeros(len(rest), np.int64)
         if public.unit == "user":
             left = np.column_stack([rest, np.full(len(rest), COUNT)])
-            scales = message_scales(cells, left, right, which, _SOFT)
+            scales = message_scales(cells, left, right, which, SOFT)
+            scales = scales * shard.openness[cells.owners]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
+
+    def _prior(self, shard: Shard) -> Floats | float:
+        """Return κ, how many cells of weight one the overall mean counts for in a member's own."""
+        return self.agreement.prior_weight
 
     def _summed(
         self, mechanism: Gaussian, cells: ByMember, which: Integers, sent: Messages
@@ -178,7 +199,8 @@ class Members(Holder):
             rows *= _MIX
             rows[spot] += (1.0 - _MIX) * rest[here]
             norms = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-            total += lattice_gram(rows / np.maximum(norms * (1.0 + 1e-9), 1e-9))
+            lengths = np.sqrt(shard.openness[first:last, None])
+            total += lattice_gram(rows / np.maximum(norms * (1.0 + 1e-9), 1e-9), lengths)
         padded = np.zeros(mechanism.size)
         packed = packing(width).pack(total)
         padded[: len(packed)] = packed
@@ -191,7 +213,7 @@ class Members(Holder):
         lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
         right = rows / np.maximum(lengths * (1.0 + 1e-9), 1e-9)
         left, which = cells.values[:, None], cells.owners
-        scales = message_scales(cells, left, right, which, _SOFT)
+        scales = message_scales(cells, left, right, which, SOFT) * shard.openness[which]
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _damped_factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:

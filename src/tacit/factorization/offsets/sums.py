@@ -38,6 +38,12 @@ mean and factor are functions of its own cells and of the request, whatever it h
 size of those kinds, and no other kind can be asked for: offsets of entries, which move by up to
 √(min(2c, 4)² + 4/κ), are none of a later step that is calibrated for 2.
 
+**Weights of users and sites.** Every message of member i is multiplied by β_i, after it was scaled
+below one: its own mean and factor do not depend on the weight of anybody else, so what the member
+moves is β_i times the bounds above (an outer product: its vector is scaled by √β_i). Where a
+secure sum hides sites that ask for different ε, noise is made for the largest ε, and β has a
+factor w ≤ 1 for all members of a site: `OffsetsAgreement.own_weight`.
+
 Noise is calibrated for weight 1. A value of weight W_ij sees noise 1/W_ij times larger, is
 (W_ij·μ)-GDP, and its ε is at most W_ij·ε, up to the rounding of sums, which is counted too.
 """
@@ -47,7 +53,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -103,6 +109,8 @@ class OffsetsAgreement(Agreement):
     products: int = 0  # of the public pattern that are asked for
     weighted: bool = False  # whether members may have weights
     item_weights: tuple[float, ...] | None = None  # γ; None for 1
+    filled: bool = False  # whether cells that are not listed are observed zeros (`offsets.filled`)
+    own_weight: float = 1.0  # of all that a site contributes, where noise is made for others
 
     # -- how far a member moves a sum ------------------------------------------------------
 
@@ -115,6 +123,12 @@ class OffsetsAgreement(Agreement):
     def neighbours(self) -> str:
         """The neighbour relation."""
         return ADD_REMOVE if self.privacy is None else str(self.privacy.neighbours)
+
+    @property
+    def fill(self) -> float:
+        """What a cell that is not listed holds, where it is an observed zero; in [−2, 2]."""
+        middle, step = self.scale
+        return float(np.clip(-middle / step, -HALF, HALF))
 
     @property
     def features(self) -> int:
@@ -132,6 +146,8 @@ class OffsetsAgreement(Agreement):
         if self.unit == "entry":
             own = min(2.0 * self.clip, 2.0 * HALF)
             reach = math.sqrt(own**2 + 4.0 / self.prior_weight)
+            if self.filled:  # no member's own mean enters
+                reach = 2.0 * HALF
             return {
                 "mean": 2.0 * HALF,
                 "offsets": reach,
@@ -149,7 +165,7 @@ class OffsetsAgreement(Agreement):
         if kind == "mean":
             return beside
         if kind == "offsets":
-            return self.items * beside
+            return self.items + beside - 1 if self.filled else self.items * beside
         if kind == "covariance":
             return self.popular * (self.popular + 1) // 2
         return self.items * self.rank
@@ -165,6 +181,8 @@ class OffsetsAgreement(Agreement):
             size = max(self.size(kind) for kind in kinds)
             bound = max(self.sensitivities[kind] for kind in kinds) * _SLACK
             found[name] = self._noise(share, bound, (size,))
+            if self.own_weight != 1.0:  # the same noise, and less that could move it
+                found[name] = replace(found[name], sensitivity=self.own_weight * bound)
         return found
 
     def kinds_of(self, step: str) -> tuple[str, ...]:
@@ -175,16 +193,17 @@ class OffsetsAgreement(Agreement):
     def _noise(self, share: float, bound: float, shape: tuple[int, ...]) -> Gaussian:
         """Return the noise of a step with some share and sensitivity; none without a request."""
 
-    def scaled(self, weight: float) -> DpEvent:
+    def scaled(self, weight: float, sites: int = 1) -> DpEvent:
         """Return all steps, as a value of some weight sees them.
 
-        Rounding to the grid does not shrink with the weight, and is added in full.
+        Rounding to the grid does not shrink with the weight, and is added in full: once for every
+        one of ``sites`` in one sum, whose weights add up to ``weight``.
         """
         if not self.noisy:
             return NonPrivateDpEvent()
         events = []
         for mechanism in self.mechanisms.values():
-            growth = mechanism.grid.growth(mechanism.size, 2, REPLACE)
+            growth = sites * mechanism.grid.growth(mechanism.size, 2, REPLACE)
             events.append(
                 GaussianDpEvent(mechanism.scale / (weight * mechanism.sensitivity + growth))
             )
@@ -201,7 +220,8 @@ class OffsetsAgreement(Agreement):
                     Step(name, mechanism, asks, {"sum": spec}, reach=self._reach_of(name))
                 )
                 continue
-            choices = {k: Kind(self.asks(k), self.sensitivities[k]) for k in kinds}
+            moved = {k: self.own_weight * self.sensitivities[k] for k in kinds}
+            choices = {k: Kind(self.asks(k), moved[k]) for k in kinds}
             reach = "a later step has room for the largest of its kinds, whichever is asked for"
             steps.append(Step(name, mechanism, replies={"sum": spec}, kinds=choices, reach=reach))
         return tuple(steps)

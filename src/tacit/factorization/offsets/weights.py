@@ -6,7 +6,7 @@ A user's weight β says how open the user is, an item's weight γ how harmless t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from tacit._core.check import Integer, Real, check
 from tacit.data.members import Members, shown
 from tacit.errors import ParameterError
 from tacit.factorization.arrays import Floats
+from tacit.privacy.events import DpEvent
 
-__all__ = ["PrivacyWeights"]
+__all__ = ["PrivacyWeights", "bands"]
 
+_BANDS = 10  # groups of ratings on a certificate, by weight
 _SMALLEST = 1e-6  # below, a rating counts for nothing and no ε can be told from 0
 
 
@@ -194,3 +196,15 @@ def _groups(
     between = order[cautious : cautious + rest]
     weights[between] = rng.uniform(middle, 1.0, len(between))
     return weights
+
+
+def bands(weights: Floats, scaled: Callable[[float], DpEvent]) -> Mapping[str, DpEvent]:
+    """Return bands of the weights W that occur, each with what its heaviest rating sees.
+
+    ``scaled`` says of a weight what everything released is, as a rating of that weight sees it.
+    """
+    band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
+    return {
+        f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": scaled(float(weights[band == k].max()))
+        for k in np.unique(band).tolist()
+    }

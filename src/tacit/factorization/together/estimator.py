@@ -32,6 +32,7 @@ from tacit.factorization.together.blanks import TO_STATE
 from tacit.factorization.together.methods import METHODS, choose_method, method_of
 from tacit.factorization.together.predicting import answer, cell_schema
 from tacit.factorization.together.problem import (
+    ASSIGNED,
     Problem,
     check_agreement,
     check_not_raw,
@@ -84,7 +85,11 @@ class PrivateFactorization(UsedAtSites):
         Whose ε must meet the request (``"pld"``, ``"rdp"``, ``"zcdp"``, ``"advanced"``).
     sites_per_person
         At how many sites one person is at most, where that is public; certificates state what
-        that many sites release together, and that of all sites where nobody says.
+        that many sites release together, and that of all sites where nobody says. ``"assigned"``:
+        everybody counts at one site only, which a key that the sites share decides (`Site.key`).
+    weights
+        Public privacy weights in (0, 1] of members of the protected entity, by name; others have
+        1. Whoever has w is (w·μ)-private where others are μ-private (``"als"``, ``"offsets"``).
     privacy
         The guarantee that every site asks for; None runs the same rounds without noise.
     ledger
@@ -128,13 +133,14 @@ class PrivateFactorization(UsedAtSites):
     _purpose = "coupled factorization"
     _told = released.TOLD
     _to_state = TO_STATE
-    _stated_facts = ("members", "options", "public")
+    _stated_facts = ("members", "options", "public", "zeros")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "method": AnyOf(OneOf("auto", *METHODS), InstanceOf(FactorizationMethod)),
         "protected": AnyOf(InstanceOf(str), None),
         "accountant": OneOf("pld", "rdp", "zcdp", "advanced"),
-        "sites_per_person": AnyOf(Integer(1), None),
+        "sites_per_person": AnyOf(Integer(1), OneOf(ASSIGNED), None),
+        "weights": AnyOf(InstanceOf(Mapping), None),
         "ledger": AnyOf(InstanceOf(Ledger), None),
         "entities": AnyOf(InstanceOf(Mapping), None),
         "duplicates": OneOf(*RULES),
@@ -155,7 +161,8 @@ class PrivateFactorization(UsedAtSites):
     protected: str | None = None
     shared: Sequence[str] | None = None
     accountant: str = "pld"
-    sites_per_person: int | None = None
+    sites_per_person: int | str | None = None
+    weights: Mapping[Any, float] | None = None
     privacy: Privacy | None = None
     ledger: Ledger | None = None
     on_failure: str = "stop"
@@ -181,10 +188,15 @@ class PrivateFactorization(UsedAtSites):
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         first = facts[0]
         public = first.relations(self.coupled_model()) if isinstance(first, Stated) else {}
-        return self._agree_on(facts, public, self._request(len(facts)))
+        return self._agree_on(facts, public, self._request(len(facts)), shares)
 
     def _agree_on(
-        self, facts: Sequence[Any], public: Mapping[str, Relation], privacy: Privacy | None
+        self,
+        facts: Sequence[Any],
+        public: Mapping[str, Relation],
+        privacy: Privacy | None,
+        shares: int = 1,
+        names: tuple[str, ...] = (),
     ) -> Agreement:
         if any(found is None for found in facts):
             raise ParameterError("pass the sites: the price depends on their public sizes")
@@ -204,6 +216,9 @@ class PrivateFactorization(UsedAtSites):
             accountant=self.accountant,
             sites_per_person=self.sites_per_person,
             duplicates=self.duplicates,
+            weights=self.weights,
+            shares=shares,
+            names=names,
         )
         return self._method(problem).agree(problem)
 
@@ -247,11 +262,17 @@ class PrivateFactorization(UsedAtSites):
 
         Beside parameters it has ``entities`` (entity → its members' names, or how many),
         ``members`` (of the protected entity, where public), ``options`` of a ``method`` that is
-        named, and ``public`` (relation → its columns), which is no secret and costs nothing.
+        named, ``public`` (relation → its columns), which is no secret and costs nothing, and
+        ``zeros`` (relation → ``"missing"`` or ``"observed"``: what cells are that are not listed).
         """
         found = dict(settings)
-        public = found.pop("public", {})
-        facts = Stated(found.get("entities") or {}, int(found.pop("members", 0)), public)
+        public, zeros = found.pop("public", {}), found.pop("zeros", {})
+        if not isinstance(zeros, Mapping) or set(zeros.values()) - {"missing", "observed"}:
+            raise ParameterError(
+                f"zeros must be by relation, 'missing' or 'observed', got {zeros}"
+            )
+        members = int(found.pop("members", 0))
+        facts = Stated(found.get("entities") or {}, members, public, zeros)
         options = found.pop("options", {})
         if options and found.get("method", "auto") not in METHODS:
             raise ParameterError(f"options go with a method, one of {sorted(METHODS)}")
@@ -307,7 +328,8 @@ class PrivateFactorization(UsedAtSites):
         y
             Ignored.
         public
-            Relations that are no secret, which the coordinator holds.
+            Relations that are no secret, which the coordinator holds. Of a relation that names
+            the protected entity and that sites hold: the cells of members who are no secret.
         """
         self._check_parameters()
         sites = self._as_sites(data)
@@ -318,7 +340,11 @@ class PrivateFactorization(UsedAtSites):
         self, sites: Sequence[Site], public: Mapping[str, Relation] | None = None
     ) -> Agreement:
         """Return the agreement with sites that are in this process."""
-        return self._agree_on(self._facts_of(sites), public or {}, self._request(len(sites)))
+        privacy = self._request(len(sites))
+        secure = privacy is not None and privacy.trust == "aggregator"
+        names = tuple(site.name for site in sites)
+        shares = len(sites) if secure else 1
+        return self._agree_on(self._facts_of(sites), public or {}, privacy, shares, names)
 
     def _facts_of(self, sites: Sequence[Site]) -> list[dict[str, Relation]]:
         facts = []

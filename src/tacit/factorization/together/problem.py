@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tacit._core.check import Range, check
+from tacit.data.members import key
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, UnboundedData
 from tacit.factorization.language.binding import restricted
@@ -18,6 +19,7 @@ from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 
 __all__ = [
+    "ASSIGNED",
     "Problem",
     "check_agreement",
     "check_not_raw",
@@ -26,6 +28,10 @@ __all__ = [
     "problem_of",
     "state_problem",
 ]
+
+
+ASSIGNED = "assigned"
+LEAST_WEIGHT = 1e-6  # below, somebody counts for nothing and no ε can be told from 0
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,70 @@ class Problem:
     accountant: str = "pld"  # whose ε must meet the request
     labels: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # where given
     public: Mapping[str, Relation] = field(default_factory=dict)  # sites hold the others
-    sites_per_person: int | None = None  # at most so many know one person; None: any may
+    # at most so many know one person (None: any may), or ASSIGNED: everybody counts at one
+    sites_per_person: int | str | None = None
     duplicates: tuple[str, ...] = ()  # what sites do about cells that are listed several times
+    names: tuple[str, ...] = ()  # of the sites, where they are known
+    table: Privacy | None = None  # every site's ε, where this is what one site is bound by
+    # cells of protected members who are no secret, by relation; the coordinator holds them
+    open: Mapping[str, Relation] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)  # of members by name, below 1
+    filled: tuple[str, ...] = ()  # private relations whose unlisted cells are observed zeros
+    shares: int = 1  # into how many the noise is split under a secure sum
 
     @property
     def noisy(self) -> bool:
         """Whether noise is added at all."""
-        return self.privacy is not None and bool(np.isfinite(self.privacy.epsilon))
+        asked = self.privacy
+        return asked is not None and any(np.isfinite([asked.epsilon, *asked.by_site.values()]))
+
+    @property
+    def privacy_differs(self) -> bool:
+        """Whether sites have an ε of their own."""
+        return self.table is not None or (self.privacy is not None and bool(self.privacy.by_site))
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether everybody counts at one site only, by a key that the sites share."""
+        return self.sites_per_person == ASSIGNED
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether only sums over all sites are seen."""
+        return self.privacy is not None and self.privacy.trust == "aggregator"
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The ε of every site; of those without a name the one that all others have."""
+        asked = self.table or self.privacy
+        if asked is None:
+            return (math.inf,) * self.sites
+        named = self.names or tuple(asked.by_site)
+        found = [asked.at(name).epsilon for name in named]
+        return (*found, *[asked.epsilon] * (self.sites - len(named)))
+
+    @property
+    def calibrated(self) -> Privacy | None:
+        """The request that noise is made for.
+
+        A site's own; of all sites together the one with most noise, from which nothing but the
+        range of replies follows. Under a secure sum the one with least: the others' contributions
+        are scaled down instead.
+        """
+        asked = self.privacy
+        if asked is None or (self.table is None and not asked.by_site):
+            return asked
+        finite = [epsilon for epsilon in self.epsilons if math.isfinite(epsilon)]
+        if self.is_summed:
+            return asked.with_epsilon(max(self.epsilons))
+        return asked if self.table is not None else asked.with_epsilon(min(finite))
+
+    def at(self, site: str) -> Problem:
+        """Return what is public about one site's part; this where all have one ε."""
+        asked = self.privacy
+        if asked is None or not asked.by_site:
+            return self
+        return replace(self, privacy=asked.at(site), table=asked)
 
     @property
     def unit(self) -> str:
@@ -114,8 +177,11 @@ def state_problem(
     shared: Sequence[str] | None = None,
     public: Mapping[str, Relation] | None = None,
     accountant: str = "pld",
-    sites_per_person: int | None = None,
+    sites_per_person: int | str | None = None,
     duplicates: str = "error",
+    weights: Mapping[Any, float] | None = None,
+    shares: int = 1,
+    names: tuple[str, ...] = (),
 ) -> Problem:
     """Return what is public about the sites' data, checked; of these, no value is read.
 
@@ -128,15 +194,18 @@ def state_problem(
             "would count in both modes, and no guarantee covers that. Name the second mode as "
             "an entity of its own, or use tacit.CoupledFactorization for the data of one holder"
         )
-    public = public or {}
-    first = next(name for name in model.forms if name not in public)
+    known, held = public or {}, {name for relations in data for name in relations}
+    first = next(name for name in model.forms if name in held or name not in known)
     protected = protected or model.forms[first][0][0]
+    # what is public of protected members stands beside what sites hold; the rest is about others
+    opened = {n: found for n, found in known.items() if n in held and protected in found.entities}
+    public = {n: found for n, found in known.items() if n not in opened}
     if protected not in model.latents:
         raise ParameterError(f"protected names {protected!r}, which is no entity of the model")
     sizes: dict[str, int] = {}
     labels: dict[str, tuple[Any, ...]] = {}
     noisy = privacy is not None and bool(np.isfinite(privacy.epsilon))
-    for relations in data:
+    for relations in [*data, opened]:
         for name, found in relations.items():
             for entity, size in zip(found.entities, found.shape, strict=True):
                 if entity == protected:
@@ -152,8 +221,8 @@ def state_problem(
                         f"sites disagree about {entity!r}: {sizes[entity]} and {size} members in "
                         f"{name!r}. Pass the public list of members as labels to every relation"
                     )
-                known = found.labels.get(entity)
-                if known is not None and labels.setdefault(entity, known) != known:
+                listed = found.labels.get(entity)
+                if listed is not None and labels.setdefault(entity, listed) != listed:
                     raise ParameterError(
                         f"sites list the members of {entity!r} differently: pass the same labels"
                     )
@@ -181,8 +250,38 @@ def state_problem(
         labels,
         public,
         sites_per_person,
-        tuple(sorted({duplicates, *(r.duplicates for held in data for r in held.values())})),
+        tuple(sorted({duplicates, *(r.duplicates for part in data for r in part.values())})),
+        names,
+        open=opened,
+        weights=_weights(weights),
+        filled=_filled([*data, opened]),
+        shares=shares,
     )
+
+
+def _filled(data: Sequence[Mapping[str, Relation]]) -> tuple[str, ...]:
+    """Return the relations whose unlisted cells are observed zeros, at every site."""
+    found: dict[str, str] = {}
+    for relations in data:
+        for name, relation in relations.items():
+            if found.setdefault(name, relation.zeros) != relation.zeros:
+                raise ParameterError(
+                    f"unlisted cells of {name!r} are {found[name]} at one site and "
+                    f"{relation.zeros} at another: pass the same zeros=… everywhere"
+                )
+    return tuple(name for name, zeros in found.items() if zeros == "observed")
+
+
+def _weights(weights: Mapping[Any, float] | None) -> dict[str, float]:
+    """Return public weights of members by the text of their names; of those that have not 1."""
+    found = {key(name): float(weight) for name, weight in (weights or {}).items()}
+    wrong = [name for name, weight in found.items() if not LEAST_WEIGHT <= weight <= 1.0]
+    if wrong:
+        raise ParameterError(
+            f"weights must lie in (0, 1], and be at least {LEAST_WEIGHT:g}: that of {wrong[0]!r} "
+            f"is {found[wrong[0]]:g}"
+        )
+    return {name: weight for name, weight in found.items() if weight < 1.0}
 
 
 def problem_of(agreement: Any) -> Problem:
@@ -220,6 +319,9 @@ def members_in(relations: Mapping[str, Relation], entity: str) -> int:
 def check_agreement(problem: Problem, relations: Mapping[str, Relation]) -> None:
     """Raise where a site's relations disagree with what all sides take for public."""
     for relation, found in relations.items():
+        if (found.zeros == "observed") != (relation in problem.filled):
+            agreed = "observed" if relation in problem.filled else "missing"
+            raise ParameterError(f"unlisted cells of {relation!r} must be {agreed} here")
         for entity, size in zip(found.entities, found.shape, strict=True):
             if entity == problem.protected:
                 continue

@@ -26,6 +26,7 @@ class Stated(NamedTuple):
     entities: Mapping[str, Any]  # members' names, or how many; of all but the protected one
     members: int = 0  # of the protected entity, at all sites, where that is public
     public: Mapping[str, Any] = MappingProxyType({})  # relation → its cells, as a table
+    zeros: Mapping[str, str] = MappingProxyType({})  # relation → what unlisted cells are
 
     @property
     def labels(self) -> dict[str, tuple[Any, ...]]:
@@ -39,7 +40,8 @@ class Stated(NamedTuple):
             raise ParameterError(f"public names {strange[0]!r}: the model has {list(model.forms)}")
         if not self.public:
             return {}
-        return as_relations(restricted(model, self.public), dict(self.public), self.entities)
+        found = as_relations(restricted(model, self.public), dict(self.public), self.entities)
+        return {n: replace(one, zeros=self.zeros.get(n, one.zeros)) for n, one in found.items()}
 
     def modes(self, model: CoupledModel, relation: str, protected: str) -> list[str]:
         """Return the entities of a relation: what is protected or has public members."""
@@ -57,12 +59,13 @@ class Stated(NamedTuple):
         for k in range(sites):
             relations = {}
             for name in model.forms:
-                if name in self.public:
-                    continue
+                if name in self.public and protected not in model.names(name):
+                    continue  # of protected members some may be public: sites hold the others
                 modes = self.modes(model, name, protected)
                 shape = tuple(sizes.get(e, self.members if k == 0 else 0) for e in modes)
                 labels = {e: names for e, names in self.labels.items() if e in modes}
-                relations[name] = empty_relation(modes, shape, labels)
+                empty = empty_relation(modes, shape, labels)
+                relations[name] = replace(empty, zeros=self.zeros.get(name, "missing"))
             found.append(relations)
         return found
 
@@ -78,7 +81,7 @@ class Stated(NamedTuple):
         for name, found in tables.items():
             if name not in model.forms:
                 raise ParameterError(f"the model has no relation {name!r}")
-            if name in self.public:
+            if name in self.public and protected not in model.names(name):
                 raise ParameterError(f"{name!r} is stated as public: it is no table of a site")
             modes = self.modes(model, name, protected)
             for entity in set(model.names(name)) - set(modes):
@@ -96,6 +99,7 @@ class Stated(NamedTuple):
                 found.get("value"),
                 labels=listed,
                 duplicates=duplicates,
+                zeros=self.zeros.get(name, "missing"),
             )
             named = {*self.labels, protected}
             labels = {e: names for e, names in read.labels.items() if e in named}

@@ -80,10 +80,11 @@ class Walk:
         # near zero the drift 1/θ would throw an entry arbitrarily far
         return np.asarray((rule.shape - 1.0) / np.maximum(theta, 0.1 * scale) - rate)
 
-    def move(self, gradients: Mapping[str, Any], variance: float) -> None:
+    def move(self, gradients: Mapping[str, Any], variance: Mapping[str, float] | float) -> None:
         """Take one step along estimates of the gradients over all data, by factor.
 
-        ``variance`` is that of the noise that each of their numbers carries already.
+        ``variance`` is that of the noise that each of their numbers carries already, of all
+        factors or by factor.
         """
         rng = generator(self.seed, f"round {self.moves}")
         counts = self.moves >= self.rule.first
@@ -92,7 +93,8 @@ class Walk:
             total = (gradients[name] + self._prior(name, theta)) * free
             size = self.step_size(name, total)
             moved = theta + size * total
-            lacking = 2.0 * size - size * size * variance
+            known = variance[name] if isinstance(variance, Mapping) else variance
+            lacking = 2.0 * size - size * size * known
             if self.rule.langevin and lacking > 0.0:
                 moved += math.sqrt(lacking) * rng.standard_normal(theta.shape) * free
             if not self.rule.real:

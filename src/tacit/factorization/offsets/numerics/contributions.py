@@ -64,15 +64,18 @@ def sum_messages(
     return out
 
 
-def lattice_gram(rows: Floats) -> Floats:
+def lattice_gram(rows: Floats, lengths: Floats | float = 1.0) -> Floats:
     """Return Σ x·xᵀ over rows of norm below one, each rounded to a lattice first; exact.
+
+    ``lengths`` are those to which rows are shrunk, at most one: with √β the outer product of a
+    member of weight β has a norm below β.
 
     On the lattice of 2⁻¹⁵ a row holds whole numbers of at most 2¹⁵, so products are at most 2³⁰
     and a float64 adds up `MOST_ROWS` of them without error, in whatever order BLAS likes. Rows
     are first scaled down by what rounding can add, so their norm stays below one.
     """
     step = 2.0**-15
-    shrunk = rows * (1.0 - step * np.sqrt(rows.shape[1]))
+    shrunk = rows * np.maximum(lengths - step * np.sqrt(rows.shape[1]), 0.0)
     whole = np.floor(shrunk / step + 0.5)
     total = np.zeros((rows.shape[1],) * 2)
     for start in range(0, len(whole), 1 << 20):

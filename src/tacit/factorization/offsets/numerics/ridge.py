@@ -12,6 +12,7 @@ h_j = f_jᵀ(…)⁻¹f_j.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +30,15 @@ __all__ = [
     "NEVER",
     "ByMember",
     "averaged_rows",
+    "best_share",
     "by_member",
     "choose_penalties",
     "leave_one_out",
+    "looked_at",
     "offset_share",
     "residuals",
     "ridge_rows",
+    "searched_penalties",
 ]
 
 NEVER = 1e12  # a penalty that leaves a feature out
@@ -215,7 +219,7 @@ def averaged_rows(cells: ByMember, features: Floats, penalties: Floats, spread: 
     return rows
 
 
-def _looked_at(cells: ByMember) -> Integers:
+def looked_at(cells: ByMember) -> Integers:
     """Return members that choices are made on: evenly spaced, the same ones every time."""
     filled = np.flatnonzero(np.diff(cells.starts) > 1)
     if len(filled) > _LOOK:
@@ -229,17 +233,18 @@ def offset_share(cells: ByMember, mean: float, offsets: Floats) -> float:
     Offsets that are noise are left out, and what remains are the members' own means. They are
     believed in full where nobody has two cells.
     """
-    filled, own = _looked_at(cells), np.ones((len(offsets), 1))
-    errors = [
-        leave_one_out(
-            cells._replace(values=cells.values - mean - share * offsets[cells.items]),
-            filled,
-            own,
-            np.array([[_OWN]]),
-        )[0]
-        for share in _SHARES
-    ]
-    return _SHARES[int(np.argmin(errors))] if len(filled) else 1.0
+    filled, own = looked_at(cells), np.ones((len(offsets), 1))
+
+    def error(share: float, penalty: Floats) -> float:
+        rest = cells.values - mean - share * offsets[cells.items]
+        return float(leave_one_out(cells._replace(values=rest), filled, own, penalty[None])[0])
+
+    return best_share(error) if len(filled) else 1.0
+
+
+def best_share(error: Callable[[float, Floats], float]) -> float:
+    """Return the share of offsets with the least error, by share and the penalty of an offset."""
+    return _SHARES[int(np.argmin([error(share, np.array([_OWN])) for share in _SHARES]))]
 
 
 def choose_penalties(cells: ByMember, features: Floats, groups: Integers) -> Floats:
@@ -248,17 +253,30 @@ def choose_penalties(cells: ByMember, features: Floats, groups: Integers) -> Flo
     Group 0 is the member's offset and always counts; another group may be left out altogether,
     so that features that do not help do no harm. The values are searched one group at a time.
     """
-    filled = _looked_at(cells)
+    filled = looked_at(cells)
+
+    def errors(choices: Floats) -> Floats:
+        return leave_one_out(cells, filled, features, choices)
+
+    return searched_penalties(errors if len(filled) else None, groups)
+
+
+def searched_penalties(
+    errors: Callable[[Floats], Floats] | None, groups: Integers, doublings: int = 8
+) -> Floats:
+    """Return a penalty per feature with small errors, searched one group at a time.
+
+    ``errors`` is by rows of penalties, one per feature; ``doublings`` how far they may go.
+    """
     count = int(groups.max()) + 1
     best = np.full(count, NEVER)
     best[0] = _OWN
-    if not len(filled):
+    if errors is None:
         return best[groups]
     penalty_grids = [np.array([1.0, 2.0, 4.0, 8.0, 16.0])]
-    penalty_grids += [np.append(4.0 * 2.0 ** np.arange(8), NEVER)] * (count - 1)
+    penalty_grids += [np.append(4.0 * 2.0 ** np.arange(doublings), NEVER)] * (count - 1)
     for group in (*range(1, count), *range(count)):
         choices = np.tile(best, (len(penalty_grids[group]), 1))
         choices[:, group] = penalty_grids[group]
-        errors = leave_one_out(cells, filled, features, choices[:, groups])
-        best = choices[int(np.argmin(errors))]
+        best = choices[int(np.argmin(errors(choices[:, groups])))]
     return np.asarray(best[groups])

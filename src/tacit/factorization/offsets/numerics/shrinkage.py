@@ -33,15 +33,15 @@ _DOUBT = (
 )
 
 
-def spread_of_items(sums: Floats, weights: Floats, noise: float, within: float) -> float:
+def spread_of_items(sums: Floats, weights: Floats, noise: Floats | float, within: float) -> float:
     """Return the most likely variance τ² of items behind noisy sums S.
 
-    S is (items,) or (items, columns), ``weights`` are C_j ≥ 0, ``noise`` is σ² and ``within`` s,
-    the sampling variance per unit of weight.
+    S is (items,) or (items, columns), ``weights`` are C_j ≥ 0, ``noise`` is σ², of all
+    items or of each, and ``within`` s, the sampling variance per unit of weight.
     """
     squares = sums**2 if sums.ndim == 2 else sums[:, None] ** 2
     columns, squares = squares.shape[1], squares.sum(axis=1)
-    variance = np.outer(_LADDER, weights**2) + weights * within + max(noise, 1e-12)
+    variance = np.outer(_LADDER, weights**2) + weights * within + np.maximum(noise, 1e-12)
     fits = -0.5 * (columns * np.log(variance) + squares / variance).sum(axis=1)
     return float(_LADDER[int(np.argmax(fits))])
 
@@ -89,7 +89,7 @@ def denoised_counts(noisy: Floats, noise: float) -> tuple[Floats, Floats]:
     return counts, logarithms
 
 
-def shrink(sums: Floats, weights: Floats, noise: float, within: float) -> Floats:
+def shrink(sums: Floats, weights: Floats, noise: Floats | float, within: float) -> Floats:
     """Return the posterior mean of q_j."""
     tau = spread_of_items(sums, weights, noise, within)
     total = weights**2 * tau + weights * within + noise
