@@ -21,6 +21,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.plain import Estimator
+from tacit.factorization.alone.coupling import find_dispersions
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import (
     INFERENCES,
@@ -35,7 +36,6 @@ from tacit.factorization.alone.inference import (
     sample,
 )
 from tacit.factorization.alone.mixing import Mixing, mixing_of
-from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
 from tacit.factorization.alone.numerics.sums import Engine
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
@@ -60,15 +60,17 @@ class CoupledFactorization(Estimator):
         `CoupledModel` (then the next three are taken from it).
     rank, divergence, dispersion
         As in `CoupledModel`. Dispersions that are not given are learned along with real factors,
-        and 1 otherwise; ``"estimate"`` then estimates them before the fit.
+        and 1 otherwise; ``"estimate"`` then estimates them before the fit. ``"choose"``: as much
+        weight, possibly none, as helps to predict held-out cells of the relations that do not say
+        so, or of the first one; the rest are fits of their own and take their time.
     inference
         ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
         (variational Bayes), ``"gibbs"`` or ``"sgld"``.
     prior
         The gamma prior, (shape A, mean B), of every factor entry (its rate is A/B); or of the
         precision λ_dk of every component, where factors are real. For all factors, or factor →
-        pair. None: no prior for ``"map"``; for the others A = 1 (2 for gamma priors of ``"vb"``)
-        and B on the scale of the data.
+        pair; (A, None) has B on the scale of the data. None: no prior for ``"map"``; for the
+        others A = 1 (2 for gamma priors of ``"vb"``), and B on the scale of the data.
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance
@@ -204,11 +206,8 @@ class CoupledFactorization(Estimator):
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
         if fresh:
-            self._learned = frozenset(model.open) if self._real(model) else frozenset()
-            self.dispersion_ = {name: FromData(1.0) for name in self._learned}  # until drawn
-            if model.open and not self._learned:
-                rng = generator(self.random_state, "dispersion")
-                self.dispersion_ = estimate_dispersions(model, relations, rng)
+            rng = generator(self.random_state, "dispersion")
+            self.dispersion_, self._learned = find_dispersions(self, model, relations, rng)
             model = self.coupled_model()
         bound = model.bind(relations)
         self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}

@@ -24,6 +24,7 @@ from tacit.factorization.alone.numerics.normal_rows import (
     row_chunks,
     solve_rows,
 )
+from tacit.factorization.alone.numerics.priors import Pair
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Factors, Floats
 
@@ -74,7 +75,7 @@ class NormalGibbs:
     def __init__(
         self,
         engine: Engine,
-        stated: Mapping[str, tuple[float, float]] | None = None,
+        stated: Mapping[str, Pair] | None = None,
         learned: Set[str] = frozenset(),
     ) -> None:
         check_euclidean(engine)

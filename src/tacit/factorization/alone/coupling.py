@@ -1,0 +1,128 @@
+"""How much a relation has to say about factors that it shares, chosen by what it helps to predict.
+
+A relation of large dispersion φ says little, and at φ = ∞ nothing: it is not coupled at all. The
+quasi-likelihood (`tacit.factorization.alone.numerics.dispersion`) learns φ from how well a
+relation describes *itself*; whether it helps another one is a different question, and where most
+cells are zeros the answers are far apart. Here a fifth of the cells of the relations that are to
+be predicted is held out, and every helper's φ is chosen among multiples of its learned value, "no
+coupling" first, by the divergence at the cells held out. A helper is coupled only where it
+predicts them better, so that on these cells coupling never hurts. Helpers take turns, in the
+order of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tacit.data.relations import Relation
+from tacit.data.split import Holdout, hold_out_listed
+from tacit.factorization.alone.inference import has_real_factors
+from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
+from tacit.factorization.divergences import divergence
+from tacit.factorization.language.structure import CoupledModel, FromData
+
+__all__ = ["APART", "MULTIPLES", "choose_dispersions", "find_dispersions"]
+
+MULTIPLES = (100.0, 10.0, 1.0, 0.1)  # of the learned dispersion
+APART = 1e6  # the multiple at which a relation has no say
+SHARE = 0.2  # of the cells, which are held out
+_MIXED = 0.01
+
+
+def find_dispersions(
+    estimator: Any, model: CoupledModel, data: Mapping[str, Relation], rng: np.random.Generator
+) -> tuple[dict[str, float], frozenset[str]]:
+    """Return the dispersions that a model leaves open, and those that are learned along.
+
+    Candidates are fits of the same estimator; real factors learn what is to be estimated.
+    """
+    real = has_real_factors(estimator.get_params(deep=False), model)
+
+    def fitted(model: CoupledModel, part: Mapping[str, Relation]) -> Callable[[str, Any], Any]:
+        given = {"model": model, "dispersion": None, "progress": False}
+        other = type(estimator)(**{**estimator.get_params(deep=False), **given})
+        return partial(other.fit(part).predict, positions=True)
+
+    found: dict[str, float] = {}
+    if model.chosen:
+        found = choose_dispersions(model, data, fitted, rng)
+        model = model.with_dispersions(found)
+    if model.open and not real:
+        return found | estimate_dispersions(model, data, rng), frozenset()
+    learned = frozenset(model.open)
+    return found | {name: FromData(1.0) for name in learned}, learned  # until drawn
+
+
+def choose_dispersions(
+    model: CoupledModel,
+    data: Mapping[str, Relation],
+    fitted: Callable[[CoupledModel, Mapping[str, Relation]], Callable[[str, Any], Any]],
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """Return the dispersions of the relations for which the model says ``"choose"``.
+
+    Parameters
+    ----------
+    model
+        What is not ``"choose"`` is to be predicted; where everything is, the first relation: its
+        dispersion is 1 if it is one of counts (p = 1), and learned otherwise.
+    data
+        All relations.
+    fitted
+        Fits a model to data, and returns how it predicts: of a relation, by positions of cells.
+    rng
+        Draws the cells that are held out, and the start of the learned dispersions.
+    """
+    helpers, stated = model.chosen, {}
+    if len(helpers) == len(model.forms):
+        first, *helpers = helpers
+        if model.powers[first] == 1.0:
+            stated = {first: 1.0}
+            model = model.with_dispersions(stated)
+        learned = estimate_dispersions(model, data, rng)
+        stated = stated or {first: learned[first]}
+        model = model.with_dispersions(stated)
+    else:
+        learned = estimate_dispersions(model, data, rng)
+    targets = [name for name in model.forms if name not in helpers]
+    inner = {name: hold_out_listed(data[name], SHARE, rng) for name in targets}
+    train = {**data, **{name: held.train for name, held in inner.items()}}
+
+    def error(multiples: Mapping[str, float]) -> float:
+        phis = {name: learned[name] * multiple for name, multiple in multiples.items()}
+        predict = fitted(model.with_dispersions(phis), train)
+        total = sum(
+            _apart(data[name], held, predict(name, held.cells), model.powers[name])
+            / float(learned.get(name, model.dispersions[name]))
+            for name, held in inner.items()
+        )
+        return total if math.isfinite(total) else math.inf
+
+    best = dict.fromkeys(helpers, APART)
+    least = error(best)
+    for name in helpers:
+        for multiple in MULTIPLES:
+            found = error({**best, name: multiple})
+            if found < least:
+                best, least = {**best, name: multiple}, found
+    return {n: FromData(learned[n] * multiple) for n, multiple in best.items()} | stated
+
+
+def _apart(relation: Relation, held: Holdout, estimates: Any, power: float) -> float:
+    """Return the divergence at held-out cells; sampled zeros count for all that they stand for.
+
+    Estimates are mixed with a hundredth of the mean, or one that is zero would decide everything.
+    """
+    if power > 0.0:
+        mean = max(float(relation.values.sum()) / max(1, relation.observed), 1e-12)
+        estimates = (1.0 - _MIXED) * estimates + _MIXED * mean
+    found = divergence(held.values, estimates, power)
+    listed = relation.cells - held.train.cells
+    zeros = len(held.cells) - listed
+    each = SHARE * (relation.observed - relation.cells) / zeros if zeros else 1.0
+    return float(found[:listed].sum() + each * found[listed:].sum())
