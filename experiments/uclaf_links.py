@@ -59,7 +59,7 @@ TUCKER = {
     "poi": "place:l feature:l",
 }
 PCLAF = {**CP, "friends": "user:k user2:k", "activities": "activity:k activity2:k"}
-PRIORS = (None, (1.1, None), (1.5, None), (2.0, None))  # of "map": shapes, on the data's scale
+PRIORS = ((1.1, None), (1.5, None), (2.0, None))  # of "map": shapes, on the data's scale
 
 # (name, forms, inference, divergence) → AUC of the thesis by share of missing cells
 MODELS = {

@@ -69,8 +69,8 @@ class CoupledFactorization(Estimator):
     prior
         The gamma prior, (shape A, mean B), of every factor entry (its rate is A/B); or of the
         precision λ_dk of every component, where factors are real. For all factors, or factor →
-        pair; (A, None) has B on the scale of the data. None: no prior for ``"map"``; for the
-        others A = 1 (2 for gamma priors of ``"vb"``), and B on the scale of the data.
+        pair. None: no prior for ``"map"``; for the others A = 1 (2 for gamma priors of ``"vb"``)
+        and B on the scale of the data.
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.check import AnyOf, Real, check
+from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import cell_divergence
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler
@@ -24,7 +24,7 @@ from tacit.factorization.alone.numerics.normal_variational import (
     NormalBayesState,
     variance_of_products,
 )
-from tacit.factorization.alone.numerics.priors import Pair, per_factor
+from tacit.factorization.alone.numerics.priors import per_factor
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalBayes, variance_of_estimates
 from tacit.factorization.language.structure import CoupledModel
@@ -75,18 +75,15 @@ def check_read(inference: str, given: Mapping[str, Any], constructor: Signature)
 
 
 def check_prior(prior: Any) -> None:
-    """Raise unless a prior is (shape, mean), or a mapping from factors to such pairs.
-
-    A mean may be None: that of the data's size.
-    """
+    """Raise unless a prior is (shape, mean), or a mapping from factors to such pairs."""
     for pair in prior.values() if isinstance(prior, Mapping) else [prior]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ParameterError(f"prior must be (shape, mean), got {pair!r}")
-        check("prior", pair[0], Real(0, open_low=True))
-        check("prior", pair[1], AnyOf(Real(0, open_low=True), None))
+        for part in pair:
+            check("prior", part, Real(0, open_low=True))
 
 
-def stated_priors(prior: Any, names: Iterable[str]) -> dict[str, Pair]:
+def stated_priors(prior: Any, names: Iterable[str]) -> dict[str, tuple[float, float]]:
     """Return (shape, mean) of the factors whose prior is given: all of them, or those named."""
     if prior is None or isinstance(prior, Mapping):
         return dict(prior or {})
@@ -124,7 +121,7 @@ def kernel_of(
     shape, mean = ({n: pair[k] for n, pair in whole.items()} for k in (0, 1))
     if inference == "map":
         shape = {n: stated[n][0] if n in stated else 1.0 for n in whole}
-        rate = {n: pair[0] / pair[1] if n in stated else 0.0 for n, pair in whole.items()}
+        rate = {n: _rate(stated[n]) if n in stated else 0.0 for n in whole}
         plain = MultiplicativeUpdates(engine, shape, rate)
         return AcceleratedUpdates(plain) if given["accelerate"] else plain
     if inference == "sgld":
@@ -219,15 +216,19 @@ def mean_divergence(
 def row_prior(inference: str, prior: Any, state: Any, entity: str) -> tuple[float, float]:
     """Return (shape, rate) of the prior that new rows of an entity are fitted with."""
     stated = stated_priors(prior, [entity])
-    if inference == "map" and entity not in stated:
-        return 1.0, 0.0
+    if inference == "map":
+        return (stated[entity][0], _rate(stated[entity])) if entity in stated else (1.0, 0.0)
     if inference == "vb":  # given, or adapted
         stated[entity] = float(state.prior_shape[entity]), float(state.prior_mean[entity])
-    # where nothing is stated, an exponential law with the mean of the members that were fitted
-    shape, mean = stated.get(entity, (1.0, None))
-    if mean is None:
-        mean = max(float(np.mean(state.factors[entity])), 1e-12)
-    return max(1.0, shape), shape / mean
+    if entity not in stated:  # an exponential law with the mean of the members that were fitted
+        return 1.0, 1.0 / max(float(np.mean(state.factors[entity])), 1e-12)
+    return max(1.0, stated[entity][0]), _rate(stated[entity])
+
+
+def _rate(prior: tuple[float, float]) -> float:
+    """Return the rate of a gamma prior with a shape and a mean."""
+    shape, mean = prior
+    return shape / mean
 
 
 def descend(

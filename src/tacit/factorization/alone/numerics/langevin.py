@@ -43,7 +43,7 @@ from tacit.factorization.alone.numerics.normal_rows import (
     row_chunks,
     solve_rows,
 )
-from tacit.factorization.alone.numerics.priors import Pair, per_factor
+from tacit.factorization.alone.numerics.priors import per_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Factors, Floats
 
@@ -82,7 +82,7 @@ class LangevinSampler:
     def __init__(
         self,
         engine: Engine,
-        stated: Mapping[str, Pair] | None = None,
+        stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
         *,
         prior: str = "gamma",

@@ -24,7 +24,6 @@ from tacit.factorization.alone.numerics.normal_rows import (
     row_chunks,
     solve_rows,
 )
-from tacit.factorization.alone.numerics.priors import Pair
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Factors, Floats
 
@@ -75,7 +74,7 @@ class NormalGibbs:
     def __init__(
         self,
         engine: Engine,
-        stated: Mapping[str, Pair] | None = None,
+        stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
     ) -> None:
         check_euclidean(engine)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.factorization.alone.numerics.cells import estimate_cells
-from tacit.factorization.alone.numerics.priors import Pair
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Arrays, Floats
 
@@ -55,14 +54,13 @@ class NormalPrior:
     ``stated`` has shape and mean of λ for those factors whose prior the caller gives.
     """
 
-    def __init__(self, engine: Engine, stated: Mapping[str, Pair]) -> None:
+    def __init__(self, engine: Engine, stated: Mapping[str, tuple[float, float]]) -> None:
         self.engine = engine
         self.scales = _scales(engine)
         self.shape = {n: stated[n][0] if n in stated else 1.0 for n in self.scales}
-        means = {n: stated[n][1] if n in stated else None for n in self.scales}
         self.rate = {
-            n: self.shape[n] * self.scales[n] ** 2 if mean is None else self.shape[n] / mean
-            for n, mean in means.items()
+            n: stated[n][0] / stated[n][1] if n in stated else self.scales[n] ** 2
+            for n in self.scales
         }
         self.noise = {}
         for relation in engine.model.relations:

@@ -27,7 +27,6 @@ from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.normal_gibbs import NormalGibbs, start_dispersions
 from tacit.factorization.alone.numerics.normal_prior import MEANS, Components
-from tacit.factorization.alone.numerics.priors import Pair
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalInfo
 from tacit.factorization.arrays import Arrays, Factors, Floats
@@ -102,7 +101,7 @@ class NormalBayes:
     def __init__(
         self,
         engine: Engine,
-        stated: Mapping[str, Pair] | None = None,
+        stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
     ) -> None:
         self.chain = NormalGibbs(engine, stated, learned)

@@ -9,13 +9,11 @@ from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, mean_factors
 from tacit.factorization.language.structure import BoundModel
 
-__all__ = ["Pair", "each_factor", "per_factor"]
-
-Pair = tuple[float, float | None]  # shape and mean of a gamma prior; None: of the data's size
+__all__ = ["each_factor", "per_factor"]
 
 
 def per_factor(
-    engine: Engine, stated: Mapping[str, Pair], shape: float = 1.0
+    engine: Engine, stated: Mapping[str, tuple[float, float]], shape: float = 1.0
 ) -> dict[str, tuple[float, float]]:
     """Return (shape, mean) of every factor: as stated, or one shape and a mean of the data's size.
 
@@ -32,13 +30,9 @@ def per_factor(
                 f"prior names {name!r}, which is no factor: there are {list(model.factors)}"
             )
         for what, part in zip(("shape", "mean"), pair, strict=True):
-            if part is not None:
-                check(f"{what} of the prior of {name!r}", part, Real(0, open_low=True))
-    found = {}
-    for name, size in mean_factors(engine).items():
-        a, b = stated.get(name, (shape, None))
-        found[name] = float(a), size if b is None else float(b)
-    return found
+            check(f"{what} of the prior of {name!r}", part, Real(0, open_low=True))
+    found = {name: (shape, mean) for name, mean in mean_factors(engine).items()}
+    return found | {name: (float(a), float(b)) for name, (a, b) in stated.items()}
 
 
 def each_factor(
