@@ -112,8 +112,7 @@ def movielens_large(folder: str | os.PathLike[str]) -> Relation:
     Source: Harper & Konstan (2015), ``ratings.dat``, whose lines are
     ``user::item::rating::seconds``; 1M has whole ratings from 1 to 5, 10M half steps from 0.5.
     """
-    table = _table(_file(folder, "ratings.dat"), ":").select("column_1", "column_3", "column_5")
-    return _ratings(*(table[name].to_numpy() for name in table.columns))
+    return _ratings(*_columns(_table(_file(folder, "ratings.dat"), ":"), (0, 2, 4)))
 
 
 def netflix(folder: str | os.PathLike[str]) -> Relation:
@@ -141,8 +140,7 @@ def netflix(folder: str | os.PathLike[str]) -> Relation:
         lines = lines.filter(pl.col("rating").is_not_null())
         parts.append(lines.select(pl.col("user").cast(pl.Int64), "item",
                                   pl.col("rating").cast(pl.Float64)))  # fmt: skip
-    table = pl.concat(parts)
-    return _ratings(*(table[name].to_numpy() for name in table.columns))
+    return _ratings(*_columns(pl.concat(parts), (0, 1, 2)))
 
 
 def digg(folder: str | os.PathLike[str]) -> dict[str, Relation]:
@@ -159,11 +157,11 @@ def digg(folder: str | os.PathLike[str]) -> dict[str, Relation]:
         links = np.empty((0, 2), np.int64)
     else:
         found = _table(_file(folder, "digg_votes1.csv"), ",")
-        votes = found.select("column_2", "column_3").to_numpy().astype(np.int64)
+        votes = np.column_stack(_columns(found, (1, 2))).astype(np.int64)
         friends = home / "digg_friends.csv"
         links = np.empty((0, 2), np.int64)
         if friends.exists():
-            links = _table(friends, ",").select("column_3", "column_4").to_numpy().astype(np.int64)
+            links = np.column_stack(_columns(_table(friends, ","), (2, 3))).astype(np.int64)
     users = np.unique(np.concatenate([votes[:, 0], links.ravel()]))
     stories = np.unique(votes[:, 1])
     relations = {"diggs": _links(("user", "story"), votes, (users, stories))}
@@ -216,6 +214,11 @@ def _table(path: Path, separator: str, texts: bool = False) -> Any:
     titled = not texts and not any(word.replace(".", "", 1).isdigit() for word in words)
     return pl.read_csv(path, has_header=False, separator=separator, skip_rows=int(titled),
                        infer_schema_length=None if not texts else 0)  # fmt: skip
+
+
+def _columns(table: Any, positions: tuple[int, ...]) -> list[Any]:
+    """Return columns by position: what they are called is Polars' own affair."""
+    return [table[table.columns[k]].to_numpy() for k in positions]
 
 
 def _ratings(users: Any, items: Any, values: Any) -> Relation:

@@ -5,6 +5,9 @@ import math
 import numpy as np
 import pytest
 
+import tacit as tc
+from tacit import CoupledFactorization
+from tacit.data.synthetic import simulated_ratings
 from tacit.errors import ParameterError
 from tacit.planning import Facts, choose_rank, error_of, kinds, plan, price_of_choosing
 from tacit.privacy.accounting.accountants import epsilon_of
@@ -55,10 +58,36 @@ def test_what_cannot_be_reached_is_said():
 
 
 def test_a_rank_is_chosen_by_simulation_and_costs_nothing():
-    best, table = choose_rank("factorization", [1, 2], Facts(rows=200, features=20), repeats=2)
-    assert best in (1, 2)
-    assert [row[0] for row in table] == [1, 2]
-    assert all(np.isfinite(row[1]) for row in table)
+    found = choose_rank("factorization", [1, 2], Facts(rows=200, features=20), repeats=2)
+    assert found.rank in (1, 2) and not found.raw
+    assert [row[0] for row in found.table] == [1, 2]
+    assert all(np.isfinite(row[1]) for row in found.table)
+
+
+def test_a_holder_chooses_a_rank_by_three_signs_and_the_choice_is_marked():
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(rng.gamma(0.5, 4.0, (60, 3)) @ rng.gamma(0.5, 2.0, (3, 40)))
+    model = CoupledFactorization("user:k item:k", inference="vb", iterations=150)
+    found = choose_rank(model, [1, 2, 3, 6], counts.astype(float), repeats=3, restarts=2)
+    assert found.rank == 3 and found.raw and found.price is None
+    rows = {row[0]: row for row in found.table}
+    assert rows[3][1] == pytest.approx(min(row[1] for row in found.table), rel=0.05)
+    assert max(rows, key=lambda rank: rows[rank][3]) == 3  # the evidence agrees
+    assert rows[3][4] > 0.95  # and components are found again
+    assert "raw data" in str(found.summary())
+
+
+def test_a_rank_of_a_private_fit_is_chosen_where_nothing_is_secret():
+    private = tc.PrivateFactorization(
+        "user:k item:k", bounds=(1, 5), privacy=Privacy(1.0, 1e-6, unit="entry", trust="site")
+    )
+    with pytest.raises(ParameterError, match="public or simulated"):
+        choose_rank(private, [1, 2], np.ones((3, 3)))
+    public = simulated_ratings(100, 20, per_user=8)
+    found = choose_rank(private, [1, 2], public, repeats=1)
+    assert found.rank in (1, 2) and not found.raw
+    assert found.price.candidates == 2 and found.price.total > 1.0
+    assert "costs no ε" in str(found.summary())
 
 
 def test_choosing_on_private_data_is_priced_by_composition():

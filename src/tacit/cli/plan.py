@@ -63,7 +63,8 @@ def plan(
             tried = [int(number) for number in ranks.split(",")]
         except ValueError:
             raise ParameterError(f"ranks must be numbers such as 1,2,4: got {ranks!r}") from None
-        best, table = choose_rank(kind, tried, facts, repeats=repeats)
+        chosen = choose_rank(kind, tried, facts, repeats=repeats)
+        best, table = chosen.rank, [row[:3] for row in chosen.table]
         price = price_of_choosing(Privacy(epsilon, delta), len(tried))
         lines = [f"{kind}: rank {best} has the least error (simulated)"]
         lines += [f"  rank = {r}: error {e:.4g} ± {s:.2g}" for r, e, s in table]

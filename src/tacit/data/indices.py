@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,22 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check_apart", "check_range", "index_table"]
+__all__ = ["check_apart", "check_range", "index_table", "numbered"]
 
 _LARGEST = 2**31 - 1
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names, those that come again with the number of the time.
+
+    >>> numbered(["user", "time", "user", "user"])
+    ['user', 'time', 'user_2', 'user_3']
+    """
+    found = []
+    for k, name in enumerate(names):
+        time = names[: k + 1].count(name)
+        found.append(name if time == 1 else f"{name}_{time}")
+    return found
 
 
 def index_table(name: str, indices: Any, modes: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit._core.check import OneOf, check
 from tacit.data.duplicates import merged
-from tacit.data.indices import check_apart, check_range, index_table
+from tacit.data.indices import check_apart, check_range, index_table, numbered
 from tacit.data.long import long_cells
 from tacit.data.members import Members, as_columns
 from tacit.data.reading import read_rows
@@ -108,7 +108,8 @@ class Relation:
         Parameters
         ----------
         entities
-            One name per mode, all different.
+            One name per mode. An entity that is named again, such as the second user of a
+            friendship, is the mode ``user_2`` of the relation; both have the same members.
         indices
             (cells, modes) whole numbers, or a tuple with one array per mode.
         values
@@ -124,7 +125,8 @@ class Relation:
             What a cell is that is listed several times: an ``"error"``, or one cell with the
             ``"first"`` value, their ``"mean"`` or their ``"sum"``.
         """
-        entities = tuple(str(name) for name in entities)
+        named = [str(name) for name in entities]
+        entities = tuple(numbered(named))
         if len(set(entities)) != len(entities) or not 1 <= len(entities) <= 6:
             raise ParameterError(
                 f"entities must be one to six different names, got {list(entities)}"
@@ -146,10 +148,17 @@ class Relation:
                 "Leave missing cells out"
             )
         known = {name: tuple(names) for name, names in (labels or {}).items()}
+        for mode, name in zip(entities, named, strict=True):  # both modes of one entity
+            if name in known:
+                known.setdefault(mode, known[name])
         unstated = frozenset(entities) - known.keys() if shape is None else frozenset()
         if shape is None:
             largest = (table.max(axis=0, initial=-1) + 1).tolist()
-            pairs = zip(entities, largest, strict=True)
+            both = {
+                name: max(n for n, e in zip(largest, named, strict=True) if e == name)
+                for name in named
+            }
+            pairs = zip(entities, (both[name] for name in named), strict=True)
             shape = [len(known[e]) if e in known else size for e, size in pairs]
         sizes = tuple(int(n) for n in shape)
         if len(sizes) != len(entities):

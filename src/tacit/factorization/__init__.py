@@ -12,6 +12,7 @@ __getattr__, __dir__ = lazy_names(
         "CoupledModel": "language.structure",
         "Langevin": "langevin.method",
         "LocalCounts": "counts.method",
+        "Parafac2": "alone.ragged",
         "PrivateFactorization": "together.estimator",
     },
 )

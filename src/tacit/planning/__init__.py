@@ -26,13 +26,15 @@ composes them, and says how much ε each may have if the total is fixed. Choosin
 from __future__ import annotations
 
 from tacit.planning.choosing import ChoicePrice, price_of_choosing
-from tacit.planning.search import Plan, choose_rank, plan
+from tacit.planning.ranks import RankChoice, choose_rank
+from tacit.planning.search import Plan, plan
 from tacit.planning.simulations import Facts, error_of, kinds
 
 __all__ = [
     "ChoicePrice",
     "Facts",
     "Plan",
+    "RankChoice",
     "choose_rank",
     "error_of",
     "kinds",

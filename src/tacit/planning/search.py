@@ -10,10 +10,9 @@ from tacit._core.answers import Answer, Answering, Table
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.estimates import HIGH, estimates
 from tacit._core.pictures import Lines
-from tacit.errors import ParameterError
 from tacit.planning.simulations import Facts, error_of, kinds
 
-__all__ = ["Plan", "choose_rank", "plan"]
+__all__ = ["Plan", "plan"]
 
 _LIMITS = {"epsilon": (0.01, 100.0), "rows": (32, 1 << 20), "sites": (1, 256)}
 _CLOSE = 1.1  # the answer is within this factor
@@ -130,31 +129,6 @@ def plan(
     value = _search(enough, float(low), float(high), whole=find != "epsilon")
     table = tuple((v, *tried[v]) for v in sorted(tried))
     return Plan(kind, find, want, value, table, facts)
-
-
-def choose_rank(
-    kind: str, ranks: Sequence[int], facts: Facts | None = None, *, repeats: int = 5, seed: int = 0
-) -> tuple[int, tuple[tuple[int, float, float], ...]]:
-    """Return the rank with the least simulated error, and all errors; costs nothing.
-
-    Parameters
-    ----------
-    kind
-        ``"factorization"`` or ``"recommender"``.
-    ranks
-        Which to try.
-    facts, repeats, seed
-        As in `plan`.
-    """
-    check("kind", kind, OneOf("factorization", "recommender"))
-    if not ranks:
-        raise ParameterError("ranks must name at least one rank to try")
-    facts = facts or Facts()
-    table = tuple(
-        (int(rank), *error_of(kind, replace(facts, rank=int(rank)), repeats, seed))
-        for rank in ranks
-    )
-    return min(table, key=lambda row: row[1])[0], table
 
 
 def _with(facts: Facts, find: str, value: float) -> Facts:

@@ -116,8 +116,8 @@ def published_steps(
         return PublishedSteps(
             tuple(rate / (clip * math.sqrt(size)) for size in sizes),
             sizes,
-            "the theorem's constants are never given (1 is used), and its conditions on ε, T and q "
-            "are not checked",
+            "the theorem's constants are never given (1 is used), and its conditions on ε, T and "
+            "q are not checked",
         )
     if rule == "liu2015":
         size = 1e-3 if step is None else step

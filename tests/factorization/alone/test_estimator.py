@@ -13,10 +13,11 @@ from sklearn.exceptions import NotFittedError
 
 from tacit import CoupledFactorization, CoupledModel, Relation
 from tacit.errors import ParameterError, TacitError, VerificationFailed
-from tacit.factorization.alone.inference import READ_BY, kernel_of
+from tacit.factorization.alone.inference import kernel_of
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.variational import VariationalBayes
+from tacit.factorization.alone.stated import READ_BY
 from tacit.factorization.divergences import divergence
 from tests.oracles.factors import factor_match_score
 
@@ -145,7 +146,7 @@ def test_noiseless_data_are_found_exactly():
     ratings, profile = planted()
     data = {"ratings": ratings.copy(), "profile": profile}
     data["ratings"][::3, ::2] = np.nan
-    model = fitted("map", data, iterations=5000, tolerance=1e-9)
+    model = fitted("map", data, prior="flat", iterations=5000, tolerance=1e-9)
     predicted = model.predict("ratings", everything(model)).reshape(ratings.shape)
     np.testing.assert_allclose(predicted, ratings, rtol=0.02)
 
@@ -156,7 +157,7 @@ def test_a_tucker_model_is_fitted_and_shaped():
     tensor = np.einsum("ik,jl,cm,klm->ijc", *factors)
     model = CoupledFactorization(
         "a:k b:l c:m core:klm", rank={"k": 2, "l": 3, "m": 2}, iterations=2000, tolerance=0.0,
-        random_state=0,
+        prior="flat", random_state=0,
     ).fit(tensor)  # fmt: skip
     shapes = {n: f.shape for n, f in model.factors_.items()}
     assert shapes == {"a": (6, 2), "b": (5, 3), "c": (4, 2), "core": (2, 3, 2)}
@@ -195,7 +196,8 @@ def test_coupling_helps_users_without_ratings():
     data = {"ratings": ratings.copy(), "profile": profile}
     data["ratings"][:5] = np.nan
     cells = [cell for cell in np.argwhere(np.ones(ratings.shape)) if cell[0] < 5]
-    predicted = fitted("map", data, iterations=3000, tolerance=0.0).predict("ratings", cells)
+    model = fitted("map", data, prior="flat", iterations=3000, tolerance=0.0)
+    predicted = model.predict("ratings", cells)
     np.testing.assert_allclose(predicted, ratings[:5].ravel(), rtol=0.1)
 
 
@@ -507,7 +509,7 @@ def test_a_user_folds_in_to_real_factors():
 def test_a_new_user_starts_cold_through_a_side_relation():
     ratings, profile = planted()
     rest = {"ratings": np.delete(ratings, 4, axis=0), "profile": np.delete(profile, 4, axis=0)}
-    model = fitted("map", rest, iterations=3000, tolerance=0.0)
+    model = fitted("map", rest, prior="flat", iterations=3000, tolerance=0.0)
     side = {"profile": Relation.from_dense(("user", "feature"), profile[[4]])}
     predicted = model.factors_["item"] @ model.fold_in("user", side)[0]
     np.testing.assert_allclose(predicted, ratings[4], rtol=0.1)
@@ -751,7 +753,7 @@ def test_all_parameters_but_the_model_are_constrained():
 
 @pytest.mark.parametrize(("name", "inferences"), READ_BY.items(), ids=READ_BY)
 def test_a_parameter_that_an_inference_does_not_read_is_refused(name, inferences):
-    value = {"adapt": True, "accelerate": False, "real_factors": True}.get(name, 7)
+    value = {"adapt": True, "accelerate": False, "smooth": {"user": 1.0}}.get(name, 7)
     value = 0.25 if name in ("tolerance", "step_size", "decay") else value
     for inference in ("map", "vb", "gibbs", "sgld"):
         model = CoupledFactorization(FORMS, rank=2, inference=inference, **{name: value})
@@ -858,7 +860,7 @@ def test_data_whose_labels_differ_from_those_of_the_fit_are_refused(use):
 
 
 def test_new_members_may_have_new_labels():
-    model = CoupledFactorization("user:k item:k", rank=1, random_state=0)
+    model = CoupledFactorization("user:k item:k", rank=1, prior="flat", random_state=0)
     model.fit(labelled("ann", ["p", "q"], [1.0, 9.0]))
     row = model.fold_in("user", {"data": labelled("bob", ["p", "q"], [2.0, 18.0])})
     np.testing.assert_allclose(row, 2 * model.factors_["user"], rtol=1e-3)
@@ -899,7 +901,13 @@ def test_planted_factors_are_recovered():
     truth = {n: rng.gamma(0.5, 1.0, (size, 2)) for n, size in (("a", 15), ("b", 12), ("c", 9))}
     tensor = np.einsum("ik,jk,lk->ijl", *truth.values())
     model = CoupledFactorization(
-        "a:k b:k c:k", rank=2, iterations=800, tolerance=0.0, restarts=2, random_state=0
+        "a:k b:k c:k",
+        rank=2,
+        prior="flat",
+        iterations=800,
+        tolerance=0.0,
+        restarts=2,
+        random_state=0,
     ).fit(tensor)
     assert factor_match_score(model.factors_, truth) > 0.99
 

@@ -146,8 +146,8 @@ BAD_MODELS = {
     "no name": ({"relations": "a:k :k"}, "':k' in the form of 'data' must read"),
     "a number as latent": ({"relations": "a:1"}, "'a:1' in the form of 'data' must read"),
     "a latent twice": ({"relations": "a:kk"}, "'a:kk' repeats a latent index"),
-    "a factor twice": ({"relations": "a:k a:l"}, "must name each factor once, got 'a:k a:l'"),
-    "an empty form": ({"relations": {"x": " "}}, "the form of 'x' must name each factor once"),
+    "a mode's name": ({"relations": "a:k a:l a_2:k"}, "'a_2' is what another mode of 'a' is"),
+    "an empty form": ({"relations": {"x": " "}}, "the form of 'x' must name at least one factor"),
     "a rank is missing": (
         {"relations": "a:k b:l", "rank": {"k": 2}},
         "rank of 'l' is missing: pass rank={'l': …}",

@@ -12,18 +12,26 @@ order of the model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from tacit.data.relations import Relation
 from tacit.data.split import Holdout, hold_out_listed
-from tacit.factorization.alone.inference import has_real_factors
+from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
-from tacit.factorization.divergences import divergence
+from tacit.factorization.alone.stated import has_real_factors
+from tacit.factorization.arrays import Floats
+from tacit.factorization.divergences import (
+    LOGIT,
+    NEGATIVE_BINOMIAL,
+    divergence,
+    loss_code,
+    loss_name,
+)
 from tacit.factorization.language.structure import CoupledModel, FromData
 
 __all__ = ["APART", "MULTIPLES", "choose_dispersions", "find_dispersions"]
@@ -78,51 +86,54 @@ def choose_dispersions(
     rng
         Draws the cells that are held out, and the start of the learned dispersions.
     """
-    helpers, stated = model.chosen, {}
+    for name in model.chosen:
+        if model.powers[name] in (LOGIT, NEGATIVE_BINOMIAL):
+            raise ParameterError(
+                f"dispersion='choose' weighs the divergence of a relation, and {name!r} has "
+                f"{loss_name(model.powers[name])}: state its dispersion"
+            )
+    helpers, stated = model.chosen, dict[str, float]()
     if len(helpers) == len(model.forms):
         first, *helpers = helpers
-        if model.powers[first] == 1.0:
-            stated = {first: 1.0}
-            model = model.with_dispersions(stated)
-        learned = estimate_dispersions(model, data, rng)
-        stated = stated or {first: learned[first]}
+        counts = model.powers[first] == 1.0
+        stated = {first: 1.0 if counts else estimate_dispersions(model, data, rng)[first]}
         model = model.with_dispersions(stated)
-    else:
-        learned = estimate_dispersions(model, data, rng)
+    learned = estimate_dispersions(model, data, rng)
     targets = [name for name in model.forms if name not in helpers]
     inner = {name: hold_out_listed(data[name], SHARE, rng) for name in targets}
     train = {**data, **{name: held.train for name, held in inner.items()}}
+    phis = {name: float(learned.get(name, model.dispersions[name])) for name in targets}
 
-    def error(multiples: Mapping[str, float]) -> float:
-        phis = {name: learned[name] * multiple for name, multiple in multiples.items()}
-        predict = fitted(model.with_dispersions(phis), train)
-        total = sum(
-            _apart(data[name], held, predict(name, held.cells), model.powers[name])
-            / float(learned.get(name, model.dispersions[name]))
+    def errors(multiples: Mapping[str, float]) -> Floats:
+        tried = {name: learned[name] * multiple for name, multiple in multiples.items()}
+        predict = fitted(model.with_dispersions(tried), train)
+        return np.concatenate([
+            _apart(data[name], held, predict(name, held.cells), model.powers[name], phis[name])
             for name, held in inner.items()
-        )
-        return total if math.isfinite(total) else math.inf
+        ])  # fmt: skip
 
     best = dict.fromkeys(helpers, APART)
-    least = error(best)
+    least = errors(best)
     for name in helpers:
         for multiple in MULTIPLES:
-            found = error({**best, name: multiple})
-            if found < least:
+            found = errors({**best, name: multiple})
+            if found.sum() < least.sum():
                 best, least = {**best, name: multiple}, found
     return {n: FromData(learned[n] * multiple) for n, multiple in best.items()} | stated
 
 
-def _apart(relation: Relation, held: Holdout, estimates: Any, power: float) -> float:
-    """Return the divergence at held-out cells; sampled zeros count for all that they stand for.
+def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: float) -> Floats:
+    """Return the divergences at held-out cells, sampled zeros for all that they stand for.
 
     Estimates are mixed with a hundredth of the mean, or one that is zero would decide everything.
     """
-    if power > 0.0:
+    if power != 0.0:
         mean = max(float(relation.values.sum()) / max(1, relation.observed), 1e-12)
-        estimates = (1.0 - _MIXED) * estimates + _MIXED * mean
-    found = divergence(held.values, estimates, power)
+        means = (1.0 - _MIXED) * means + _MIXED * mean
+    if power == LOGIT:
+        means = special.logit(means)
+    found = divergence(held.values, means, loss_code(power, phi))
     listed = relation.cells - held.train.cells
-    zeros = len(held.cells) - listed
-    each = SHARE * (relation.observed - relation.cells) / zeros if zeros else 1.0
-    return float(found[:listed].sum() + each * found[listed:].sum())
+    if zeros := len(held.cells) - listed:
+        found[listed:] *= SHARE * (relation.observed - relation.cells) / zeros
+    return found if power == NEGATIVE_BINOMIAL else found / phi

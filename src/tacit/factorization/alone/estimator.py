@@ -24,23 +24,26 @@ from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.coupling import find_dispersions
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import (
-    INFERENCES,
-    check_prior,
-    check_read,
     descend,
-    has_real_factors,
     kernel_of,
     mean_divergence,
     predicted,
-    row_prior,
     sample,
 )
 from tacit.factorization.alone.mixing import Mixing, mixing_of
-from tacit.factorization.alone.numerics.fold_in import fold_in_positive, fold_in_real
+from tacit.factorization.alone.newcomers import folded_in
 from tacit.factorization.alone.numerics.sums import Engine
+from tacit.factorization.alone.stated import (
+    INFERENCES,
+    check_defined,
+    check_prior,
+    check_read,
+    constraints_of,
+    has_real_factors,
+)
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
-from tacit.factorization.language.binding import as_relations, restricted
+from tacit.factorization.language.binding import as_relations
 from tacit.factorization.language.structure import BoundRelation, CoupledModel, FromData
 from tacit.factorization.ranking import top_members
 
@@ -64,13 +67,13 @@ class CoupledFactorization(Estimator):
         weight, possibly none, as helps to predict held-out cells of the relations that do not say
         so, or of the first one; the rest are fits of their own and take their time.
     inference
-        ``"map"`` (multiplicative updates; maximum likelihood with the default prior), ``"vb"``
-        (variational Bayes), ``"gibbs"`` or ``"sgld"``.
+        ``"map"`` (maximum a posteriori), ``"vb"`` (variational Bayes), ``"gibbs"`` or ``"sgld"``.
     prior
         The gamma prior, (shape A, mean B), of every factor entry (its rate is A/B); or of the
-        precision λ_dk of every component, where factors are real. For all factors, or factor →
-        pair. None: no prior for ``"map"``; for the others A = 1 (2 for gamma priors of ``"vb"``)
-        and B on the scale of the data.
+        precision λ_dk of every component, where factors are real (for ``"map"``, B is that
+        precision). For all factors, or factor → pair. None: B on the scale of the data and A = 1
+        (2 for gamma priors of ``"vb"``; by how much the data vary for ``"map"``). ``"flat"``: none
+        at all, which makes ``"map"`` maximum likelihood.
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance
@@ -87,8 +90,14 @@ class CoupledFactorization(Estimator):
         For ``"sgld"``: cells per step, share κ₀ of the way that each row goes in a step (None: 1,
         less where batches are small), and decay ρ of κ₀/t^ρ.
     real_factors
-        Whether factors may be negative, for all but ``"map"``: the Normal–Normal model with
-        hyper-priors. None: where every relation has the Euclidean divergence.
+        Whether factors may be negative; for ``"map"`` also which of them, by name. For the others
+        that is the Normal–Normal model with hyper-priors. None: where every relation has the
+        Euclidean divergence; for ``"map"``, factors of log odds only.
+    fixed
+        Factor → its values, (rows, latents …) or member → row, that are given and not learned.
+    smooth
+        Entity → μ, for an ordered one whose neighbours are alike, or (weights, μ) with symmetric
+        weights between its members: a penalty μ/2·Σ_{i<j} W_ij·‖θ_i − θ_j‖² (``"map"``).
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress, random_state
@@ -115,14 +124,14 @@ class CoupledFactorization(Estimator):
     >>> import numpy as np
     >>> X = np.outer([1.0, 2, 3], [2.0, 1, 4, 3])
     >>> X[0, 0] = np.nan
-    >>> fitted = CoupledFactorization("row:k column:k", rank=1, random_state=0).fit(X)
+    >>> fitted = CoupledFactorization("row:k column:k", rank=1, prior="flat").fit(X)
     >>> round(float(fitted.predict("data", [[0, 0]])[0]), 3)
     2.0
     """
 
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "inference": OneOf(*INFERENCES),
-        "prior": AnyOf(InstanceOf(tuple, list, Mapping), None),
+        "prior": AnyOf(InstanceOf(tuple, list, Mapping), OneOf("flat", None)),
         "adapt": OneOf(True, False),
         "iterations": Integer(1),
         "tolerance": Real(0),
@@ -133,7 +142,11 @@ class CoupledFactorization(Estimator):
         "batch": Integer(1),
         "step_size": AnyOf(Real(0, open_low=True), None),
         "decay": Real(0, 1),
-        "real_factors": OneOf(True, False, None),
+        "real_factors": AnyOf(
+            OneOf(True, False, None), InstanceOf(str, list, tuple, set, frozenset)
+        ),
+        "fixed": AnyOf(InstanceOf(Mapping), None),
+        "smooth": AnyOf(InstanceOf(Mapping), None),
         "warm_start": OneOf(True, False),
         "progress": OneOf(True, False),
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
@@ -156,7 +169,9 @@ class CoupledFactorization(Estimator):
     batch: int = 100_000
     step_size: float | None = None
     decay: float = 0.0
-    real_factors: bool | None = None
+    real_factors: Any = None
+    fixed: Any = None
+    smooth: Any = None
     warm_start: bool = False
     progress: bool = False
     random_state: Any = None
@@ -179,7 +194,7 @@ class CoupledFactorization(Estimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.prior is not None:
-            check_prior(self.prior)
+            check_prior(self.prior, self.inference)
         check_read(self.inference, self.get_params(deep=False), signature(type(self).__init__))
 
     def _try(self, data: Any) -> Any:
@@ -202,6 +217,7 @@ class CoupledFactorization(Estimator):
         if fresh:
             self.dispersion_: dict[str, float] = {}
         model = self.coupled_model()
+        check_defined(self.inference, model)
         relations = as_relations(model, data)
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
@@ -212,7 +228,11 @@ class CoupledFactorization(Estimator):
         bound = model.bind(relations)
         self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}
         known = getattr(self, "_bound", None)
-        labels = {e: names for found in relations.values() for e, names in found.labels.items()}
+        labels = {
+            model.entity(mode): names
+            for found in relations.values()
+            for mode, names in found.labels.items()
+        }
         columns = {name: dict(found.columns) for name, found in relations.items()}
         alike = known is not None and known.factors == bound.factors
         alike = alike and getattr(self, "labels_", {}) == labels
@@ -220,6 +240,8 @@ class CoupledFactorization(Estimator):
             self._forget()
         self._bound, self._method = bound, self.inference
         self.labels_, self._columns = labels, columns
+        given = self.get_params(deep=False)
+        self._stated = constraints_of(given, model, bound, labels)
         infer = self._optimise if self.inference in ("map", "vb") else self._sample
         infer(Engine(bound, relations))
         return self
@@ -258,7 +280,11 @@ class CoupledFactorization(Estimator):
 
     def _kernel(self, engine: Engine) -> Any:
         given = self.get_params(deep=False)
-        return kernel_of(engine, given, self._real(self.coupled_model()), self._learned)
+        real = self._real(self.coupled_model())
+        kernel = kernel_of(engine, given, real, self._learned, self._stated)
+        if self.inference == "map":
+            self._penalties = getattr(kernel, "updates", kernel).priors
+        return kernel
 
     def _sample(self, engine: Engine) -> None:
         kernel = self._kernel(engine)
@@ -327,15 +353,16 @@ class CoupledFactorization(Estimator):
 
     def _cells(self, relation: str, cells: Any, positions: bool) -> NDArray[np.int32]:
         bound = self._relation(relation)
-        members = [self._members(name) for name in bound.factors[: bound.modes]]
+        members = [self._members(mode) for mode in bound.entities]
         columns = self._columns.get(relation, {})
         try:
             return cells_of(cells, members, columns, positions=positions).astype(np.int32)
         except ParameterError as error:
             raise ParameterError(f"{error} (in {relation!r}; fold new members in first)") from None
 
-    def _members(self, entity: str) -> Members:
-        return Members(entity, self._bound.factors[entity].rows, self.labels_.get(entity))
+    def _members(self, mode: str) -> Members:
+        entity = self.coupled_model().entity(mode)
+        return Members(mode, self._bound.factors[entity].rows, self.labels_.get(entity))
 
     def _relation(self, name: str) -> BoundRelation:
         check_fitted(self, "factors_")
@@ -368,7 +395,8 @@ class CoupledFactorization(Estimator):
         relation, entity
             Where to look, and for what.
         given
-            The member of every other entity of the relation.
+            The member of every other entity of the relation. Of an entity with itself: the one
+            whose partners are looked for, ``top("friends", "user", {"user": "anna"})``.
         n
             How many.
         skip
@@ -377,7 +405,12 @@ class CoupledFactorization(Estimator):
             Whether members are positions, going in and coming out.
         """
         bound = self._relation(relation)
-        members = [self._members(name) for name in bound.factors[: bound.modes]]
+        members = [self._members(mode) for mode in bound.entities]
+        if (
+            entity in given and bound.times(entity) > 1
+        ):  # one member of an entity is given, and its partners are wanted
+            modes = [m for m in bound.entities if m not in given]
+            entity = modes[0] if len(modes) == 1 else entity
         values = partial(self.predict, relation, positions=True)
         return top_members(values, members, entity, given, n, skip, positions)
 
@@ -387,7 +420,7 @@ class CoupledFactorization(Estimator):
         Parameters
         ----------
         entity
-            Whose members are new.
+            Whose members are new; of an entity with itself, the mode that they stand in.
         data
             Relation name → `Relation` or table in which only the new members occur; side
             relations alone suffice (cold start). The members of all other entities are found by
@@ -395,22 +428,8 @@ class CoupledFactorization(Estimator):
         return_names
             Also return the names of the new members, in the order of the rows; first.
         """
-        model = self.coupled_model()
-        for name in set(data) & set(model.forms) if isinstance(data, Mapping) else model.forms:
-            if entity not in model.names(name):
-                raise ParameterError(f"relation {name!r} does not name the entity {entity!r}")
-        others = {e: names for e, names in self._stated_members().items() if e != entity}
-        data = as_relations(model, data, others)
-        bound = restricted(model, data).bind(data)
-        means = self._flat_means()
-        if self._real(model):
-            prior = self._state.components[entity]
-            rows = fold_in_real(entity, Engine(bound, data), means, *prior)
-        else:
-            prior = row_prior(self.inference, self.prior, self._state, entity)
-            rows = fold_in_positive(entity, Engine(bound, data), means, *prior)
-        named = [found.labels[entity] for found in data.values() if entity in found.labels]
-        names = tuple(named[0]) if named else tuple(range(len(rows)))
+        check_fitted(self, "factors_")
+        names, rows = folded_in(self, entity, data)
         return (names, rows) if return_names else rows
 
     def _stated_members(self) -> dict[str, Any]:
@@ -425,8 +444,8 @@ class CoupledFactorization(Estimator):
         def predicted(name: str, found: Any) -> Any:
             return self.predict(name, found.indices, positions=True)
 
-        powers = {relation.name: relation.power for relation in self._bound.relations}
-        return -mean_divergence(predicted, powers, relations)
+        losses = {relation.name: relation.loss for relation in self._bound.relations}
+        return -mean_divergence(predicted, losses, relations)
 
     def _answer(self, level: float) -> Answer:
         check_fitted(self, "factors_")

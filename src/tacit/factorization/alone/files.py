@@ -10,6 +10,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+from scipy import sparse
 
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, VerificationFailed
@@ -49,12 +50,17 @@ def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
             arrays |= {f"sample/{k:06d}/{n}": v for n, v in sample.items()}
     settings = {
         "format": 4,
-        "parameters": fitted.get_params(deep=False),
+        "parameters": _written(fitted.get_params(deep=False)),
+        "penalties": vars(fitted).get("_penalties", {}),
         "labels": {entity: written_names(names) for entity, names in fitted.labels_.items()},
         "columns": fitted._columns,
         "dispersion": fitted.dispersion_,
-        "entities": {r.name: list(r.factors[: r.modes]) for r in fitted._bound.relations},
-        "rows": {name: spec.rows for name, spec in fitted._bound.factors.items()},
+        "entities": {r.name: list(r.entities) for r in fitted._bound.relations},
+        "rows": {
+            mode: fitted._bound.factors[name].rows
+            for r in fitted._bound.relations
+            for mode, name in zip(r.entities, r.factors, strict=False)
+        },
         "reach": state.reach if method == "map" else None,
         "noise": [dict(getattr(state, "dispersions", {})), fitted._noises],
         "learned": sorted(fitted._learned),
@@ -83,13 +89,9 @@ def read_factorization(kind: Any, path: str | os.PathLike[str]) -> Any:
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise VerificationFailed(f"{path} is not a saved factorization: {error}") from None
     parameters = settings["parameters"]
-    prior = parameters.get("prior")  # JSON knows no tuples
-    if isinstance(prior, dict):
-        parameters["prior"] = {name: tuple(pair) for name, pair in prior.items()}
-    elif prior is not None:
-        parameters["prior"] = tuple(prior)
-    fitted = kind(**parameters)
+    fitted = kind(**_read(parameters))
     fitted._forget()
+    fitted._penalties = {n: tuple(pair) for n, pair in settings.get("penalties", {}).items()}
     fitted.dispersion_ = {name: FromData(phi) for name, phi in settings["dispersion"].items()}
     rows = settings["rows"]
     empty = {
@@ -140,8 +142,39 @@ def _state(method: str, arrays: dict[str, Any], names: list[str], settings: Any)
     return UpdateState(factors, settings["reach"])
 
 
+def _written(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON can hold them: the cells of weights between members."""
+    found = dict(parameters)
+    for name, stated in (found["smooth"] or {}).items():
+        if isinstance(stated, tuple | list):
+            cells = sparse.coo_array(stated[0])
+            weights = {"shape": cells.shape, "values": cells.data.tolist()}
+            weights |= {"cells": [axis.tolist() for axis in cells.coords]}
+            found["smooth"] = {**found["smooth"], name: [weights, stated[1]]}
+    real = found["real_factors"]
+    if isinstance(real, set | frozenset):
+        found["real_factors"] = sorted(real)
+    return found
+
+
+def _read(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as they were before `_written`; JSON knows no tuples."""
+    prior = parameters.get("prior")
+    if isinstance(prior, dict):
+        parameters["prior"] = {name: tuple(pair) for name, pair in prior.items()}
+    elif isinstance(prior, list):
+        parameters["prior"] = tuple(prior)
+    for name, stated in (parameters.get("smooth") or {}).items():
+        if isinstance(stated, list):
+            weights, strength = stated
+            cells = weights["values"], tuple(np.array(axis, int) for axis in weights["cells"])
+            table = sparse.coo_array(cells, shape=tuple(weights["shape"]))
+            parameters["smooth"][name] = (table, strength)
+    return parameters
+
+
 def _plain(value: Any) -> Any:
     """Return what JSON can hold for a NumPy number."""
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     raise ParameterError(f"a parameter of type {type(value).__name__} cannot be saved")

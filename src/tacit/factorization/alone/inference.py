@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
-from inspect import Signature
+import math
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import cell_divergence
+from tacit.factorization.alone.numerics.constraints import Constraints
 from tacit.factorization.alone.numerics.gibbs import GibbsSampler
 from tacit.factorization.alone.numerics.langevin import LangevinSampler
 from tacit.factorization.alone.numerics.multiplicative import (
@@ -24,83 +25,32 @@ from tacit.factorization.alone.numerics.normal_variational import (
     NormalBayesState,
     variance_of_products,
 )
-from tacit.factorization.alone.numerics.priors import per_factor
+from tacit.factorization.alone.numerics.priors import gentle_priors, per_factor
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalBayes, variance_of_estimates
-from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.alone.stated import FLAT, stated_priors
+from tacit.factorization.divergences import expected
 
 __all__ = [
-    "INFERENCES",
-    "READ_BY",
-    "check_prior",
-    "check_read",
     "descend",
-    "has_real_factors",
     "kernel_of",
     "mean_divergence",
     "predicted",
     "row_prior",
     "sample",
-    "stated_priors",
 ]
 
-INFERENCES = ("map", "vb", "gibbs", "sgld")
-BAYESIAN = INFERENCES[1:]
-# parameter → the inferences that read it
-READ_BY: Mapping[str, tuple[str, ...]] = {
-    "adapt": ("vb",),
-    "tolerance": ("map", "vb"),
-    "restarts": ("map", "vb"),
-    "accelerate": ("map",),
-    "burn_in": ("gibbs", "sgld"),
-    "thin": ("gibbs", "sgld"),
-    "batch": ("sgld",),
-    "step_size": ("sgld",),
-    "decay": ("sgld",),
-    "real_factors": BAYESIAN,
-}
 # of gamma priors that are not given: VB alone would prune components of sparse data for less
 _SHAPES = {"vb": 2.0}
 _LOOK = 10  # the objective is looked at every so many iterations
 
 
-def check_read(inference: str, given: Mapping[str, Any], constructor: Signature) -> None:
-    """Raise where a parameter is given that the inference does not read."""
-    for name, readers in READ_BY.items():
-        if inference not in readers and given[name] != constructor.parameters[name].default:
-            raise ParameterError(
-                f"{name} is not read by inference={inference!r}: it is for "
-                f"{' and '.join(repr(reader) for reader in readers)}"
-            )
-
-
-def check_prior(prior: Any) -> None:
-    """Raise unless a prior is (shape, mean), or a mapping from factors to such pairs."""
-    for pair in prior.values() if isinstance(prior, Mapping) else [prior]:
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ParameterError(f"prior must be (shape, mean), got {pair!r}")
-        for part in pair:
-            check("prior", part, Real(0, open_low=True))
-
-
-def stated_priors(prior: Any, names: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Return (shape, mean) of the factors whose prior is given: all of them, or those named."""
-    if prior is None or isinstance(prior, Mapping):
-        return dict(prior or {})
-    return dict.fromkeys(names, tuple(prior))
-
-
-def has_real_factors(given: Mapping[str, Any], model: CoupledModel) -> bool:
-    """Whether factors may be negative: as stated, or where every relation is Gaussian."""
-    if given["inference"] == "map":
-        return False
-    if given["real_factors"] is None:
-        return all(power == 0.0 for power in model.powers.values())
-    return bool(given["real_factors"])
-
-
 def kernel_of(
-    engine: Engine, given: Mapping[str, Any], real: bool = False, learned: Set[str] = frozenset()
+    engine: Engine,
+    given: Mapping[str, Any],
+    real: bool = False,
+    learned: Set[str] = frozenset(),
+    constraints: Constraints | None = None,
 ) -> Any:
     """Return the kernel that an estimator's parameters describe.
 
@@ -114,15 +64,20 @@ def kernel_of(
         Whether factors may be negative.
     learned
         The relations whose dispersion is part of the inference.
+    constraints
+        What is stated about factors.
     """
-    inference = given["inference"]
+    inference, known = given["inference"], constraints or Constraints()
+    fixed = known.fixed
     stated = stated_priors(given["prior"], engine.model.factors)
     whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0))
     shape, mean = ({n: pair[k] for n, pair in whole.items()} for k in (0, 1))
     if inference == "map":
-        shape = {n: stated[n][0] if n in stated else 1.0 for n in whole}
-        rate = {n: _rate(stated[n]) if n in stated else 0.0 for n in whole}
-        plain = MultiplicativeUpdates(engine, shape, rate)
+        weak = {} if given["prior"] == FLAT else gentle_priors(engine, known.real)
+        found = {n: weak.get(n, (1.0, 0.0)) for n in whole}
+        found |= {n: _penalties(pair, n in known.real) for n, pair in stated.items()}
+        shape, rate = ({n: pair[k] for n, pair in found.items()} for k in (0, 1))
+        plain = MultiplicativeUpdates(engine, shape, rate, known)
         return AcceleratedUpdates(plain) if given["accelerate"] else plain
     if inference == "sgld":
         return LangevinSampler(
@@ -133,14 +88,22 @@ def kernel_of(
             batch=given["batch"],
             step=given["step_size"],
             decay=given["decay"],
+            fixed=fixed,
         )
+    if inference == "gibbs" and real:
+        return NormalGibbs(engine, stated, learned, fixed)
     if inference == "gibbs":
-        return NormalGibbs(engine, stated, learned) if real else GibbsSampler(engine, shape, mean)
+        return GibbsSampler(engine, shape, mean, fixed)
     if real and given["adapt"]:
         raise ParameterError("adapt=True is for gamma priors: real factors learn theirs anyway")
     if real:
-        return NormalBayes(engine, stated, learned)
-    return VariationalBayes(engine, shape, mean, adapt=given["adapt"])
+        return NormalBayes(engine, stated, learned, fixed)
+    return VariationalBayes(engine, shape, mean, adapt=given["adapt"], fixed=fixed)
+
+
+def _penalties(prior: tuple[float, float], real: bool) -> tuple[float, float]:
+    """Return shape and rate of a stated prior; of a real factor, its precision as the rate."""
+    return (1.0, prior[1]) if real else (prior[0], prior[0] / prior[1])
 
 
 def predicted(model: Any, relation: str, index: NDArray[np.int32], with_variance: bool) -> Any:
@@ -152,7 +115,7 @@ def predicted(model: Any, relation: str, index: NDArray[np.int32], with_variance
         return (mean, draws.var(axis=0)) if with_variance else mean
     mean = estimates_at(bound, relation, model._flat_means(), index)
     if not with_variance:
-        return mean
+        return expected(mean, bound.relation(relation).power)
     if model.inference == "map":
         raise ParameterError(
             "a point estimate has no posterior variance: use inference='vb', 'gibbs' or 'sgld'"
@@ -193,7 +156,7 @@ def sample(
 
 
 def mean_divergence(
-    predicted: Callable[[str, Any], Any], powers: Mapping[str, float], relations: Mapping[str, Any]
+    predicted: Callable[[str, Any], Any], losses: Mapping[str, float], relations: Mapping[str, Any]
 ) -> float:
     """Return the mean divergence of predictions from listed cells, over all relations.
 
@@ -201,34 +164,34 @@ def mean_divergence(
     ----------
     predicted
         The expected values of a relation's listed cells, by its name and itself.
-    powers
-        Relation → p of its divergence.
+    losses
+        Relation → what stands for its loss; p of a divergence.
     relations
         With the cells to compare with.
     """
     total, cells = 0.0, 0
     for name, found in relations.items():
-        total += cell_divergence(found.values, predicted(name, found), powers[name])
+        estimates = predicted(name, found)
+        if losses[name] == -math.inf:
+            estimates = special.logit(np.clip(estimates, 1e-15, 1.0 - 1e-15))
+        total += cell_divergence(found.values, estimates, losses[name])
         cells += found.cells
     return total / max(cells, 1)
 
 
-def row_prior(inference: str, prior: Any, state: Any, entity: str) -> tuple[float, float]:
-    """Return (shape, rate) of the prior that new rows of an entity are fitted with."""
-    stated = stated_priors(prior, [entity])
+def row_prior(model: Any, entity: str) -> tuple[float, float]:
+    """Return (shape, rate) of the prior that new rows of a fitted model's entity have."""
+    inference, state = model.inference, model._state
+    stated = stated_priors(model.prior, [entity])
     if inference == "map":
-        return (stated[entity][0], _rate(stated[entity])) if entity in stated else (1.0, 0.0)
+        shape, rate = model._penalties[entity]
+        return float(shape), float(rate)
     if inference == "vb":  # given, or adapted
         stated[entity] = float(state.prior_shape[entity]), float(state.prior_mean[entity])
     if entity not in stated:  # an exponential law with the mean of the members that were fitted
         return 1.0, 1.0 / max(float(np.mean(state.factors[entity])), 1e-12)
-    return max(1.0, stated[entity][0]), _rate(stated[entity])
-
-
-def _rate(prior: tuple[float, float]) -> float:
-    """Return the rate of a gamma prior with a shape and a mean."""
-    shape, mean = prior
-    return shape / mean
+    shape, mean = stated[entity]
+    return max(1.0, shape), shape / mean
 
 
 def descend(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.cells import relation_of, with_members
+from tacit.data.indices import numbered
 from tacit.data.members import distinct_ids
 from tacit.data.reading import is_table
 from tacit.data.relations import Relation
@@ -50,12 +51,49 @@ def as_relations(
         raise ParameterError(
             f"there is no entity {strange[0]!r}: the model has {list(model.latents)}"
         )
+    known = model.of_modes(known)
     for name, value in data.items():
         if name not in model.forms:
             raise ParameterError(f"the model has no relation {name!r}")
-        relation = _as_relation(name, model.forms[name], value, known, duplicates)
+        relation = _as_relation(name, _places(model.forms[name]), value, known, duplicates)
         found[name] = with_members(relation, known) if known else relation
-    return joined_members(found)
+    joined = joined_members(found, model.modes)
+    return {name: _without_diagonal(one, model) for name, one in joined.items()}
+
+
+def _places(tokens: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the tokens of a form with the names of modes in place of entities."""
+    return tuple(
+        zip(numbered([name for name, _ in tokens]), (ks for _, ks in tokens), strict=True)
+    )
+
+
+def _without_diagonal(relation: Relation, model: CoupledModel) -> Relation:
+    """Return a relation without the zeros of members with themselves: nobody befriends themself.
+
+    Of observed zeros, those are held out whose modes of one entity name one member.
+    """
+    entities = [model.entity(mode) for mode in relation.entities]
+    pairs = [(a, b) for b, e in enumerate(entities) for a in range(b) if entities[a] == e]
+    if relation.zeros == "missing" or not pairs:
+        return relation
+    diagonals = []
+    for a, b in pairs:
+        rest = [n for m, n in enumerate(relation.shape) if m != b]
+        others = np.indices(rest).reshape(len(rest), -1)
+        diagonals.append(_codes(np.insert(others, b, others[a], axis=0).T, relation.shape))
+    known = [
+        _codes(cells.reshape(-1, relation.modes), relation.shape)
+        for cells in (relation.indices, relation.held_out)
+    ]
+    apart = np.setdiff1d(np.concatenate(diagonals), np.concatenate(known))
+    cells = np.column_stack(np.unravel_index(apart, relation.shape)).astype(np.int32)
+    held_out = np.concatenate([relation.held_out.reshape(-1, relation.modes), cells])
+    return replace(relation, held_out=held_out)
+
+
+def _codes(cells: Any, shape: Sequence[int]) -> Any:
+    return np.ravel_multi_index(tuple(cells.T), tuple(shape))
 
 
 def _as_relation(
@@ -81,25 +119,40 @@ def _as_relation(
     return Relation.from_dense(_modes(name, tokens, array.ndim), array)
 
 
-def joined_members(relations: dict[str, Relation]) -> dict[str, Relation]:
+def joined_members(
+    relations: dict[str, Relation], modes: Mapping[str, str] | None = None
+) -> dict[str, Relation]:
     """Return relations that agree about members which their tables named: those of any of them.
 
-    Members that were stated for one relation are those of all.
+    Members that were stated for one relation are those of all; ``modes`` says which modes belong
+    to an entity of another name.
     """
+    same = modes or {}
     everybody: dict[str, Any] = {}
     for entity in {
-        e for found in relations.values() for e in found.unstated & found.labels.keys()
+        same.get(e, e)
+        for found in relations.values()
+        for e in found.unstated & found.labels.keys()
     }:
-        lists = [found for found in relations.values() if entity in found.labels]
-        fixed = [found.labels[entity] for found in lists if entity not in found.unstated]
+        lists = [
+            (found.labels[mode], mode in found.unstated)
+            for found in relations.values()
+            for mode in found.entities
+            if same.get(mode, mode) == entity and mode in found.labels
+        ]
+        fixed = [names for names, unstated in lists if not unstated]
         if fixed:
             everybody[entity] = fixed[0]
-        elif len({found.labels[entity] for found in lists}) > 1:
-            names = [name for found in lists for name in found.labels[entity]]
+        elif len({names for names, _ in lists}) > 1:
+            names = [name for own, _ in lists for name in own]
             everybody[entity] = tuple(distinct_ids(names, f"the members of {entity!r}")[0])
     joined = {}
     for name, found in relations.items():
-        own = {e: everybody[e] for e in found.unstated & found.labels.keys() if e in everybody}
+        own = {
+            e: everybody[same.get(e, e)]
+            for e in found.unstated & found.labels.keys()
+            if same.get(e, e) in everybody
+        }
         joined[name] = replace(with_members(found, own), unstated=found.unstated) if own else found
     return joined
 

@@ -4,6 +4,10 @@
 k, l, m of user[·, k]·place[·, l]·activity[·, m]·core[k, l, m]. Latent indices stand after the
 colon. Relations that name the same entity share its factor. A name that is no entity of the
 relation's data is a core: a factor without an index of its own.
+
+A form may name an entity more than once: ``"user:k user:k"`` is a symmetric relation of users with
+users, ``"user:k user:l core:kl"`` one that need not be symmetric. Both modes share one factor; the
+second mode is called ``user_2``, in tables and wherever a mode is meant.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
+from tacit.data.indices import numbered
 from tacit.errors import ParameterError
-from tacit.factorization.divergences import as_power
+from tacit.factorization.divergences import NEGATIVE_BINOMIAL, as_power, loss_code
 
 __all__ = ["BoundModel", "BoundRelation", "CoupledModel", "FactorSpec", "FromData"]
 
@@ -62,8 +67,23 @@ class BoundRelation:
     factors: tuple[str, ...]  # those of the data's modes first, in order, then cores
     columns: tuple[NDArray[np.intp], ...]  # for each factor, the one that combination r uses
     modes: int
-    power: float  # p_v
+    power: float  # p_v, or what stands for it
     dispersion: float  # φ_v
+    entities: tuple[str, ...] = ()  # what the modes are called: of one entity, numbered
+
+    @property
+    def loss(self) -> float:
+        """The number that stands for the loss in compiled code."""
+        return loss_code(self.power, self.dispersion)
+
+    @property
+    def weight(self) -> float:
+        """What the loss is multiplied by: 1/φ, but where φ is a part of the loss."""
+        return 1.0 if self.power == NEGATIVE_BINOMIAL else 1.0 / self.dispersion
+
+    def times(self, factor: str) -> int:
+        """Return how often the relation names a factor."""
+        return self.factors.count(factor)
 
     @property
     def combinations(self) -> int:
@@ -123,9 +143,12 @@ class CoupledModel:
     rank
         The rank of every latent index, or one per index.
     divergence
-        ``"kl"``, ``"euclidean"``, ``"is"`` or p ∈ [0, 2]; for all relations or one each.
+        ``"kl"`` (or ``"poisson"``), ``"euclidean"`` (``"gaussian"``), ``"is"`` (``"gamma"``),
+        ``"inverse-gaussian"``, any p ≥ 0 of a β-divergence, ``"negative-binomial"`` or ``"logit"``
+        (``"bernoulli"``); for all relations or one each.
     dispersion
-        φ_v > 0, ``"estimate"`` or ``"choose"``, for all relations or one each (others are 1).
+        φ_v > 0, ``"estimate"`` or ``"choose"``, for all relations or one each (others are 1). Of
+        negative binomial counts it is φ in their variance, x̂ + φ·x̂².
 
     Examples
     --------
@@ -145,6 +168,7 @@ class CoupledModel:
         if not forms:
             raise ParameterError("relations must name at least one relation")
         self.forms = {name: _parse(name, form) for name, form in forms.items()}
+        self.modes = _modes(self.forms)
         self.rank = rank
         latents = sorted({k for tokens in self.forms.values() for _, ks in tokens for k in ks})
         ranks = dict(rank) if isinstance(rank, Mapping) else dict.fromkeys(latents, rank)
@@ -187,8 +211,22 @@ class CoupledModel:
         return math.prod(self.ranks[k] for k in {k for _, ks in self.forms[relation] for k in ks})
 
     def names(self, relation: str) -> list[str]:
-        """Return the factor names of a relation."""
-        return [name for name, _ in self.forms[relation]]
+        """Return the factor names of a relation, each once."""
+        return list(dict.fromkeys(name for name, _ in self.forms[relation]))
+
+    def entity(self, mode: str) -> str:
+        """Return the entity that a mode belongs to: that of ``user_2`` is ``user``."""
+        return self.modes.get(mode, mode)
+
+    @property
+    def repeated(self) -> list[str]:
+        """The relations that name an entity more than once."""
+        return [name for name, tokens in self.forms.items() if len(self.names(name)) < len(tokens)]
+
+    def of_modes(self, stated: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is stated of entities for all of their modes."""
+        more = {mode: stated[e] for mode, e in self.modes.items() if e in stated}
+        return {**stated, **more}
 
     def form(self, relation: str) -> str:
         """Return the form of a relation as it is written."""
@@ -197,7 +235,11 @@ class CoupledModel:
     @property
     def latents(self) -> dict[str, str]:
         """The latent indices of every factor, in the order of the forms."""
-        return {name: latents for tokens in self.forms.values() for name, latents in tokens}
+        found: dict[str, str] = {}
+        for tokens in self.forms.values():
+            for name, latents in tokens:
+                found.setdefault(name, latents)
+        return found
 
     def bind(self, data: Mapping[str, Any]) -> BoundModel:
         """Check the model against data (relation → `Relation`) and fix all sizes."""
@@ -212,36 +254,59 @@ class CoupledModel:
             )
         factors: dict[str, FactorSpec] = {}
         members: dict[str, tuple[Any, ...]] = {}
-        relations = []
-        for name, tokens in self.forms.items():
-            found = data[name]
-            sizes = dict(zip(found.entities, found.shape, strict=True))
-            latents = dict(tokens)
-            lacking = [entity for entity in found.entities if entity not in latents]
-            if lacking:
+        bound = [self._bound(name, data[name], factors, members) for name in self.forms]
+        return BoundModel(factors, tuple(bound))
+
+    def _bound(
+        self,
+        name: str,
+        found: Any,
+        factors: dict[str, FactorSpec],
+        members: dict[str, tuple[Any, ...]],
+    ) -> BoundRelation:
+        """Return one relation with sizes; add its factors and their members to those known."""
+        tokens = self.forms[name]
+        sizes = dict(zip(found.entities, found.shape, strict=True))
+        places = numbered([token for token, _ in tokens])
+        latents = dict(zip(places, (ks for _, ks in tokens), strict=True))
+        lacking = [entity for entity in found.entities if entity not in latents]
+        if lacking:
+            raise ParameterError(
+                f"relation {name!r} has the entity {lacking[0]!r}, which its form lacks"
+            )
+        for mode, names in found.labels.items():
+            if members.setdefault(self.entity(mode), names) != names:
                 raise ParameterError(
-                    f"relation {name!r} has the entity {lacking[0]!r}, which its form lacks"
+                    f"the members of {self.entity(mode)!r} differ between relations: pass the "
+                    "same labels to both"
                 )
-            for entity, names in found.labels.items():
-                if members.setdefault(entity, names) != names:
-                    raise ParameterError(
-                        f"the members of {entity!r} differ between relations: pass the same "
-                        "labels to both"
-                    )
-            cores = [token for token, _ in tokens if token not in sizes]
-            for token, ks in tokens:
-                ranks = tuple(self.ranks[k] for k in ks)
-                spec = FactorSpec(token, ks, sizes.get(token, 1), ranks, token not in sizes)
-                if factors.setdefault(token, spec) != spec:
-                    raise ParameterError(
-                        f"{token!r} means different things: {factors[token].shape} over "
-                        f"{factors[token].latents!r} and {spec.shape} over {ks!r} in {name!r}"
-                    )
-            order = (*found.entities, *cores)
-            columns = self._columns([latents[f] for f in order])
-            power, phi = self.powers[name], float(self.dispersions[name])
-            relations.append(BoundRelation(name, order, columns, len(sizes), power, phi))
-        return BoundModel(factors, tuple(relations))
+        cores = [place for place in places if place not in sizes]
+        for place, (token, ks) in zip(places, tokens, strict=True):
+            ranks = tuple(self.ranks[k] for k in ks)
+            if place != token and place in cores:
+                raise ParameterError(
+                    f"{token!r} stands more than once in the form of {name!r} and is no entity of "
+                    f"the data, which has {list(found.entities)}: only entities may be repeated"
+                )
+            known = factors.get(token)
+            again = known is not None and place != token and known.ranks == ranks
+            spec = FactorSpec(
+                token,
+                known.latents if again and known is not None else ks,
+                sizes.get(place, 1),
+                ranks,
+                place in cores,
+            )
+            if factors.setdefault(token, spec) != spec:
+                raise ParameterError(
+                    f"{token!r} means different things: {factors[token].shape} over "
+                    f"{factors[token].latents!r} and {spec.shape} over {ks!r} in {name!r}"
+                )
+        order = (*found.entities, *cores)
+        columns = self._columns([latents[place] for place in order])
+        used = tuple(self.entity(place) for place in order)
+        power, phi = self.powers[name], float(self.dispersions[name])
+        return BoundRelation(name, used, columns, len(sizes), power, phi, tuple(found.entities))
 
     def _columns(self, latents: list[str]) -> tuple[NDArray[np.intp], ...]:
         """Return which column each factor uses in every combination of latent indices."""
@@ -269,10 +334,25 @@ def _parse(name: str, form: str) -> tuple[tuple[str, str], ...]:
         if len(set(latents)) != len(latents):
             raise ParameterError(f"{token!r} repeats a latent index")
         tokens.append((factor, latents))
-    names = [factor for factor, _ in tokens]
-    if not tokens or len(set(names)) != len(names):
-        raise ParameterError(f"the form of {name!r} must name each factor once, got {form!r}")
+    if not tokens:
+        raise ParameterError(f"the form of {name!r} must name at least one factor, got {form!r}")
     return tuple(tokens)
+
+
+def _modes(forms: Mapping[str, tuple[tuple[str, str], ...]]) -> dict[str, str]:
+    """Return the modes that are called otherwise than their entity, with the entity."""
+    modes: dict[str, str] = {}
+    for tokens in forms.values():
+        names = [factor for factor, _ in tokens]
+        modes |= {m: e for m, e in zip(numbered(names), names, strict=True) if m != e}
+    taken = {factor for tokens in forms.values() for factor, _ in tokens} & modes.keys()
+    if taken:
+        name = min(taken)
+        raise ParameterError(
+            f"{name!r} is what another mode of {modes[name]!r} is called: give the factor "
+            f"{name!r} another name"
+        )
+    return modes
 
 
 def _spread(what: str, value: Any, forms: Mapping[str, Any], default: Any) -> dict[str, Any]:

@@ -121,6 +121,12 @@ def state_problem(
     Bounds are one pair for all private relations, or one each. Unless given, the protected entity
     is the first one of the first private relation's form, and all other factors are shared.
     """
+    if model.repeated:
+        raise ParameterError(
+            f"relation {model.repeated[0]!r} names an entity more than once: what a unit changes "
+            "would count in both modes, and no guarantee covers that. Name the second mode as "
+            "an entity of its own, or use tacit.CoupledFactorization for the data of one holder"
+        )
     public = public or {}
     first = next(name for name in model.forms if name not in public)
     protected = protected or model.forms[first][0][0]

@@ -364,7 +364,7 @@ def test_a_step_too_far_is_taken_back_and_the_reach_halved(monkeypatch):
     plain = MultiplicativeUpdates(engine)
     expected, _ = plain.step(plain.step(state)[0])
 
-    def absurd(start, once, twice, reach):
+    def absurd(start, once, twice, reach, real):
         return 64.0, {name: np.full_like(theta, 1e3) for name, theta in start.items()}
 
     monkeypatch.setattr(updates_module, "_extrapolation", absurd)

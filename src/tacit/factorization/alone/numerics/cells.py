@@ -6,7 +6,9 @@ rows, Σ_cells a·q and Σ_cells b·q with
 
     a = x·x̂^(−p),   b = x̂^(1−p),
 
-the numerator and denominator of the multiplicative update (for p = 1, of the variational one).
+the numerator and denominator of the multiplicative update (for p = 1, of the variational one); of
+negative binomial counts b = (1 + φx)/(1 + φx̂), under a logit link a = x and b = 1/(1 + e^(−x̂)). So
+Σ a·q − Σ b·q is minus the gradient of the loss, whichever it is.
 Cells are sorted along the mode, cut into blocks of equal length, and each block is one thread's:
 rows inside a block are written directly, the first and the last one are added up afterwards, so
 there are no atomics, no temporaries of the size of the data, and long rows do not stall a thread.
@@ -14,6 +16,7 @@ there are no atomics, no temporaries of the size of the data, and long rows do n
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,15 +74,19 @@ class Bank:
 
 
 def _coefficients(x: float, estimate: float, power: float) -> tuple[float, float]:
-    """Return a = x·x̂^(−p) and b = x̂^(1−p); estimates are positive unless p = 0."""
+    """Return a and b of a loss; estimates are positive unless p = 0, or they are log odds."""
     if power == 0.0:
         return x, estimate
+    if power < -1e300:
+        return x, 1.0 / (1.0 + np.exp(-estimate))
     estimate = max(estimate, 1e-100)
     if power == 1.0:
         return x / estimate, 1.0
     if power == 2.0:
         inverse = 1.0 / estimate
         return x * inverse * inverse, inverse
+    if power < 0.0:
+        return x / estimate, (1.0 - power * x) / (1.0 - power * estimate)
     scaled = estimate ** (-power)
     return x * scaled, estimate * scaled
 
@@ -294,8 +301,9 @@ def estimate_cells(cells: NDArray[np.int32], bank: Bank) -> Floats:
 
 
 def cell_divergence(values: Floats, estimates: Floats, power: float) -> float:
-    """Return Σ d_p(x, x̂) over listed cells."""
+    """Return Σ d(x, x̂) over listed cells, of a loss with that code."""
     from tacit.factorization.divergences import divergence
 
-    safe = estimates if power == 0.0 else np.maximum(estimates, FLOOR)
+    free = power == 0.0 or power == -math.inf
+    safe = estimates if free else np.maximum(estimates, FLOOR)
     return float(divergence(values, safe, power).sum())

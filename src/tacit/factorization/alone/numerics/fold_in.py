@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.factorization.alone.numerics.constraints import Constraints
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.normal_rows import (
     normal_equations,
@@ -19,19 +20,25 @@ _MOST = 2_000  # the problem is convex for p in [0, 1]; this many updates always
 
 
 def fold_in_positive(
-    entity: str, engine: Engine, factors: Factors, shape: float, rate: float
+    entity: str,
+    engine: Engine,
+    factors: Factors,
+    shape: float,
+    rate: float,
+    real: frozenset[str] = frozenset(),
 ) -> Floats:
-    """Return non-negative rows by multiplicative updates under a gamma prior with shape and rate.
+    """Return rows by multiplicative updates under a gamma prior with shape and rate.
 
     The engine holds the new members' data; their rows start at the mean of the entity's fitted
-    ones.
+    ones. Which factors may be negative is said by ``real``: an entity that is among them has a
+    Gaussian prior with that rate as its precision.
     """
     bound = engine.model
     spec = bound.factors[entity]
     start = np.maximum(factors[entity].mean(axis=0), 1e-6)
     rows = np.tile(start, (spec.rows, 1))
     fixed = {n: v for n, v in factors.items() if n in bound.factors and n != entity}
-    kernel = MultiplicativeUpdates(engine, shape, rate)
+    kernel = MultiplicativeUpdates(engine, shape, rate, Constraints(real=real))
     expanded = Expanded(bound, {**fixed, entity: rows})
     for _ in range(_MOST):
         updated = kernel.update(expanded, entity, rows)

@@ -42,8 +42,8 @@ class GibbsInfo(NamedTuple):
 class GibbsSampler:
     """A kernel for Poisson–gamma models with a prior of shape A and mean B.
 
-    Both are numbers for all factors, or one each. The engine's data are whole counts, with the KL
-    divergence and dispersion 1.
+    Both are numbers for all factors, or one each; factors that are ``fixed`` stay as they are. The
+    engine's data are whole counts, with the KL divergence and dispersion 1.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class GibbsSampler:
         engine: Engine,
         shape: float | Mapping[str, float] = 0.5,
         mean: float | Mapping[str, float] = 10.0,
+        fixed: Factors | None = None,
     ) -> None:
+        self.fixed = fixed or {}
         self.shape = each_factor("shape", shape, engine.model)
         self.mean = each_factor("mean", mean, engine.model)
         for relation in engine.model.relations:
@@ -69,7 +71,7 @@ class GibbsSampler:
 
     def init(self, rng: np.random.Generator) -> GibbsState:
         """Draw random factors of the data's size."""
-        return GibbsState(fresh_factors(self.engine, rng))
+        return GibbsState(fresh_factors(self.engine, rng, self.fixed))
 
     def prior(self, rng: np.random.Generator) -> GibbsState:
         """Draw the factors from their prior."""
@@ -104,6 +106,9 @@ class GibbsSampler:
         factors = {}
         for name, allocated in counts.items():
             if only is not None and name not in only:
+                continue
+            if name in self.fixed:
+                factors[name] = np.asarray(self.fixed[name])
                 continue
             exposure = np.full_like(allocated, self.shape[name] / self.mean[name])
             for relation, position in model.using(name):

@@ -76,7 +76,7 @@ class LangevinSampler:
     ``stated`` are those of the precisions of components). ``batch`` is cells per relation and
     step; ``step`` and ``decay`` are κ₀ and ρ of κ₀/t^ρ. Without κ₀ it is 1, less where batches are
     a part of the data. ``learned`` are the relations whose noise variance is drawn as well (real
-    factors).
+    factors); factors that are ``fixed`` stay.
     """
 
     def __init__(
@@ -89,12 +89,14 @@ class LangevinSampler:
         batch: int = 100_000,
         step: float | None = None,
         decay: float = 0.0,
+        fixed: Factors | None = None,
     ) -> None:
         check("prior", prior, OneOf("gamma", "normal"))
         check("batch", batch, Integer(1))
         check("step", step, AnyOf(Real(0, open_low=True), None))
         check("decay", decay, Real(0, 1))
         self.engine, self.learned, self.batch = engine, learned, batch
+        self.fixed = fixed or {}
         self.normal = None
         if prior == "normal":
             check_euclidean(engine)
@@ -108,9 +110,9 @@ class LangevinSampler:
     def init(self, rng: np.random.Generator) -> LangevinState:
         """Draw random factors of the data's size."""
         if self.normal is None:
-            return LangevinState(fresh_factors(self.engine, rng), {}, {}, 0)
+            return LangevinState(fresh_factors(self.engine, rng, self.fixed), {}, {}, 0)
         dispersions = start_dispersions(self.engine, self.normal, self.learned)
-        return LangevinState(self.normal.start(rng), {}, dispersions, 0)
+        return LangevinState({**self.normal.start(rng), **self.fixed}, {}, dispersions, 0)
 
     def share(self, time: int) -> float:
         """Return κ of a step."""
@@ -135,6 +137,8 @@ class LangevinSampler:
         for name in factors:
             if self.normal is not None:
                 components[name] = self.normal.components(rng, name, factors[name])
+            if name in self.fixed:
+                continue
             if renew:
                 self._kept[name] = self._curvature(expanded, name, dispersions)
             now = state._replace(factors=factors, components=components, dispersions=dispersions)
@@ -188,7 +192,7 @@ class LangevinSampler:
         rate = 0.0 if self.normal is not None else self.gamma[name][0] / self.gamma[name][1]
         rising, falling = np.zeros(spec.table), np.full(spec.table, rate)
         for relation, position in self.engine.model.using(name):
-            phi = dispersions.get(relation.name, relation.dispersion)
+            phi = dispersions.get(relation.name, 1.0 / relation.weight)
             scale = scales[relation.name] / phi
             exact = batch.data[relation.name].zeros == "observed"
             up, down = batch.both(expanded, relation, position)

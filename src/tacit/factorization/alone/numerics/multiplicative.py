@@ -8,21 +8,28 @@ and a gamma prior with shape a ≥ 1 and rate b adds b·θ·u − (a − 1)·log
 
 therefore never increases the objective: γ = 1 for one divergence with p ≤ 1, 1/p for p > 1, and
 1/2 where Euclidean and Kullback–Leibler costs (or a prior) meet.
+
+Factors may also be given, real or smooth (`tacit.factorization.alone.numerics.constraints`); real
+ones, and those beside them, are updated as `tacit.factorization.alone.numerics.real_rows` says. A
+real factor's prior is Gaussian around zero, with the ``rate`` as its precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit._core import kernels
 from tacit._core.check import Real
+from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.constraints import Constraints
 from tacit.factorization.alone.numerics.priors import each_factor
+from tacit.factorization.alone.numerics.real_rows import halved, real_step, split_rows
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Arrays, Factors, Floats
-from tacit.factorization.divergences import majorisation_powers
+from tacit.factorization.divergences import LOGIT, loss_name, majorisation_powers
 
 __all__ = ["AcceleratedUpdates", "MultiplicativeUpdates", "UpdateInfo", "UpdateState"]
 
@@ -64,26 +71,65 @@ class MultiplicativeUpdates:
         engine: Engine,
         shape: float | Mapping[str, float] = 1.0,
         rate: float | Mapping[str, float] = 0.0,
+        constraints: Constraints | None = None,
     ) -> None:
         self.engine = engine
+        self.constraints = constraints or Constraints()
         self.shape = each_factor("shape", shape, engine.model, Real(1))
         self.rate = each_factor("rate", rate, engine.model, Real(0))
+        self._beside = {name: self._beside_real(name) for name in engine.model.factors}
         self._exponents = {name: self._exponent(name) for name in engine.model.factors}
         self._cached: tuple[UpdateState | None, Expanded | None] = (None, None)
 
+    @property
+    def priors(self) -> dict[str, tuple[float, float]]:
+        """Shape and rate of every factor's prior."""
+        return {name: (self.shape[name], self.rate[name]) for name in self.shape}
+
+    def _beside_real(self, factor: str) -> tuple[str, ...]:
+        """Return the relations whose loss is quadratic, or majorised so, along a factor."""
+        real, found = self.constraints.real, []
+        for relation, _ in self.engine.model.using(factor):
+            free = relation.power in (0.0, LOGIT)
+            if not free and real & set(relation.factors):
+                raise ParameterError(
+                    f"relation {relation.name!r} has {loss_name(relation.power)}, whose estimates "
+                    f"are positive: {min(real & set(relation.factors))!r} may not be negative. "
+                    "Leave it out of real_factors, or use divergence='euclidean' or 'logit'"
+                )
+            others = real & (set(relation.factors) - {factor})
+            if free and (others or relation.power == LOGIT):
+                found.append(relation.name)
+        return tuple(dict.fromkeys(found))
+
     def _exponent(self, factor: str) -> float:
+        model, beside = self.engine.model, self._beside[factor]
         powers = [
-            majorisation_powers(relation.power) for relation, _ in self.engine.model.using(factor)
+            majorisation_powers(relation.power, relation.times(factor))
+            for relation, _ in model.using(factor)
+            if relation.name not in beside and factor not in self.constraints.real
         ]
+        if beside or factor in self.constraints.graphs:
+            powers.append((2.0, 0.0))
         if self.shape[factor] > 1.0:
             powers.append((0.0, 0.0))
-        if self.rate[factor] > 0.0:
+        if self.rate[factor] > 0.0 or not powers:
             powers.append((1.0, 1.0))
-        return 1.0 / (max(s for s, _ in powers) - min(t for _, t in powers))
+        return 1.0 / max(max(s for s, _ in powers) - min(t for _, t in powers), 1.0)
+
+    def _halves(self, factor: str) -> bool:
+        """Whether a step is only a direction: no majorant has it for a minimum."""
+        quadratic = factor in self.constraints.real or self._beside[factor]
+        twice = any(r.times(factor) > 1 for r, _ in self.engine.model.using(factor))
+        return bool(quadratic) and twice
 
     def init(self, rng: np.random.Generator) -> UpdateState:
         """Draw random factors."""
-        return UpdateState(fresh_factors(self.engine, rng))
+        fixed, real = self.constraints.fixed, self.constraints.real
+        factors = fresh_factors(self.engine, rng, fixed, real)
+        for name in sorted(real - fixed.keys()):
+            factors[name] = factors[name] * rng.standard_normal(factors[name].shape)
+        return UpdateState(factors)
 
     def _expanded(self, state: UpdateState) -> Expanded:
         known, expanded = self._cached
@@ -107,35 +153,77 @@ class MultiplicativeUpdates:
 
     def update(self, expanded: Expanded, name: str, theta: Floats) -> Floats:
         """Return one factor after its update."""
+        if name in self.constraints.fixed:
+            return theta
+        if not self._halves(name):
+            return self._moved(expanded, name, theta)(1.0)
+
+        def cost(rows: Floats) -> float:
+            expanded.put(name, rows)
+            relations = {r.name: r for r, _ in self.engine.model.using(name)}
+            losses = [r.weight * self.engine.cost(expanded, r) for r in relations.values()]
+            return sum(losses) + self.penalty(name, rows)
+
+        return halved(theta, self._moved(expanded, name, theta), cost)
+
+    def _moved(self, expanded: Expanded, name: str, theta: Floats) -> Callable[[float], Floats]:
+        """Return what becomes of a factor by some share of its step."""
+        graph, real = self.constraints.graphs.get(name), name in self.constraints.real
+        if real:
+            step = real_step(self.engine, expanded, name, theta, self.rate[name], graph)
+            return lambda share: theta + share * step
         up: Any = 0.0 if self.shape[name] == 1.0 else (self.shape[name] - 1.0) / theta
         down: Any = self.rate[name]
         for relation, position in self.engine.model.using(name):
+            if relation.name in self._beside[name]:
+                continue
             numerator, denominator = self.engine.both(expanded, relation, position)
-            if relation.dispersion != 1.0:
-                numerator = numerator / relation.dispersion
-                denominator = denominator / relation.dispersion
+            if relation.weight != 1.0:
+                numerator = numerator * relation.weight
+                denominator = denominator * relation.weight
             if relation.power == 0.0:
                 # −B·u with B < 0 is a rising cost: it is majorised as part of the denominator
                 negative = np.minimum(numerator, 0.0)
                 numerator, denominator = numerator - negative, denominator - negative
             up, down = up + numerator, down + denominator
-        moved = np.empty_like(theta)
+        if self._beside[name]:
+            rising, falling = split_rows(self.engine, expanded, name, theta, self._beside[name])
+            up, down = up + rising, down + falling
+        if graph is not None:
+            up, down = up + graph.pulled(theta), down + graph.degrees[:, None] * theta
         up, down = np.broadcast_to(up, theta.shape), np.broadcast_to(down, theta.shape)
-        kernels.compiled(_move)(theta, up, down, self._exponents[name], moved)
+
+        def moved(share: float) -> Floats:
+            found = np.empty_like(theta)
+            kernels.compiled(_move)(theta, up, down, share * self._exponents[name], found)
+            return found
+
         return moved
+
+    def penalty(self, name: str, theta: Floats) -> float:
+        """Return minus the log prior of a factor, up to a constant."""
+        if name in self.constraints.fixed:
+            return 0.0
+        total, graph = 0.0, self.constraints.graphs.get(name)
+        if graph is not None:
+            total += graph.penalty(theta)
+        if name in self.constraints.real:
+            return total + 0.5 * self.rate[name] * float(np.vdot(theta, theta))
+        total += self.rate[name] * float(theta.sum())
+        if self.shape[name] != 1.0:
+            total -= (self.shape[name] - 1.0) * float(np.log(theta).sum())
+        return total
 
     def objective(self, state: UpdateState) -> float:
         """Return Σ_v cost_v/φ_v minus the log prior, up to a constant."""
         expanded = self._expanded(state)
         total = sum(
-            self.engine.cost(expanded, relation) / relation.dispersion
+            self.engine.cost(expanded, relation) * relation.weight
             for relation in self.engine.model.relations
         )
-        for name, theta in state.factors.items():
-            total += self.rate[name] * float(theta.sum())
-            if self.shape[name] != 1.0:
-                total -= (self.shape[name] - 1.0) * float(np.log(theta).sum())
-        return float(total)
+        return float(
+            total + sum(self.penalty(name, state.factors[name]) for name in state.factors)
+        )
 
 
 class AcceleratedUpdates:
@@ -151,6 +239,7 @@ class AcceleratedUpdates:
 
     def __init__(self, updates: MultiplicativeUpdates) -> None:
         self.updates = updates
+        self._real, self._fixed = updates.constraints.real, updates.constraints.fixed
         self.init, self.objective = updates.init, updates.objective
 
     def step(
@@ -160,7 +249,8 @@ class AcceleratedUpdates:
         start, reach = state.factors, state.reach
         once, _ = self.updates.step(state, objective=False)
         twice, info = self.updates.step(once)
-        length, far = _extrapolation(start, once.factors, twice.factors, reach)
+        length, far = _extrapolation(start, once.factors, twice.factors, reach, self._real)
+        far |= self._fixed
         if length <= 1.0:
             return twice, info
         beyond, there = self.updates.step(UpdateState(far, reach))
@@ -171,9 +261,13 @@ class AcceleratedUpdates:
 
 
 def _extrapolation(
-    start: Factors, once: Factors, twice: Factors, reach: float
+    start: Factors,
+    once: Factors,
+    twice: Factors,
+    reach: float,
+    real: Collection[str] = (),
 ) -> tuple[float, Arrays]:
-    """Return α and the extrapolated factors; entries shrink to no less than a thousandth."""
+    """Return α and the extrapolated factors; positive ones shrink to no less than a thousandth."""
     moved, bent = 0.0, 0.0
     for name, theta in start.items():
         r = once[name] - theta
@@ -184,8 +278,9 @@ def _extrapolation(
         return length, {}
     # θ₀ + 2αr + α²v in terms of the three points
     a, b, c = (1.0 - length) ** 2, 2.0 * length * (1.0 - length), length**2
-    far = {
-        name: np.maximum(a * theta + b * once[name] + c * twice[name], 1e-3 * twice[name])
-        for name, theta in start.items()
-    }
+    far = {}
+    for name, theta in start.items():
+        far[name] = a * theta + b * once[name] + c * twice[name]
+        if name not in real:
+            far[name] = np.maximum(far[name], 1e-3 * twice[name])
     return length, far

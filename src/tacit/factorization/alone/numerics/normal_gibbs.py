@@ -68,7 +68,7 @@ class NormalGibbs:
     """A kernel for Normal–Normal models.
 
     ``stated`` are shape and mean of the precisions of some factors, ``learned`` the relations
-    whose noise variance is drawn along with the factors.
+    whose noise variance is drawn along with the factors; those that are ``fixed`` stay.
     """
 
     def __init__(
@@ -76,9 +76,10 @@ class NormalGibbs:
         engine: Engine,
         stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
+        fixed: Factors | None = None,
     ) -> None:
         check_euclidean(engine)
-        self.engine, self.learned = engine, learned
+        self.engine, self.learned, self.fixed = engine, learned, fixed or {}
         self.prior = NormalPrior(engine, stated or {})
 
     def init(self, rng: np.random.Generator) -> NormalState:
@@ -88,7 +89,7 @@ class NormalGibbs:
         and are then stuck.
         """
         dispersions = start_dispersions(self.engine, self.prior, self.learned)
-        state = NormalState(self.prior.start(rng), {}, dispersions)
+        state = NormalState({**self.prior.start(rng), **self.fixed}, {}, dispersions)
         for _ in range(_DAMPED):
             state, _ = self.step(rng, state, kept=_KEPT)
         return state
@@ -105,6 +106,8 @@ class NormalGibbs:
         dispersions = dict(state.dispersions)
         for name in factors:
             components[name] = self.prior.components(rng, name, factors[name])
+            if name in self.fixed:
+                continue
             drawn = self._rows(rng, expanded, name, components[name], dispersions, kept)
             factors[name] = kept * factors[name] + drawn
             expanded.put(name, factors[name])

@@ -12,7 +12,7 @@ zeros that are not listed enter through the Gram matrices of the other factors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ def normal_equations(
     name: str,
     dispersions: Mapping[str, float],
     part: slice,
+    only: Collection[str] | None = None,
 ) -> tuple[Floats, Floats]:
     """Return Σ z·zᵀ/φ and Σ z·x/φ, (rows, columns), of a part of the rows.
 
@@ -69,12 +70,16 @@ def normal_equations(
         Relation → φ.
     part
         Which rows; a core has one.
+    only
+        The relations that count; all of them unless given.
     """
     columns = engine.model.factors[name].columns
     count = part.stop - part.start
     wide = -(-columns // _MULTIPLE) * _MULTIPLE
     left, right = np.zeros((count, columns, wide)), np.zeros((count, columns))
     for relation, position in engine.model.using(name):
+        if only is not None and relation.name not in only:
+            continue
         found, weight = engine.data[relation.name], 1.0 / dispersions[relation.name]
         core = position >= relation.modes
         listed = found.layouts[0 if core else position]

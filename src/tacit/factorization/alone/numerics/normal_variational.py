@@ -95,7 +95,8 @@ class NormalBayes:
     """A kernel: `init` starts q at random, `step` updates every q once.
 
     ``stated`` are shape and mean of the precisions of some factors, ``learned`` the relations
-    whose noise is inferred; others have that of their dispersion.
+    whose noise is inferred; others have that of their dispersion. Factors that are ``fixed`` are
+    known exactly.
     """
 
     def __init__(
@@ -103,9 +104,11 @@ class NormalBayes:
         engine: Engine,
         stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
+        fixed: Factors | None = None,
     ) -> None:
-        self.chain = NormalGibbs(engine, stated, learned)
+        self.chain = NormalGibbs(engine, stated, learned, fixed)
         self.engine, self.learned, self.prior = engine, learned, self.chain.prior
+        self.fixed = fixed or {}
         model = _squared(engine.model)
         alone = {n: replace(f, values=np.ones(f.cells)) for n, f in engine.data.items()}
         self.squared = Engine(model, alone)
@@ -115,7 +118,10 @@ class NormalBayes:
         specs, scales = self.engine.model.factors, self.prior.scales
         means = dict(self.chain.init(rng).factors)
         covariances = {
-            n: np.tile(0.01 * scales[n] ** 2 * np.eye(spec.columns), (spec.rows, 1, 1))
+            n: np.tile(
+                (n not in self.fixed) * 0.01 * scales[n] ** 2 * np.eye(spec.columns),
+                (spec.rows, 1, 1),
+            )
             for n, spec in specs.items()
         }
         columns = {}
@@ -133,7 +139,7 @@ class NormalBayes:
         plain, squared = self._expanded(state)
         means, covariances = dict(state.means), dict(state.covariances)
         columns, noise = dict(state.columns), dict(state.noise)
-        for name in means:
+        for name in [n for n in means if n not in self.fixed]:
             prior = state._replace(columns=columns).components[name]
             left = np.tile(np.diag(prior.precision), (len(means[name]), 1, 1))
             right = np.tile(prior.precision * prior.mean, (len(means[name]), 1))
@@ -198,6 +204,8 @@ class NormalBayes:
                 a, b, _ = self.prior.noise[name]
                 total += float(_gamma_part(a, b, shape, rate, log_tau))
         for name, mean in state.means.items():
+            if name in self.fixed:
+                continue
             covariance, q = state.covariances[name], state.columns[name]
             first, second, count = self._sums(name, mean, covariance)
             square = q.mean**2 + q.variance

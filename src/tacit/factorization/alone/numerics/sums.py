@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
 from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.divergences import LOGIT, loss_name
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 
 __all__ = ["Engine", "Expanded", "estimates_at", "estimates_of_draws"]
@@ -174,9 +175,8 @@ class Engine:
         layout = self._whole[relation.name] if core else found.layouts[position]
         own, weights = expanded.own(relation, position), expanded.weights(relation, position)
         bank, skip = expanded.banks[relation.name], -1 if core else position
-        power = relation.power
         up, down = sweep(
-            layout, bank, own, weights, skip, power, with_denominator=with_denominator
+            layout, bank, own, weights, skip, relation.loss, with_denominator=with_denominator
         )
         return self.reduce(relation, position, up), self.reduce(relation, position, down)
 
@@ -199,7 +199,7 @@ class Engine:
         found, power = self.data[relation.name], relation.power
         bank = expanded.banks[relation.name]
         estimates = estimate_cells(found.indices, bank)
-        listed = cell_divergence(found.values, estimates, power)
+        listed = cell_divergence(found.values, estimates, relation.loss)
         if found.zeros == "missing":
             return listed
         apart = estimate_cells(found.held_out, bank)
@@ -212,23 +212,29 @@ class Engine:
 
 
 def _check_values(relation: BoundRelation, found: Relation) -> None:
-    """Refuse values that the relation's divergence has no likelihood for."""
+    """Refuse values that the relation's loss has no likelihood for."""
     name, power = relation.name, relation.power
-    if power > 0.0 and found.cells and found.values.min() < 0:
+    lowest = found.values.min() if found.cells else 1.0
+    if power == LOGIT and found.cells and (lowest < 0.0 or found.values.max() > 1.0):
         raise ParameterError(
-            f"relation {name!r} has negative values, which p = {power:g} has no likelihood for: "
-            "use divergence='euclidean' or shift the values"
+            f"relation {name!r} has values outside of [0, 1], which a logit link is for: pass 1 "
+            "for what happened and 0 for what did not, or use divergence='kl' for counts"
         )
-    if power >= 2.0 and found.cells and found.values.min() <= 0:
+    if power != 0.0 and lowest < 0:
         raise ParameterError(
-            f"relation {name!r} has zeros, whose Itakura–Saito divergence is infinite: leave them "
-            "out or use p < 2"
+            f"relation {name!r} has negative values, which {loss_name(power)} has no likelihood "
+            "for: use divergence='euclidean' or shift the values"
+        )
+    if power >= 2.0 and lowest <= 0:
+        raise ParameterError(
+            f"relation {name!r} has zeros, whose {'Itakura–Saito ' * (power == 2.0)}divergence is "
+            "infinite: leave them out or use p < 2"
         )
     if found.zeros == "observed" and power not in (0.0, 1.0):
         raise ParameterError(
-            f"relation {name!r} has observed zeros and p = {power:g}: only the Kullback–Leibler "
-            "and Euclidean costs add up over all zeros without visiting them. Pass "
-            "zeros='missing', or a dense array"
+            f"relation {name!r} has observed zeros and {loss_name(power)}: only the Kullback–"
+            "Leibler and Euclidean costs add up over all zeros without visiting them. Pass "
+            "zeros='missing' with those zeros listed that count, or a dense array"
         )
 
 
@@ -249,36 +255,64 @@ def mean_scale(engine: Engine, relation: BoundRelation) -> float:
     return float(found.values.sum()) / max(1, found.observed)
 
 
-def mean_factors(engine: Engine) -> dict[str, float]:
+def root_mean_square(engine: Engine, relation: BoundRelation) -> float:
+    """Return the root mean square of the observed cells of a relation."""
+    found = engine.data[relation.name]
+    return math.sqrt(float(found.values @ found.values) / max(1, found.observed))
+
+
+def _target(engine: Engine, relation: BoundRelation, real: Set[str]) -> float:
+    """Return the size that estimates are to have: log odds have none of their own."""
+    if relation.power == LOGIT:
+        return 1.0
+    of = root_mean_square if real & set(relation.factors) else mean_scale
+    return max(of(engine, relation), 1e-12)
+
+
+def _size(table: Floats) -> float:
+    """Return the mean entry of a factor; of one with either sign, the root mean square."""
+    mean = float(table.mean())
+    return mean if (table >= 0.0).all() else math.sqrt(float(np.square(table).mean()))
+
+
+def mean_factors(engine: Engine, real: Set[str] = frozenset()) -> dict[str, float]:
     """Return what every entry of each factor would be for estimates of the data's mean.
 
-    Relations are scaled one after the other, each by the factors that no earlier one fixed.
+    Relations are scaled one after the other, each by the factors that no earlier one fixed. Beside
+    ``real`` factors estimates have the root mean square of the data.
     """
     means: dict[str, float] = {}
     for relation in engine.model.relations:
         free = [name for name in relation.factors if name not in means]
         known = math.prod(means[name] for name in relation.factors if name in means)
-        target = max(mean_scale(engine, relation), 1e-12) / (relation.combinations * known)
+        target = _target(engine, relation, real) / (relation.combinations * known)
         means.update(dict.fromkeys(free, target ** (1.0 / max(1, len(free)))))
     return means
 
 
-def fresh_factors(engine: Engine, rng: np.random.Generator) -> Arrays:
+def fresh_factors(
+    engine: Engine,
+    rng: np.random.Generator,
+    stated: Factors | None = None,
+    real: Set[str] = frozenset(),
+) -> Arrays:
     """Return random positive factors whose estimates have about the data's mean.
 
-    They are scaled as in `mean_factors`.
+    They are scaled as in `mean_factors`; those that are ``stated`` are as stated. Beside ``real``
+    ones estimates have the root mean square of the data.
     """
     factors = {
         name: rng.uniform(0.5, 1.5, spec.table) for name, spec in engine.model.factors.items()
     }
-    fixed: set[str] = set()
+    factors |= stated or {}
+    fixed = set(stated or {})
     for relation in engine.model.relations:
         free = [name for name in relation.factors if name not in fixed]
-        target = max(mean_scale(engine, relation), 1e-12)
+        target = _target(engine, relation, real)
         expected = relation.combinations * math.prod(
-            float(factors[name].mean()) for name in relation.factors
+            _size(factors[name]) for name in relation.factors
         )
-        for name in free:
+        for name in dict.fromkeys(free):
             factors[name] *= (target / expected) ** (1.0 / len(free))
         fixed.update(relation.factors)
     return factors

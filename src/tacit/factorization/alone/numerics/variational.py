@@ -32,6 +32,7 @@ from tacit.factorization.language.structure import BoundRelation
 __all__ = ["VariationalBayes", "VariationalInfo", "VariationalState", "variance_of_estimates"]
 
 
+_EXACT = 1e12  # the shape of a law that is a point, as far as numbers tell
 STATED = 0.25  # entries that the stated prior counts for, of each one of a factor
 
 
@@ -74,6 +75,7 @@ class VariationalBayes:
 
     The prior has shape A and mean B for every factor entry; if they are to be adapted, `step` also
     moves them per factor, to maximise the bound. Every relation must have the KL divergence.
+    Factors that are ``fixed`` stay as they are, known exactly.
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class VariationalBayes:
         mean: float | Mapping[str, float] = 10.0,
         *,
         adapt: bool = False,
+        fixed: Factors | None = None,
     ) -> None:
+        self.fixed = fixed or {}
         self.shape = each_factor("shape", shape, engine.model)
         self.mean = each_factor("mean", mean, engine.model)
         for relation in engine.model.relations:
@@ -100,9 +104,10 @@ class VariationalBayes:
 
     def init(self, rng: np.random.Generator) -> VariationalState:
         """Draw q with random means of the data's size."""
-        start = fresh_factors(self.engine, rng)
+        start = fresh_factors(self.engine, rng, self.fixed)
         shapes = {
-            name: np.full(theta.shape, self.shape[name] + 1.0) for name, theta in start.items()
+            n: np.full(theta.shape, _EXACT if n in self.fixed else self.shape[n] + 1.0)
+            for n, theta in start.items()
         }
         scales = {name: theta / shapes[name] for name, theta in start.items()}
         return VariationalState(shapes, scales, dict(self.shape), dict(self.mean))
@@ -122,7 +127,7 @@ class VariationalBayes:
         self._cached = (None, None)  # until the step is complete: it may be interrupted
         shapes, scales = dict(state.shapes), dict(state.scales)
         prior_shape, prior_mean = dict(state.prior_shape), dict(state.prior_mean)
-        for name in shapes:
+        for name in [n for n in shapes if n not in self.fixed]:
             geometric = _geometric(shapes[name], scales[name])
             counts = np.zeros_like(geometric)
             exposure = np.zeros_like(geometric)
@@ -159,6 +164,8 @@ class VariationalBayes:
             part -= self.engine.total_estimate(means, relation)
             total += part / relation.dispersion
         for name, c in state.shapes.items():
+            if name in self.fixed:
+                continue
             d, a, b = state.scales[name], state.prior_shape[name], state.prior_mean[name]
             log_theta = special.digamma(c) + np.log(d)
             prior = (

@@ -1,0 +1,175 @@
+"""What a caller of `CoupledFactorization` states about factors, and which inference reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import Signature
+from typing import Any
+
+import numpy as np
+
+from tacit._core.check import Real, check
+from tacit.data.members import Members
+from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.constraints import Constraints, given_factor, graph_of
+from tacit.factorization.divergences import LOGIT, NEGATIVE_BINOMIAL, loss_name
+from tacit.factorization.language.structure import BoundModel, CoupledModel
+
+__all__ = [
+    "FLAT",
+    "INFERENCES",
+    "READ_BY",
+    "check_defined",
+    "check_prior",
+    "check_read",
+    "constraints_of",
+    "has_real_factors",
+    "real_names",
+    "stated_priors",
+]
+
+INFERENCES = ("map", "vb", "gibbs", "sgld")
+FLAT = "flat"  # no prior at all: maximum likelihood
+# parameter → the inferences that read it
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "adapt": ("vb",),
+    "tolerance": ("map", "vb"),
+    "restarts": ("map", "vb"),
+    "accelerate": ("map",),
+    "smooth": ("map",),
+    "burn_in": ("gibbs", "sgld"),
+    "thin": ("gibbs", "sgld"),
+    "batch": ("sgld",),
+    "step_size": ("sgld",),
+    "decay": ("sgld",),
+}
+
+
+def check_read(inference: str, given: Mapping[str, Any], constructor: Signature) -> None:
+    """Raise where a parameter is given that the inference does not read."""
+    for name, readers in READ_BY.items():
+        if inference not in readers and given[name] != constructor.parameters[name].default:
+            raise ParameterError(
+                f"{name} is not read by inference={inference!r}: it is for "
+                f"{' and '.join(repr(reader) for reader in readers)}"
+            )
+
+
+def check_prior(prior: Any, inference: str = "map") -> None:
+    """Raise unless a prior is (shape, mean), or a mapping from factors to such pairs."""
+    if prior == FLAT:
+        if inference != "map":
+            raise ParameterError("prior='flat' is for inference='map': a posterior needs a prior")
+        return
+    for pair in prior.values() if isinstance(prior, Mapping) else [prior]:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ParameterError(f"prior must be (shape, mean), got {pair!r}")
+        for part in pair:
+            check("prior", part, Real(0, open_low=True))
+
+
+def stated_priors(prior: Any, names: Any) -> dict[str, tuple[float, float]]:
+    """Return (shape, mean) of the factors whose prior is given: all of them, or those named."""
+    if prior is None or prior == FLAT or isinstance(prior, Mapping):
+        return dict(prior or {}) if isinstance(prior, Mapping) else {}
+    return dict.fromkeys(names, tuple(prior))
+
+
+def check_defined(inference: str, model: CoupledModel) -> None:
+    """Refuse what an inference is not defined for, and say what is."""
+    if inference == "map":
+        return
+    remedy = "pass inference='map'; restarts show how sure its estimates are"
+    if model.repeated:
+        raise ParameterError(
+            f"relation {model.repeated[0]!r} names an entity more than once, so the rows of its "
+            f"factor are not independent given the others, as inference={inference!r} assumes: "
+            f"{remedy}"
+        )
+    for name, power in model.powers.items():
+        counts = power == NEGATIVE_BINOMIAL and inference != "sgld"
+        if power == LOGIT or counts:
+            other = "pass inference='sgld' or 'map'" if counts else remedy
+            raise ParameterError(
+                f"relation {name!r} has {loss_name(power)}, for which inference={inference!r} has "
+                f"no conjugate law: {other}"
+            )
+
+
+def has_real_factors(given: Mapping[str, Any], model: CoupledModel) -> bool:
+    """Whether the factors of a posterior may be negative: as stated, or if all is Gaussian."""
+    stated = given["real_factors"]
+    if given["inference"] == "map":
+        return False
+    if stated is None:
+        return all(power == 0.0 for power in model.powers.values())
+    if not isinstance(stated, bool | np.bool_):
+        raise ParameterError(
+            f"real_factors by name is for inference='map', not {given['inference']!r}: signs of "
+            "single factors have no conjugate law. Pass True or False"
+        )
+    return bool(stated)
+
+
+def real_names(given: Mapping[str, Any], model: CoupledModel) -> frozenset[str]:
+    """Return the factors of ``"map"`` that may be negative.
+
+    They are those that are named, or all; unless stated, those that only log odds are made of.
+    """
+    stated, everything = given["real_factors"], frozenset(model.latents)
+    if given["inference"] != "map" or stated is False:
+        return frozenset()
+    if stated is None:
+        bound = {n for v, p in model.powers.items() if p != LOGIT for n in model.names(v)}
+        return everything - bound
+    if stated is True:
+        return everything
+    named = frozenset([stated] if isinstance(stated, str) else stated)
+    if not named <= everything:
+        raise ParameterError(
+            f"real_factors names {min(named - everything)!r}, which is no factor: there are "
+            f"{sorted(everything)}"
+        )
+    return named
+
+
+def constraints_of(
+    given: Mapping[str, Any], model: CoupledModel, bound: BoundModel, labels: Mapping[str, Any]
+) -> Constraints:
+    """Return what is stated about the factors of a model with sizes, checked."""
+    real = real_names(given, model)
+    everywhere = has_real_factors(given, model)
+    fixed, graphs = {}, {}
+    for name, stated in dict(given["fixed"] or {}).items():
+        _known("fixed", name, bound)
+        if isinstance(stated, Mapping):
+            members = Members(name, bound.factors[name].rows, labels.get(name))
+            place = members.find(list(stated))
+            if len(set(place.tolist())) < members.size:
+                raise ParameterError(f"fixed[{name!r}] must have a row for each of its members")
+            stated = np.array(list(stated.values()), np.float64)[np.argsort(place)]
+        fixed[name] = given_factor(bound, name, stated, name not in real and not everywhere)
+    for name, stated in dict(given["smooth"] or {}).items():
+        _known("smooth", name, bound)
+        if bound.factors[name].core or name in fixed:
+            raise ParameterError(
+                f"smooth names {name!r}, whose rows are "
+                + ("given" if name in fixed else "one: it is a core")
+                + ": name an entity whose factor is learned"
+            )
+        graphs[name] = graph_of(name, stated, bound.factors[name].rows)
+    if graphs and given["prior"] == FLAT:
+        raise ParameterError(
+            "smooth needs a prior, or the other factors grow until it costs nothing: leave prior "
+            "to tacit (None) or state one"
+        )
+    if fixed and len(fixed) == len(bound.factors):
+        raise ParameterError("fixed names every factor, which leaves nothing to learn")
+    return Constraints(fixed, real, graphs)
+
+
+def _known(what: str, name: str, bound: BoundModel) -> None:
+    if name not in bound.factors:
+        raise ParameterError(
+            f"{what} names {name!r}, which is no factor: there are {list(bound.factors)}"
+        )
