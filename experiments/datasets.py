@@ -132,14 +132,16 @@ def netflix(folder: str | os.PathLike[str]) -> Relation:
 
     parts = []
     for file in files:
-        # a line that names an item has one field, those that follow are its ratings
-        schema = dict.fromkeys(("user", "rating", "date"), pl.String)
-        lines = pl.read_csv(file, has_header=False, schema=schema, truncate_ragged_lines=True)
+        # whole lines first: one that names an item has one field, those that follow have three
+        lines = pl.read_csv(file, has_header=False, separator="\t", infer_schema_length=0)
+        parted = pl.col(lines.columns[0]).str.split_exact(",", 2)
+        parted = parted.struct.rename_fields(["user", "rating", "date"])
+        lines = lines.select(parted.alias("line")).unnest("line")
         item = pl.when(pl.col("rating").is_null()).then(pl.col("user").str.strip_suffix(":"))
-        lines = lines.with_columns(item.forward_fill().cast(pl.Int64).alias("item"))
+        lines = lines.with_columns(item.forward_fill().alias("item"))
         lines = lines.filter(pl.col("rating").is_not_null())
-        parts.append(lines.select(pl.col("user").cast(pl.Int64), "item",
-                                  pl.col("rating").cast(pl.Float64)))  # fmt: skip
+        kinds = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float64}
+        parts.append(lines.select([pl.col(name).cast(kind) for name, kind in kinds.items()]))
     return _ratings(*_columns(pl.concat(parts), (0, 1, 2)))
 
 

@@ -21,6 +21,7 @@ from tacit.factorization.alone.numerics.normal_prior import (
 )
 from tacit.factorization.alone.numerics.normal_rows import (
     normal_equations,
+    room_for,
     row_chunks,
     solve_rows,
 )
@@ -80,7 +81,7 @@ class NormalGibbs:
     ) -> None:
         check_euclidean(engine)
         self.engine, self.learned, self.fixed = engine, learned, fixed or {}
-        self.prior = NormalPrior(engine, stated or {})
+        self.prior, self._room = NormalPrior(engine, stated or {}), room_for(engine)
 
     def init(self, rng: np.random.Generator) -> NormalState:
         """Draw random factors of the data's size, and take some damped sweeps from there.
@@ -132,7 +133,9 @@ class NormalGibbs:
         rows, columns = self.engine.model.factors[name].table
         drawn = np.empty((rows, columns))
         for part in row_chunks(rows, columns):
-            left, right = normal_equations(self.engine, expanded, name, dispersions, part)
+            left, right = normal_equations(
+                self.engine, expanded, name, dispersions, part, self._room
+            )
             right += components.precision * components.mean
             noise = np.sqrt(1.0 - kept**2) * rng.standard_normal(right.shape)
             right = (1.0 - kept) * right

@@ -33,7 +33,7 @@ from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.language.structure import BoundRelation
 
-__all__ = ["normal_equations", "row_chunks", "solve_rows"]
+__all__ = ["normal_equations", "room_for", "row_chunks", "solve_rows"]
 
 _AT_ONCE = 1 << 18  # numbers in the precisions of the rows that are worked on together
 _BLOCK = 64  # cells whose products are gathered, and stay near, before they are multiplied
@@ -45,6 +45,17 @@ def row_chunks(rows: int, columns: int) -> Iterator[slice]:
     size = max(1, _AT_ONCE // columns**2)
     for first in range(0, rows, size):
         yield slice(first, min(first + size, rows))
+
+
+def _wide(columns: int) -> int:
+    return -(-columns // _MULTIPLE) * _MULTIPLE
+
+
+def room_for(engine: Engine) -> Floats:
+    """Return room for the precisions of the rows of any factor that are worked on together."""
+    tables = [spec.table for spec in engine.model.factors.values()]
+    parts = [(next(row_chunks(rows, columns)), columns) for rows, columns in tables if rows]
+    return np.empty(max((p.stop * columns * _wide(columns) for p, columns in parts), default=0))
 
 
 def normal_equations(
