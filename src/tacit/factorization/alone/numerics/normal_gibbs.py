@@ -20,8 +20,8 @@ from tacit.factorization.alone.numerics.normal_prior import (
     squared_errors,
 )
 from tacit.factorization.alone.numerics.normal_rows import (
+    Room,
     normal_equations,
-    room_for,
     row_chunks,
     solve_rows,
 )
@@ -81,7 +81,7 @@ class NormalGibbs:
     ) -> None:
         check_euclidean(engine)
         self.engine, self.learned, self.fixed = engine, learned, fixed or {}
-        self.prior, self._room = NormalPrior(engine, stated or {}), room_for(engine)
+        self.prior, self._room = NormalPrior(engine, stated or {}), Room()
 
     def init(self, rng: np.random.Generator) -> NormalState:
         """Draw random factors of the data's size, and take some damped sweeps from there.
@@ -134,7 +134,7 @@ class NormalGibbs:
         drawn = np.empty((rows, columns))
         for part in row_chunks(rows, columns):
             left, right = normal_equations(
-                self.engine, expanded, name, dispersions, part, self._room
+                self.engine, expanded, name, dispersions, part, room=self._room
             )
             right += components.precision * components.mean
             noise = np.sqrt(1.0 - kept**2) * rng.standard_normal(right.shape)
