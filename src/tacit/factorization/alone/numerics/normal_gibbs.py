@@ -8,6 +8,7 @@ precisions and noise have conjugate laws (`tacit.factorization.alone.numerics.no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ from tacit.factorization.alone.numerics.normal_prior import (
     squared_errors,
 )
 from tacit.factorization.alone.numerics.normal_rows import (
-    Room,
     normal_equations,
     row_chunks,
     solve_rows,
@@ -30,7 +30,9 @@ from tacit.factorization.arrays import Factors, Floats
 
 __all__ = ["NormalGibbs", "NormalInfo", "NormalState", "check_euclidean", "start_dispersions"]
 
-_DAMPED, _KEPT = 50, 0.4  # sweeps before the first one, and the share of rows that they keep
+_KEPT = 0.4  # the share of rows that damped sweeps keep
+# how many starts go on, and for how many damped sweeps: of matrices, and of more modes or a core
+_MATRICES, _TENSORS = ((1, 50),), ((8, 15), (3, 15), (1, 20))
 
 
 class NormalState(NamedTuple):
@@ -81,19 +83,39 @@ class NormalGibbs:
     ) -> None:
         check_euclidean(engine)
         self.engine, self.learned, self.fixed = engine, learned, fixed or {}
-        self.prior, self._room = NormalPrior(engine, stated or {}), Room()
+        self.prior = NormalPrior(engine, stated or {})
 
     def init(self, rng: np.random.Generator) -> NormalState:
         """Draw random factors of the data's size, and take some damped sweeps from there.
 
         Full sweeps from a random start often explain one mode of a tensor by noise of another,
-        and are then stuck.
+        and are then stuck; damped ones are so still at times. So several starts compete.
         """
         dispersions = start_dispersions(self.engine, self.prior, self.learned)
-        state = NormalState({**self.prior.start(rng), **self.fixed}, {}, dispersions)
-        for _ in range(_DAMPED):
-            state, _ = self.step(rng, state, kept=_KEPT)
-        return state
+        many = any(len(relation.factors) > 2 for relation in self.engine.model.relations)
+        plan = _TENSORS if many else _MATRICES
+        states = [
+            NormalState({**self.prior.start(rng), **self.fixed}, {}, dispersions)
+            for _ in range(plan[0][0])
+        ]
+        for kept, sweeps in plan:
+            if len(states) > kept:
+                states = sorted(states, key=self._misfit)[:kept]
+            for _ in range(sweeps):
+                states = [self.step(rng, state, kept=_KEPT)[0] for state in states]
+        return states[0]
+
+    def _misfit(self, state: NormalState) -> float:
+        """Return −2·log likelihood up to a constant, at the best noise where that is learned."""
+        expanded, total = Expanded(self.engine.model, state.factors), 0.0
+        for relation in self.engine.model.relations:
+            squares = squared_errors(self.engine, expanded, relation.name)
+            cells = max(1, self.engine.data[relation.name].observed)
+            if relation.name in self.learned:
+                total += cells * math.log(max(squares, 1e-300) / cells)
+            else:
+                total += squares / state.dispersions[relation.name]
+        return total
 
     def step(
         self, rng: np.random.Generator, state: NormalState, *, kept: float = 0.0
@@ -133,9 +155,7 @@ class NormalGibbs:
         rows, columns = self.engine.model.factors[name].table
         drawn = np.empty((rows, columns))
         for part in row_chunks(rows, columns):
-            left, right = normal_equations(
-                self.engine, expanded, name, dispersions, part, room=self._room
-            )
+            left, right = normal_equations(self.engine, expanded, name, dispersions, part)
             right += components.precision * components.mean
             noise = np.sqrt(1.0 - kept**2) * rng.standard_normal(right.shape)
             right = (1.0 - kept) * right

@@ -12,7 +12,6 @@ zeros that are not listed enter through the Gram matrices of the other factors.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -34,7 +33,7 @@ from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.language.structure import BoundRelation
 
-__all__ = ["Room", "normal_equations", "row_chunks", "solve_rows"]
+__all__ = ["normal_equations", "row_chunks", "solve_rows"]
 
 _AT_ONCE = 1 << 18  # numbers in the precisions of the rows that are worked on together
 _BLOCK = 64  # cells whose products are gathered, and stay near, before they are multiplied
@@ -48,22 +47,6 @@ def row_chunks(rows: int, columns: int) -> Iterator[slice]:
         yield slice(first, min(first + size, rows))
 
 
-class Room:
-    """Memory that is used again: to have the system make room takes longer than the sums do."""
-
-    def __init__(self) -> None:
-        self._space = np.empty(0)
-
-    def zeros(self, *shape: int) -> Floats:
-        """Return zeros, in the place of those that were asked for before."""
-        size = math.prod(shape)
-        if size > len(self._space):
-            self._space = np.empty(size)
-        found = self._space[:size].reshape(shape)
-        found.fill(0.0)
-        return found
-
-
 def normal_equations(
     engine: Engine,
     expanded: Expanded,
@@ -71,7 +54,6 @@ def normal_equations(
     dispersions: Mapping[str, float],
     part: slice,
     only: Collection[str] | None = None,
-    room: Room | None = None,
 ) -> tuple[Floats, Floats]:
     """Return Σ z·zᵀ/φ and Σ z·x/φ, (rows, columns), of a part of the rows.
 
@@ -90,14 +72,11 @@ def normal_equations(
         Which rows; a core has one.
     only
         The relations that count; all of them unless given.
-    room
-        Where the precisions are written to, in place of the last ones; new memory unless given.
     """
     columns = engine.model.factors[name].columns
     count = part.stop - part.start
     wide = -(-columns // _MULTIPLE) * _MULTIPLE
-    left = (room or Room()).zeros(count, columns, wide)
-    right = np.zeros((count, columns))
+    left, right = np.zeros((count, columns, wide)), np.zeros((count, columns))
     for relation, position in engine.model.using(name):
         if only is not None and relation.name not in only:
             continue
