@@ -39,7 +39,7 @@ __all__ = ["APART", "MULTIPLES", "choose_dispersions", "find_dispersions"]
 MULTIPLES = (100.0, 10.0, 1.0, 0.1)  # of the learned dispersion
 APART = 1e6  # the multiple at which a relation has no say
 SHARE = 0.2  # of the cells, which are held out
-_MIXED = 0.01
+_MIXED, _TOLERANCE = 0.01, 1e-4
 
 
 def find_dispersions(
@@ -49,11 +49,14 @@ def find_dispersions(
 
     Candidates are fits of the same estimator; real factors learn what is to be estimated.
     """
-    real = has_real_factors(estimator.get_params(deep=False), model)
+    stated = estimator.get_params(deep=False)
+    real = has_real_factors(stated, model)
+    if stated["inference"] in ("map", "vb"):  # candidates need not be as exact as the fit
+        stated["tolerance"] = max(stated["tolerance"], _TOLERANCE)
 
     def fitted(model: CoupledModel, part: Mapping[str, Relation]) -> Callable[[str, Any], Any]:
         given = {"model": model, "dispersion": None, "progress": False}
-        other = type(estimator)(**{**estimator.get_params(deep=False), **given})
+        other = type(estimator)(**{**stated, **given})
         return partial(other.fit(part).predict, positions=True)
 
     found: dict[str, float] = {}
