@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.estimators.coordinator import Asking
@@ -105,85 +104,13 @@ def log_likelihood(
     return float((special.logsumexp(logs, axis=0) - np.log(len(logs))).mean())
 
 
-def run_local(quick: bool, outcome: Outcome) -> None:
-    """Add the rows and bars of the locally private methods."""
-    seeds = range(1 if quick else 5)
-    _against_epsilon(quick, seeds, outcome)
-    _against_sites(quick, seeds, outcome)
-    _against_prior(quick, outcome)
-
-
-def _way(name: str, quick: bool, **prior: float) -> LocalCounts:
+def way_of(name: str, quick: bool, **settings: Any) -> LocalCounts:
+    """Return LDP1 or LDP2, exact or naive; short chains in the quick form."""
     views, _, naive = name.partition(" ")
     steps = {"burn_in": 40, "draws": 30, "thin": 2} if quick else {}
     return LocalCounts(
-        "own" if views == "LDP2" else "perturbed", naive or "exact", **steps, **prior
+        "own" if views == "LDP2" else "perturbed", naive or "exact", **{**steps, **settings}
     )
-
-
-def _against_epsilon(quick: bool, seeds: Sequence[int], outcome: Outcome) -> None:
-    """Figure 7.3 (b), (c) and its comparison: two sites, ε and the way to learn."""
-    levels = (*EPSILONS, float("inf"))
-    scores = {
-        (way, epsilon): [
-            log_likelihood(_way(way, quick), *synthetic(seed, (150, 100)), epsilon, seed)
-            for seed in seeds
-        ]
-        for way in WAYS for epsilon in levels
-    }  # fmt: skip
-    for way in WAYS:
-        row: dict[str, Any] = {"what": "two sites: log-likelihood a cell of X1", "way": way}
-        for epsilon in levels:
-            row["NP" if np.isinf(epsilon) else f"ε={epsilon:g}"] = float(
-                np.mean(scores[way, epsilon])
-            )
-        outcome.rows.append(row)
-    for way in ("LDP1", "LDP2"):
-        gain = np.mean(scores[way, float("inf")]) - np.mean(scores[way, 0.05])
-        middle = np.mean(scores[way, 1.0]) - np.mean(scores[way, 0.05])
-        outcome.check(f"{way}: better with ε (NP, and ε = 1, minus ε = 0.05)",
-                      f"{gain:.3f}, {middle:.3f}", "both > 0", min(gain, middle) > 0)  # fmt: skip
-    for epsilon in EPSILONS:
-        # where the noise hides everything both know the mean and no more: a tie is allowed
-        own = np.mean(scores["LDP2", epsilon]) - np.mean(scores["LDP1", epsilon])
-        outcome.check(f"LDP2 minus LDP1 at ε = {epsilon:g}", float(own), "> 0", own > 0)
-        for way in ("LDP1", "LDP2"):
-            exact = np.mean(scores[way, epsilon]) - np.mean(scores[f"{way} naive", epsilon])
-            outcome.check(f"{way}: exact minus naive at ε = {epsilon:g}", float(exact), "≥ −0.01",
-                          exact >= -0.01)  # fmt: skip
-
-
-def _against_sites(quick: bool, seeds: Sequence[int], outcome: Outcome) -> None:
-    """Figure 7.4 (b), (c): up to ten sites of 100 × 50 at ε = 0.1, and at ε = 1."""
-    numbers = (2, 10) if quick else tuple(range(2, 11))
-    for epsilon in (0.1,) if quick else (0.1, 1.0):
-        for way in ("LDP1", "LDP2"):
-            scores = np.zeros((len(seeds), len(numbers)))
-            for i, seed in enumerate(seeds):
-                counts, observed = synthetic(seed, (100,) * 10)
-                for j, n in enumerate(numbers):
-                    scores[i, j] = log_likelihood(
-                        _way(way, quick), counts[:n], observed[:n], epsilon, seed
-                    )
-            row: dict[str, Any] = {"what": f"N sites at ε = {epsilon:g}", "way": way}
-            row |= {f"N={n}": float(s) for n, s in zip(numbers, scores.mean(axis=0), strict=True)}
-            outcome.rows.append(row)
-            gain = scores[:, -1].mean() - scores[:, 0].mean()
-            outcome.check(f"{way}: N = 10 minus N = 2 at ε = {epsilon:g}", float(gain), "> −0.005",
-                          gain > -0.005)  # fmt: skip
-
-
-def _against_prior(quick: bool, outcome: Outcome) -> None:
-    """Table 7.1: hyper-parameters α (shape) and β (scale), two sites, LDP1."""
-    counts, observed = synthetic(0, (150, 100))
-    for (shape, scale), printed in TABLE_71.items():
-        way = _way("LDP1", quick, shape=shape, mean=shape * scale)
-        row: dict[str, Any] = {"what": "Table 7.1, LDP1", "way": f"α={shape:g}, β={scale:g}"}
-        for epsilon, theirs in zip((0.05, 0.1, float("inf")), printed, strict=True):
-            label = "NP" if np.isinf(epsilon) else f"ε={epsilon:g}"
-            found = log_likelihood(way, counts, observed, epsilon, 0)
-            row[label], row[f"thesis {label}"] = found, f"{theirs} × 10^?"
-        outcome.rows.append(row)
 
 
 # --- ratings -----------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from tacit.errors import ParameterError
 
 __all__ = [
     "bike_sharing",
+    "digg",
     "filmtrust",
+    "flickr",
     "kos",
     "lastfm_plays",
     "lastfm_tags",
@@ -23,6 +25,8 @@ __all__ = [
     "movielens",
     "movielens_20m",
     "movielens_kinds",
+    "movielens_large",
+    "netflix",
     "power_plant",
     "topic_moments",
     "uclaf",
@@ -153,6 +157,140 @@ def movielens_kinds(folder: str | os.PathLike[str]) -> Relation:
             decades = (float(fields[2][-4:] or 1995) - 1990.0) / 10.0
             table.append([*map(float, fields[5:]), decades, decades**2])
     return Relation.from_dense(("item", "kind"), np.array(table))
+
+
+def movielens_large(folder: str | os.PathLike[str]) -> Relation:
+    """Return MovieLens 1M or 10M: ratings of items by users, both numbered in order of their ids.
+
+    Source: Harper & Konstan (2015), ``ratings.dat``, whose lines are
+    ``user::item::rating::seconds``; 1M has whole ratings from 1 to 5, 10M half steps from 0.5.
+    """
+    return _ratings(*_columns(_table(_file(folder, "ratings.dat"), ":"), (0, 2, 4)))
+
+
+def netflix(folder: str | os.PathLike[str]) -> Relation:
+    """Return the Netflix Prize ratings, 1 to 5 of items by users, numbered in order of their ids.
+
+    Source: Bennett & Lanning (2007): ``training_set/mv_*.txt``, one for each item, or
+    ``combined_data_*.txt``. A line ``item:`` comes before that item's ``user,rating,date``.
+    """
+    files = sorted(Path(folder).glob("combined_data_*.txt"))
+    files = files or sorted((Path(folder) / "training_set").glob("mv_*.txt"))
+    if not files:
+        raise ParameterError(
+            f"there is no combined_data_1.txt and no training_set in {folder}: pass the folder "
+            "that holds them"
+        )
+    import polars as pl
+
+    parts = []
+    for file in files:
+        # whole lines first: one that names an item has one field, those that follow have three
+        lines = pl.read_csv(file, has_header=False, separator="\t", infer_schema_length=0)
+        parted = pl.col(lines.columns[0]).str.split_exact(",", 2)
+        parted = parted.struct.rename_fields(["user", "rating", "date"])
+        lines = lines.select(parted.alias("line")).unnest("line")
+        item = pl.when(pl.col("rating").is_null()).then(pl.col("user").str.strip_suffix(":"))
+        lines = lines.with_columns(item.forward_fill().alias("item"))
+        lines = lines.filter(pl.col("rating").is_not_null())
+        kinds = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float64}
+        parts.append(lines.select([pl.col(name).cast(kind) for name, kind in kinds.items()]))
+    return _ratings(*_columns(pl.concat(parts), (0, 1, 2)))
+
+
+def digg(folder: str | os.PathLike[str]) -> dict[str, Relation]:
+    """Return the Digg relations: diggs (user × story), and friends (user × friend) if listed.
+
+    The crawl of the thesis (Lin et al. 2009) is not to be had. Sources that are: Hogg & Lerman
+    (2012), ``digg_votes1.csv`` (date, user, story) and ``digg_friends.csv`` (mutual, date, user,
+    friend), or its copy at KONECT, ``out.digg-votes`` (user, story, …). Votes that are listed
+    twice count once. Users are those of both relations, in order of their ids.
+    """
+    home = Path(folder)
+    if (konect := home / "out.digg-votes").exists():
+        votes = np.loadtxt(konect, comments="%", usecols=(0, 1), dtype=np.int64, ndmin=2)
+        links = np.empty((0, 2), np.int64)
+    else:
+        found = _table(_file(folder, "digg_votes1.csv"), ",")
+        votes = np.column_stack(_columns(found, (1, 2))).astype(np.int64)
+        friends = home / "digg_friends.csv"
+        links = np.empty((0, 2), np.int64)
+        if friends.exists():
+            links = np.column_stack(_columns(_table(friends, ","), (2, 3))).astype(np.int64)
+    users = np.unique(np.concatenate([votes[:, 0], links.ravel()]))
+    stories = np.unique(votes[:, 1])
+    relations = {"diggs": _links(("user", "story"), votes, (users, stories))}
+    if len(links):
+        relations["friends"] = _links(("user", "friend"), links, (users, users))
+    return relations
+
+
+def flickr(folder: str | os.PathLike[str]) -> dict[str, Relation]:
+    """Return the Flickr relations: tags (user × image × tag), and features of images if there.
+
+    The crawl of the thesis is not to be had. Any other one in the form in which tag assignments
+    are published (Görlitz et al. 2008): ``tags.tsv`` or ``tags.tsv.gz``, tab-separated, whose last
+    three columns are user, image and tag; ``features.tsv`` has an image and its numbers in a line.
+    Members are numbered in the order of their names.
+    """
+    home = Path(folder)
+    path = next((p for p in (home / "tags.tsv", home / "tags.tsv.gz") if p.exists()), None)
+    if path is None:
+        raise ParameterError(f"there is no tags.tsv in {folder}: pass the folder that holds it")
+    table = _table(path, "\t", texts=True)
+    columns = [table[name].to_numpy().astype(str) for name in table.columns[-3:]]
+    members = [np.unique(column) for column in columns]
+    entities = ("user", "image", "tag")
+    cells = np.column_stack(
+        [np.searchsorted(names, c) for names, c in zip(members, columns, strict=True)]
+    )
+    shape = tuple(map(len, members))
+    tags = Relation.from_cells(entities, np.unique(cells, axis=0), zeros="observed", shape=shape)
+    relations = {"tags": tags}
+    if (home / "features.tsv").exists():
+        found = _table(home / "features.tsv", "\t", texts=True)
+        images = found[found.columns[0]].to_numpy().astype(str)
+        known = np.isin(images, members[1])
+        numbers = found.select(found.columns[1:]).to_numpy().astype(np.float64)
+        dense = np.full((len(members[1]), numbers.shape[1]), np.nan)
+        dense[np.searchsorted(members[1], images[known])] = numbers[known]
+        relations["features"] = Relation.from_dense(("image", "feature"), dense)
+    return relations
+
+
+def _table(path: Path, separator: str, texts: bool = False) -> Any:
+    """Return a table without header; a line of names at the top is left out."""
+    import polars as pl
+
+    first = gzip.open if path.suffix == ".gz" else open
+    with first(path, "rt", encoding="utf-8") as file:
+        head = file.readline()
+    words = [word.strip().strip('"') for word in head.split(separator)]
+    titled = not texts and not any(word.replace(".", "", 1).isdigit() for word in words)
+    return pl.read_csv(path, has_header=False, separator=separator, skip_rows=int(titled),
+                       infer_schema_length=None if not texts else 0)  # fmt: skip
+
+
+def _columns(table: Any, positions: tuple[int, ...]) -> list[Any]:
+    """Return columns by position: what they are called is Polars' own affair."""
+    return [table[table.columns[k]].to_numpy() for k in positions]
+
+
+def _ratings(users: Any, items: Any, values: Any) -> Relation:
+    """Return ratings of members that are numbered in the order of their ids."""
+    found = [np.unique(ids, return_inverse=True) for ids in (users, items)]
+    cells = np.column_stack([number.ravel() for _, number in found])
+    shape = len(found[0][0]), len(found[1][0])
+    return Relation.from_cells(("user", "item"), cells, values, shape=shape)
+
+
+def _links(entities: tuple[str, ...], pairs: Any, members: tuple[Any, ...]) -> Relation:
+    """Return distinct links among members."""
+    cells = [np.searchsorted(ids, pairs[:, m]) for m, ids in enumerate(members)]
+    return Relation.from_cells(
+        entities, np.unique(np.column_stack(cells), axis=0), zeros="observed",
+        shape=tuple(map(len, members)),
+    )  # fmt: skip
 
 
 def filmtrust(folder: str | os.PathLike[str]) -> Relation:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Holdout",
     "hold_out_cells",
+    "hold_out_listed",
     "hold_out_per_member",
     "hold_out_slices",
     "members_of",
@@ -49,6 +50,45 @@ def hold_out_cells(relation: Relation, share: float, rng: np.random.Generator) -
     codes = np.flatnonzero(observed)
     picked = rng.permutation(len(codes))[: round(share * len(codes))]
     return _take_codes(relation, np.sort(codes[picked]))
+
+
+def hold_out_listed(
+    relation: Relation, share: float, rng: np.random.Generator, zeros: float = 10.0
+) -> Holdout:
+    """Hold out a share of the listed cells, first, and then a sample of the observed zeros.
+
+    Relations of any size: cells are never numbered one by one. ``zeros`` is how many of them are
+    held out for each listed cell, at most; never more than their share.
+
+    Examples
+    --------
+    >>> links = Relation.from_cells("ab", [[0, 0], [1, 1]], zeros="observed", shape=(1000, 1000))
+    >>> held = hold_out_listed(links, 0.5, np.random.default_rng(0), zeros=3)
+    >>> held.values.tolist(), held.train.cells
+    ([1.0, 0.0, 0.0, 0.0], 1)
+    """
+    check("share", share, Real(0, 1, open_low=True, open_high=True))
+    picked = np.sort(rng.permutation(relation.cells)[: round(share * relation.cells)])
+    taken = _take_listed(relation, picked)
+    if relation.zeros == "missing":
+        return taken
+    room = share * (relation.observed - relation.cells)
+    codes = _unlisted(relation, int(min(room, max(1.0, zeros * len(picked)))), rng)
+    cells = np.column_stack(np.unravel_index(codes, relation.shape)).astype(np.int32)
+    train = _rest(taken.train, np.ones(taken.train.cells, bool), cells)
+    values = np.concatenate([taken.values, np.zeros(len(cells))])
+    return Holdout(train, np.concatenate([taken.cells, cells]), values)
+
+
+def _unlisted(relation: Relation, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the numbers of random cells that are neither listed nor held out."""
+    known = [relation.indices, relation.held_out.reshape(-1, relation.modes)]
+    taken = np.ravel_multi_index(tuple(np.concatenate(known).T), relation.shape)
+    found = np.empty(0, np.int64)
+    while len(found) < count:  # at most a share of what is free: half of the draws are new
+        drawn = rng.integers(math.prod(relation.shape), size=2 * (count - len(found)) + 16)
+        found = np.union1d(found, drawn[~np.isin(drawn, taken)])
+    return np.asarray(np.sort(rng.permutation(found)[:count]))
 
 
 def hold_out_slices(relation: Relation, entity: str, members: Any) -> Holdout:

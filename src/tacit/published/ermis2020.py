@@ -52,7 +52,7 @@ __all__ = [
     "published_steps",
 ]
 
-RULES = ("ermis-zcdp", "ermis-ac", "wang2015", "li2019", "liu2015")
+RULES = ("ermis-zcdp", "ermis-ac", "wang2015", "li2019", "li2019-fixed", "liu2015")
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,18 @@ def published_steps(
             "the step size is meant to make plain Langevin noise private by advanced composition "
             "of single steps, with a Lipschitz constant that is taken to be the clip",
         )
-    if rule == "li2019":
-        # Theorem 4.1 (3) with its unknown constant c₂ = 1. The data size S cancels: the loss is an
-        # average there, and Langevin noise of variance η_t/S meets a step of η_t/S on the sum.
-        spread = clip**2 * rounds ** (2 / 3) * math.log(1.0 / delta)
-        sizes = tuple(epsilon**2 * t ** (-1 / 3) / spread for t in times)
+    if rule in ("li2019", "li2019-fixed"):
+        # Theorem 4.1 (3), or Theorem 4.2 where the step is fixed, with their unknown constants 1.
+        # The data size S cancels: the loss is an average there, and Langevin noise of variance
+        # η_t/S meets a step of η_t/S on the sum.
+        falls = 1 / 3 if rule == "li2019" else 0.0
+        spread = clip**2 * rounds ** (1.0 - falls) * math.log(1.0 / delta)
+        sizes = tuple(epsilon**2 * t**-falls / spread for t in times)
         return PublishedSteps(
             tuple(rate / (clip * math.sqrt(size)) for size in sizes),
             sizes,
-            "the theorem's constants c₁ and c₂ are never given (1 is used), and its conditions "
-            "on ε, T and q are not checked",
+            "the theorem's constants are never given (1 is used), and its conditions on ε, T and "
+            "q are not checked",
         )
     if rule == "liu2015":
         size = 1e-3 if step is None else step

@@ -21,6 +21,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.plain import Estimator
+from tacit.factorization.alone.coupling import find_dispersions
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import (
     best_descent,
@@ -31,7 +32,6 @@ from tacit.factorization.alone.inference import (
 )
 from tacit.factorization.alone.mixing import Mixing, mixing_of
 from tacit.factorization.alone.newcomers import folded_in
-from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.numerics.sums import Engine
 from tacit.factorization.alone.stated import (
     INFERENCES,
@@ -64,7 +64,9 @@ class CoupledFactorization(Estimator):
         `CoupledModel` (then the next three are taken from it).
     rank, divergence, dispersion
         As in `CoupledModel`. Dispersions that are not given are learned along with real factors,
-        and 1 otherwise; ``"estimate"`` then estimates them before the fit.
+        and 1 otherwise; ``"estimate"`` then estimates them before the fit. ``"choose"``: as much
+        weight, possibly none, as helps to predict held-out cells of the relations that do not say
+        so, or of the first one; the rest are fits of their own and take their time.
     inference
         ``"map"`` (maximum a posteriori), ``"vb"`` (variational Bayes), ``"gibbs"`` or ``"sgld"``.
     prior
@@ -219,11 +221,8 @@ class CoupledFactorization(Estimator):
         labels = labels_of(model, relations)
         stated = constraints_of(self.get_params(deep=False), model, relations, labels)
         if fresh:
-            self._learned = frozenset(model.open) if self._real(model) else frozenset()
-            self.dispersion_ = {name: FromData(1.0) for name in self._learned}  # until drawn
-            if model.open and not self._learned:
-                rng = generator(self.random_state, "dispersion")
-                self.dispersion_ = estimate_dispersions(model, relations, rng, stated)
+            rng = generator(self.random_state, "dispersion")
+            self.dispersion_, self._learned = find_dispersions(self, model, relations, rng, stated)
             model = self.coupled_model()
         bound = model.bind(relations)
         self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}

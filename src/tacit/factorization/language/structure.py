@@ -121,6 +121,9 @@ class BoundModel:
         ]
 
 
+OPEN = OneOf("estimate", "choose")  # dispersions that are still to be found
+
+
 class FromData(float):
     """A number that was read from raw data, wherever it goes: nothing private may follow from it.
 
@@ -144,8 +147,8 @@ class CoupledModel:
         ``"inverse-gaussian"``, any p ≥ 0 of a β-divergence, ``"negative-binomial"`` or ``"logit"``
         (``"bernoulli"``); for all relations or one each.
     dispersion
-        φ_v > 0 or ``"estimate"``, for all relations or one each (others are 1). Of negative
-        binomial counts it is φ in their variance, x̂ + φ·x̂².
+        φ_v > 0, ``"estimate"`` or ``"choose"``, for all relations or one each (others are 1). Of
+        negative binomial counts it is φ in their variance, x̂ + φ·x̂².
 
     Examples
     --------
@@ -179,12 +182,17 @@ class CoupledModel:
         }
         self.dispersions = _spread("dispersion", dispersion, forms, 1.0)
         for name, phi in self.dispersions.items():
-            check(f"dispersion of {name!r}", phi, AnyOf(Real(0, open_low=True), OneOf("estimate")))
+            check(f"dispersion of {name!r}", phi, AnyOf(Real(0, open_low=True), OPEN))
 
     @property
     def open(self) -> list[str]:
-        """The relations whose dispersion is still to be estimated."""
-        return [name for name, phi in self.dispersions.items() if phi == "estimate"]
+        """The relations whose dispersion is still to be found."""
+        return [name for name, phi in self.dispersions.items() if isinstance(phi, str)]
+
+    @property
+    def chosen(self) -> list[str]:
+        """The relations whose dispersion is to be chosen by what they help to predict."""
+        return [name for name, phi in self.dispersions.items() if phi == "choose"]
 
     @property
     def estimated(self) -> list[str]:

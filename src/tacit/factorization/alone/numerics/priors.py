@@ -9,7 +9,8 @@ log θ, where θ has no lower end, the density of that law is highest at m, and 
 that is looked for: A·log θ − (A/m)·θ. Counts have the variance of their law as noise; otherwise
 half of the variance is taken for noise, φ₀ in units of x̂^p, and all is multiplied by φ₀/φ, so
 that the unit of the data does not matter. Entries of real factors are N(0, s²), s such that
-estimates have the size of the data, to the same rule.
+estimates have the size of the data, to the same rule. Where relations share a factor they count
+by their cells, and less the more noise they are said to have.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def gentle_priors(engine: Engine, real: Set[str] = frozenset()) -> dict[str, tup
         weights, logs, scales = [], [], []
         for relation, _ in model.using(name):
             strength, scale = _moment_rule(engine, relation, bool(real & set(relation.factors)))
-            weights.append(float(max(1, engine.data[relation.name].observed)))
+            said = min(1.0, relation.weight if relation.power == 1.0 else scale)
+            weights.append(said * max(1, engine.data[relation.name].observed))
             logs.append(math.log(strength))
             scales.append(math.log(scale))
         share = [w / sum(weights) for w in weights]
