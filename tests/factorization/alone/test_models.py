@@ -250,3 +250,9 @@ def test_a_private_fit_refuses_an_entity_with_itself_and_other_losses():
     model = tc.PrivateFactorization("user:k user:k", bounds=(0, 5), privacy=asked)
     with pytest.raises(ParameterError, match="no guarantee covers"):
         model.fit(site)
+    for method in ("auto", "als"):
+        model = tc.PrivateFactorization(
+            "user:k item:k", divergence="logit", bounds=(0, 1), privacy=asked, method=method
+        )
+        with pytest.raises(ParameterError, match="no private method"):
+            model.price(Relation.from_dense(("user", "item"), np.ones((4, 4))))
