@@ -301,7 +301,10 @@ BAD = {
     "nobody": (cells(np.empty((0, 2), int)), "shape must be positive, got 0 for 'user'"),
     "no entities": (cells([[0, 1]], entities=()), "one to six different names"),
     "seven modes": (cells([[0] * 7], entities=tuple("abcdefg")), "one to six different names"),
-    "an entity twice": (cells([[0, 1]], entities=("a", "a")), "one to six different names"),
+    "a mode twice": (
+        cells([[0, 1, 2]], entities=("a", "a", "a_2")),
+        "one to six different names",
+    ),
     "zeros misspelt": (cells([[0, 1]], zeros="seen"), "zeros must be one of 'missing', 'observed"),
     "infinite dense": (
         lambda: Relation.from_dense(("a", "b"), [[1.0, math.inf]]),
@@ -474,3 +477,10 @@ def test_listing_observed_zeros_gives_the_dense_array_back():
     assert dense_form.listed() is dense_form
     bare = Relation(("a", "b"), (2, 2), np.zeros((0, 2), np.int32), np.zeros(0), "observed")
     assert bare.listed().cells == 4
+
+
+def test_an_entity_that_is_named_again_is_a_mode_with_the_same_members():
+    known = Relation.from_cells(("a", "a"), [[0, 2]], labels={"a": ("x", "y", "z")})
+    assert known.entities == ("a", "a_2") and known.shape == (3, 3)
+    assert known.labels["a"] == known.labels["a_2"]
+    assert Relation.from_cells(("a", "t", "a"), [[0, 1, 4]]).shape == (5, 2, 5)

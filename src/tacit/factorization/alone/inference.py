@@ -72,10 +72,10 @@ def kernel_of(
     inference, known = given["inference"], constraints or Constraints()
     fixed = known.fixed
     stated = stated_priors(given["prior"], engine.model.factors)
-    whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0))
+    whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0), known.fixed)
     shape, mean = ({n: pair[k] for n, pair in whole.items()} for k in (0, 1))
     if inference == "map":
-        weak = {} if given["prior"] == FLAT else gentle_priors(engine, known.real)
+        weak = {} if given["prior"] == FLAT else gentle_priors(engine, known.real, fixed)
         found = {n: weak.get(n, (1.0, 0.0)) for n in whole}
         found |= {n: _penalties(pair, n in known.real) for n, pair in stated.items()}
         shape, rate = ({n: pair[k] for n, pair in found.items()} for k in (0, 1))

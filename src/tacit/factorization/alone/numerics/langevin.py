@@ -104,8 +104,8 @@ class LangevinSampler:
         self.normal = None
         if prior == "normal":
             check_euclidean(engine)
-            self.normal = NormalPrior(engine, stated or {})
-        self.gamma = per_factor(engine, stated or {})
+            self.normal = NormalPrior(engine, stated or {}, fixed)
+        self.gamma = per_factor(engine, stated or {}, known=fixed)
         cells = max((found.cells for found in engine.data.values()), default=0)
         self.excess = max(0.0, cells / batch - 1.0)  # ω
         self.step_size, self.decay = step, float(decay)

@@ -278,23 +278,26 @@ def _target(engine: Engine, relation: BoundRelation, real: Set[str]) -> float:
     return max(of(engine, relation), 1e-12)
 
 
-def _size(table: Floats) -> float:
+def size_of(table: Floats) -> float:
     """Return the mean entry of a factor; of one with either sign, the root mean square."""
     mean = float(table.mean())
     return mean if (table >= 0.0).all() else math.sqrt(float(np.square(table).mean()))
 
 
-def mean_factors(engine: Engine, real: Set[str] = frozenset()) -> dict[str, float]:
+def mean_factors(
+    engine: Engine, real: Set[str] = frozenset(), known: Factors | None = None
+) -> dict[str, float]:
     """Return what every entry of each factor would be for estimates of the data's mean.
 
     Relations are scaled one after the other, each by the factors that no earlier one fixed. Beside
-    ``real`` factors estimates have the root mean square of the data.
+    ``real`` factors estimates have the root mean square of the data; factors that are ``known``
+    have the size that they have.
     """
-    means: dict[str, float] = {}
+    means = {name: size_of(table) for name, table in (known or {}).items()}
     for relation in engine.model.relations:
         free = [name for name in relation.factors if name not in means]
-        known = math.prod(means[name] for name in relation.factors if name in means)
-        target = _target(engine, relation, real) / (relation.combinations * known)
+        fixed = math.prod(means[name] for name in relation.factors if name in means)
+        target = _target(engine, relation, real) / (relation.combinations * max(fixed, 1e-300))
         means.update(dict.fromkeys(free, target ** (1.0 / max(1, len(free)))))
     return means
 
@@ -319,7 +322,7 @@ def fresh_factors(
         free = [name for name in relation.factors if name not in fixed]
         target = _target(engine, relation, real)
         expected = relation.combinations * math.prod(
-            _size(factors[name]) for name in relation.factors
+            size_of(factors[name]) for name in relation.factors
         )
         for name in dict.fromkeys(free):
             factors[name] *= (target / expected) ** (1.0 / len(free))
