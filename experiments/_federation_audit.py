@@ -67,7 +67,7 @@ def paid_once(home: Path, proposal: Proposal, *, began: bool) -> bool:
             last[place] = named.name
             paid.add(place)
     # what counts in the ledger's own unit is never less than what was asked for
-    return len(charges) == 1 and float(charges[0].cost) >= proposal.epsilon * (1.0 - 1e-9)
+    return len(charges) == 1 and float(charges[0].cost) >= proposal.epsilon_of() * (1.0 - 1e-9)
 
 
 def released_once(

@@ -74,7 +74,8 @@ def test_steps_are_made_once_and_noise_is_calibrated_once(
     monkeypatch.setattr(type(fresh), "_steps", counted_steps)
     monkeypatch.setattr(calibration.gaussian, "dp_to_gdp", counted_search)
     play(fresh, fresh.worst_case().data)
-    assert made["steps"] <= 1
+    # one that is bound by an ε of its own is made beside the one that all agreed on
+    assert made["steps"] <= (1 if fresh.at("site") is fresh else 2)
     assert all(times == 1 for times in asked.values()), asked
 
 

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 from tacit.data.duplicates import duplicates_note
@@ -106,7 +106,16 @@ class FactorizationAgreement(Agreement):
     def at(self, site: str) -> Self:
         """Return what one site is bound by: its own noise, where it has an ε of its own."""
         problem = self.problem.at(site)
-        return self if problem is self.problem else replace(self, problem=problem)
+        if problem is self.problem:
+            return self
+        if site not in self._own:
+            self._own[site] = replace(self, problem=problem)
+        return self._own[site]
+
+    @cached_property
+    def _own(self) -> dict[str, Self]:
+        """What sites are bound by, made once."""
+        return {}
 
     def among(self, sites: Sequence[str]) -> Self:
         """Return it with the names of the sites."""

@@ -8,7 +8,7 @@ import pytest
 
 import tacit as tc
 from tacit.errors import BudgetExceeded, NotCertified, ParameterError, SiteFailure, UnboundedData
-from tacit.factorization.offsets import least_squares
+from tacit.factorization.offsets import items as coordinators
 from tacit.factorization.offsets.agreement import AlternatingLeastSquares, LeastSquaresAgreement
 from tacit.factorization.offsets.least_squares import SiteMembers
 from tacit.factorization.offsets.numerics.ridge import by_member, offset_share
@@ -134,9 +134,9 @@ def test_a_taste_that_hardly_stands_out_gets_all_later_rounds_for_its_covariance
     for epsilon in (8.0, 200.0):
         fitted = factorization("user", epsilon, method=AlternatingLeastSquares(popular=12))
         with pytest.MonkeyPatch.context() as patch:
-            kind = least_squares._Items.kind
+            kind = coordinators._Items.kind
             patch.setattr(
-                least_squares._Items,
+                coordinators._Items,
                 "kind",
                 lambda self, step, kind=kind: asked.append(kind(self, step)) or asked[-1],
             )

@@ -86,8 +86,16 @@ class LeastSquaresAgreement(OffsetsAgreement):
         problem = self.problem.at(site)
         if problem is self.problem:
             return self
-        own = replace(self, privacy=problem.privacy, problem=problem)
-        return replace(own, own_weight=own.weight_of_site) if problem.is_summed else own
+        if site not in self._own:
+            own = replace(self, privacy=problem.privacy, problem=problem)
+            weight = own.weight_of_site if problem.is_summed else 1.0
+            self._own[site] = replace(own, own_weight=weight)
+        return self._own[site]
+
+    @cached_property
+    def _own(self) -> dict[str, LeastSquaresAgreement]:
+        """What sites are bound by, made once."""
+        return {}
 
     def among(self, sites: Sequence[str]) -> LeastSquaresAgreement:
         """Return it with the names of the sites."""
