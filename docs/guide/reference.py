@@ -44,6 +44,7 @@ MODULES = {
         "tacit.rounds.aggregate", "tacit.rounds.checkpoint",
     ),
     "Counts that were perturbed": ("tacit.factorization.counts.numerics.gibbs",),
+    "How good factorizations are": ("tacit.factorization.metrics",),
     "Simulated data and splits": ("tacit.data.synthetic", "tacit.data.split"),
     "Papers' own noise": ("tacit.published.*",),
 }  # fmt: skip

@@ -23,6 +23,7 @@ from scipy import special
 from tacit.data.relations import Relation
 from tacit.data.split import Holdout, hold_out_listed
 from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.constraints import Constraints
 from tacit.factorization.alone.numerics.dispersion import estimate_dispersions
 from tacit.factorization.alone.stated import has_real_factors
 from tacit.factorization.arrays import Floats
@@ -45,7 +46,11 @@ _MIXED, _TOLERANCE = 0.01, 1e-4
 
 
 def find_dispersions(
-    estimator: Any, model: CoupledModel, data: Mapping[str, Relation], rng: np.random.Generator
+    estimator: Any,
+    model: CoupledModel,
+    data: Mapping[str, Relation],
+    rng: np.random.Generator,
+    constraints: Constraints,
 ) -> tuple[dict[str, float], frozenset[str]]:
     """Return the dispersions that a model leaves open, and those that are learned along.
 
@@ -65,10 +70,10 @@ def find_dispersions(
     if real and len(model.chosen) == len(model.forms):  # the first one learns its noise along
         model = model.with_dispersions({model.chosen[0]: "estimate"})
     if model.chosen:
-        found = choose_dispersions(model, data, fitted, rng)
+        found = choose_dispersions(model, data, fitted, rng, constraints)
         model = model.with_dispersions(found)
     if model.open and not real:
-        return found | estimate_dispersions(model, data, rng), frozenset()
+        return found | estimate_dispersions(model, data, rng, constraints), frozenset()
     learned = frozenset(model.open)
     return found | {name: FromData(1.0) for name in learned}, learned  # until drawn
 
@@ -78,6 +83,7 @@ def choose_dispersions(
     data: Mapping[str, Relation],
     fitted: Callable[[CoupledModel, Mapping[str, Relation]], Callable[[str, Any], Any]],
     rng: np.random.Generator,
+    constraints: Constraints,
 ) -> dict[str, float]:
     """Return the dispersions of the relations for which the model says ``"choose"``.
 
@@ -92,6 +98,8 @@ def choose_dispersions(
         Fits a model to data, and returns how it predicts: of a relation, by positions of cells.
     rng
         Draws the cells that are held out, and the start of the learned dispersions.
+    constraints
+        What is stated about factors.
     """
     for name in model.chosen:
         if model.powers[name] in (LOGIT, NEGATIVE_BINOMIAL):
@@ -103,9 +111,10 @@ def choose_dispersions(
     if len(helpers) == len(model.forms):
         first, *helpers = helpers
         counts = model.powers[first] == 1.0
-        stated = {first: 1.0 if counts else estimate_dispersions(model, data, rng)[first]}
+        every = {first: 1.0} if counts else estimate_dispersions(model, data, rng, constraints)
+        stated = {first: every[first]}
         model = model.with_dispersions(stated)
-    learned = estimate_dispersions(model, data, rng)
+    learned = estimate_dispersions(model, data, rng, constraints)
     targets = [name for name in model.forms if name not in helpers]
     held_out = SHARE * max(1, sum(data[name].cells for name in targets))
     inner = [

@@ -24,7 +24,7 @@ from tacit.estimators.plain import Estimator
 from tacit.factorization.alone.coupling import find_dispersions
 from tacit.factorization.alone.files import read_factorization, write_factorization
 from tacit.factorization.alone.inference import (
-    descend,
+    best_descent,
     kernel_of,
     mean_divergence,
     predicted,
@@ -40,6 +40,7 @@ from tacit.factorization.alone.stated import (
     check_read,
     constraints_of,
     has_real_factors,
+    labels_of,
 )
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
@@ -77,27 +78,24 @@ class CoupledFactorization(Estimator):
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance
-        The most iterations, and the relative change of the objective over ten of them below
-        which ``"map"`` and ``"vb"`` stop.
+        The most, and the relative change of the objective over ten of them that stops others.
     restarts
         Random starts, of which the best objective is kept (``"map"`` and ``"vb"``).
     accelerate
         Whether ``"map"`` extrapolates: the same objective in fewer iterations, never a worse one.
     burn_in, thin
-        For ``"gibbs"`` and ``"sgld"``: steps that are dropped first, and the distance of the
-        samples that are kept.
+        Of chains: steps that are dropped first, and the distance of samples that are kept.
     batch, step_size, decay
         For ``"sgld"``: cells per step, share κ₀ of the way that each row goes in a step (None: 1,
         less where batches are small), and decay ρ of κ₀/t^ρ.
     real_factors
-        Whether factors may be negative; for ``"map"`` also which of them, by name. For the others
-        that is the Normal–Normal model with hyper-priors. None: where every relation has the
-        Euclidean divergence; for ``"map"``, factors of log odds only.
+        Whether factors may be negative, for ``"map"`` also which; of posteriors, the Normal–Normal
+        model. None: where every relation is Euclidean; for ``"map"``, factors of log odds only.
     fixed
         Factor → its values, (rows, latents …) or member → row, that are given and not learned.
     smooth
-        Entity → μ, for an ordered one whose neighbours are alike, or (weights, μ) with symmetric
-        weights between its members: a penalty μ/2·Σ_{i<j} W_ij·‖θ_i − θ_j‖² (``"map"``).
+        Entity → μ, of an ordered one, or (weights, μ), symmetric between its members: a penalty
+        μ/2·Σ_{i<j} W_ij·‖θ_i − θ_j‖² draws neighbours together (``"map"``).
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress, random_state
@@ -114,8 +112,7 @@ class CoupledFactorization(Estimator):
     history_
         The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
     n_iter_, converged_
-        Iterations done, and whether the tolerance was reached; of chains, whether R-hat is at
-        most 1.1.
+        Iterations done, and whether the tolerance was reached; of chains, an R-hat up to 1.1.
     mixing_
         Of chains: draws kept, R-hat, effective draws (`tacit.factorization.alone.mixing.Mixing`).
 
@@ -221,18 +218,15 @@ class CoupledFactorization(Estimator):
         relations = as_relations(model, data)
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
+        labels = labels_of(model, relations)
+        stated = constraints_of(self.get_params(deep=False), model, relations, labels)
         if fresh:
             rng = generator(self.random_state, "dispersion")
-            self.dispersion_, self._learned = find_dispersions(self, model, relations, rng)
+            self.dispersion_, self._learned = find_dispersions(self, model, relations, rng, stated)
             model = self.coupled_model()
         bound = model.bind(relations)
         self.dispersion_ = {r.name: model.dispersions[r.name] for r in bound.relations}
         known = getattr(self, "_bound", None)
-        labels = {
-            model.entity(mode): names
-            for found in relations.values()
-            for mode, names in found.labels.items()
-        }
         columns = {name: dict(found.columns) for name, found in relations.items()}
         alike = known is not None and known.factors == bound.factors
         alike = alike and getattr(self, "labels_", {}) == labels
@@ -240,8 +234,7 @@ class CoupledFactorization(Estimator):
             self._forget()
         self._bound, self._method = bound, self.inference
         self.labels_, self._columns = labels, columns
-        given = self.get_params(deep=False)
-        self._stated = constraints_of(given, model, bound, labels)
+        self._stated = stated
         infer = self._optimise if self.inference in ("map", "vb") else self._sample
         infer(Engine(bound, relations))
         return self
@@ -258,22 +251,11 @@ class CoupledFactorization(Estimator):
     def _optimise(self, engine: Engine) -> None:
         kernel = self._kernel(engine)
         sign = 1.0 if self.inference == "map" else -1.0
-        starts = [self._state]
-        if self._state is None:
-            names = [f"start {k}" for k in range(self.restarts)]
-            starts = [kernel.init(rng) for rng in streams(self.random_state, *names)]
-        best = None
-        with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
-            for start in starts:
-                *run, interrupted = descend(
-                    kernel, start, self.iterations, self.tolerance, advance
-                )
-                if best is None or sign * run[1][-1] < sign * best[1][-1]:
-                    best = run
-                if interrupted:
-                    break
-        assert best is not None
-        self._state, history, done, self.converged_ = best
+        names = [f"start {k}" for k in range(self.restarts)]
+        fresh = streams(self.random_state, *names)
+        starts = list(fresh) if self._state is None else [self._state]
+        found = best_descent(kernel, starts, self.get_params(deep=False), sign)
+        self._state, history, done, self.converged_ = found
         self.history_ = [*self.history_, *history]
         self.n_iter_ += done
         self._publish()
@@ -340,8 +322,8 @@ class CoupledFactorization(Estimator):
         relation
             Which one.
         cells
-            A table with a column for each entity, in any order; or rows of members in the order
-            of the relation, (cells, modes). Members go by their names, where the data had any.
+            A table with a column for each mode, or rows of members in the order of the relation,
+            (cells, modes). Members go by their names, where the data had any.
         return_variance
             Also return the posterior variance of the expected value (Bayesian methods); add
             the likelihood's own variance for that of a new observation.
@@ -395,8 +377,7 @@ class CoupledFactorization(Estimator):
         relation, entity
             Where to look, and for what.
         given
-            The member of every other entity of the relation. Of an entity with itself: the one
-            whose partners are looked for, ``top("friends", "user", {"user": "anna"})``.
+            The member of every other mode; ``top("friends", "user", {"user": "anna"})``.
         n
             How many.
         skip
@@ -422,9 +403,9 @@ class CoupledFactorization(Estimator):
         entity
             Whose members are new; of an entity with itself, the mode that they stand in.
         data
-            Relation name → `Relation` or table in which only the new members occur; side
-            relations alone suffice (cold start). The members of all other entities are found by
-            name; those of an array stand in the order of the fit.
+            Relation name → `Relation` or table in which only the new members occur; side ones
+            alone suffice (cold start). Other members are found by name, or stand in the order of
+            the fit.
         return_names
             Also return the names of the new members, in the order of the rows; first.
         """

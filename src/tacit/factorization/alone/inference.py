@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from tacit._core.progress import progress_bar
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import cell_divergence
 from tacit.factorization.alone.numerics.constraints import Constraints
@@ -32,6 +33,7 @@ from tacit.factorization.alone.stated import FLAT, stated_priors
 from tacit.factorization.divergences import expected
 
 __all__ = [
+    "best_descent",
     "descend",
     "kernel_of",
     "mean_divergence",
@@ -70,10 +72,10 @@ def kernel_of(
     inference, known = given["inference"], constraints or Constraints()
     fixed = known.fixed
     stated = stated_priors(given["prior"], engine.model.factors)
-    whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0))
+    whole = per_factor(engine, stated, _SHAPES.get(inference, 1.0), known.fixed)
     shape, mean = ({n: pair[k] for n, pair in whole.items()} for k in (0, 1))
     if inference == "map":
-        weak = {} if given["prior"] == FLAT else gentle_priors(engine, known.real)
+        weak = {} if given["prior"] == FLAT else gentle_priors(engine, known.real, fixed)
         found = {n: weak.get(n, (1.0, 0.0)) for n in whole}
         found |= {n: _penalties(pair, n in known.real) for n, pair in stated.items()}
         shape, rate = ({n: pair[k] for n, pair in found.items()} for k in (0, 1))
@@ -224,3 +226,33 @@ def descend(
         measure = kernel.bound if hasattr(kernel, "bound") else kernel.objective
         history.append(float(measure(state)))
     return state, history, done, settled, interrupted
+
+
+def best_descent(
+    kernel: Any, starts: Sequence[Any], given: Mapping[str, Any], sign: float = 1.0
+) -> tuple[Any, list[float], int, bool]:
+    """Return state, history, iterations and convergence of the best of several starts.
+
+    Parameters
+    ----------
+    kernel
+        With ``step`` and ``init``.
+    starts
+        States, or generators (None for a start without one) that ``init`` makes them of.
+    given
+        The parameters ``iterations``, ``tolerance`` and ``progress``.
+    sign
+        1 where a smaller objective is better, −1 where a larger one is.
+    """
+    best, most = None, given["iterations"]
+    with progress_bar(given["progress"], most * len(starts), "factorizing") as advance:
+        for start in starts:
+            fresh = start is None or isinstance(start, np.random.Generator)
+            state = kernel.init(start) if fresh else start
+            *run, interrupted = descend(kernel, state, most, given["tolerance"], advance)
+            if best is None or sign * run[1][-1] < sign * best[1][-1]:
+                best = run
+            if interrupted:
+                break
+    assert best is not None
+    return best[0], best[1], best[2], best[3]

@@ -15,7 +15,6 @@ import numpy as np
 
 from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
-from tacit._core.progress import progress_bar
 from tacit._core.rng import streams
 from tacit.data.cells import relation_of, with_members
 from tacit.data.members import Members, cells_of
@@ -25,7 +24,7 @@ from tacit.errors import ParameterError, VerificationFailed
 from tacit.estimators.features import check_fitted
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.plain import Estimator
-from tacit.factorization.alone.inference import descend
+from tacit.factorization.alone.inference import best_descent
 from tacit.factorization.alone.numerics.parafac2 import (
     Ragged,
     RaggedState,
@@ -176,19 +175,8 @@ class Parafac2(Estimator):
         kernel = RaggedUpdates(
             self._data, self.rank, self.ridge, nonnegative=self.nonnegative, held=held
         )
-        best = None
-        with progress_bar(self.progress, self.iterations * len(starts), "factorizing") as advance:
-            for start in starts:
-                state = kernel.init(start)
-                *run, interrupted = descend(
-                    kernel, state, self.iterations, self.tolerance, advance
-                )
-                if best is None or run[1][-1] < best[1][-1]:
-                    best = run
-                if interrupted:
-                    break
-        assert best is not None
-        self._state, self.history_, self.n_iter_, self.converged_ = best
+        found = best_descent(kernel, starts, self.get_params(deep=False))
+        self._state, self.history_, self.n_iter_, self.converged_ = found
         return self._publish()
 
     def _publish(self) -> Self:

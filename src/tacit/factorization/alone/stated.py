@@ -24,6 +24,7 @@ __all__ = [
     "check_read",
     "constraints_of",
     "has_real_factors",
+    "labels_of",
     "real_names",
     "stated_priors",
 ]
@@ -133,10 +134,23 @@ def real_names(given: Mapping[str, Any], model: CoupledModel) -> frozenset[str]:
     return named
 
 
+def labels_of(model: CoupledModel, relations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of every entity's members, where they have any."""
+    return {
+        model.entity(mode): names
+        for found in relations.values()
+        for mode, names in found.labels.items()
+    }
+
+
 def constraints_of(
-    given: Mapping[str, Any], model: CoupledModel, bound: BoundModel, labels: Mapping[str, Any]
+    given: Mapping[str, Any],
+    model: CoupledModel,
+    relations: Mapping[str, Any],
+    labels: Mapping[str, Any],
 ) -> Constraints:
-    """Return what is stated about the factors of a model with sizes, checked."""
+    """Return what is stated about the factors of a model with data, checked."""
+    bound = model.with_dispersions(dict.fromkeys(model.open, 1.0)).bind(relations)
     real = real_names(given, model)
     everywhere = has_real_factors(given, model)
     fixed, graphs = {}, {}

@@ -8,7 +8,8 @@ rows, Σ_cells a·q and Σ_cells b·q with
 
 the numerator and denominator of the multiplicative update (for p = 1, of the variational one); of
 negative binomial counts b = (1 + φx)/(1 + φx̂), under a logit link a = x and b = 1/(1 + e^(−x̂)). So
-Σ a·q − Σ b·q is minus the gradient of the loss, whichever it is.
+Σ a·q − Σ b·q is minus the gradient of the loss, whichever it is. (Losses that are no β-divergence
+have a sweep for each of the two: their branches would cost the others a fifth of their speed.)
 Cells are sorted along the mode, cut into blocks of equal length, and each block is one thread's:
 rows inside a block are written directly, the first and the last one are added up afterwards, so
 there are no atomics, no temporaries of the size of the data, and long rows do not stall a thread.
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
+from scipy import special
 
 from tacit._core import kernels, threads
 from tacit._core.rows_in_registers import (
@@ -36,7 +38,7 @@ from tacit._core.rows_in_registers import (
 from tacit.data.relations import ModeLayout
 from tacit.factorization.arrays import Floats, Integers
 
-__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep"]
+__all__ = ["Bank", "cell_divergence", "estimate_cells", "sweep", "sweep_of_others"]
 
 FLOOR = 1e-100  # estimates below this count as this: nothing divides by zero
 _SMALL = 1_000_000  # below this many multiplications threads cost more than they bring
@@ -74,19 +76,15 @@ class Bank:
 
 
 def _coefficients(x: float, estimate: float, power: float) -> tuple[float, float]:
-    """Return a and b of a loss; estimates are positive unless p = 0, or they are log odds."""
+    """Return a = x·x̂^(−p) and b = x̂^(1−p); estimates are positive unless p = 0."""
     if power == 0.0:
         return x, estimate
-    if power < -1e300:
-        return x, 1.0 / (1.0 + np.exp(-estimate))
     estimate = max(estimate, 1e-100)
     if power == 1.0:
         return x / estimate, 1.0
     if power == 2.0:
         inverse = 1.0 / estimate
         return x * inverse * inverse, inverse
-    if power < 0.0:
-        return x / estimate, (1.0 - power * x) / (1.0 - power * estimate)
     scaled = estimate ** (-power)
     return x * scaled, estimate * scaled
 
@@ -258,6 +256,23 @@ def sweep(
         if with_denominator:
             denominator *= weights
     return numerator, denominator
+
+
+def sweep_of_others(
+    layout: ModeLayout, bank: Bank, own: Floats, weights: Floats, skip: int, loss: float
+) -> tuple[Floats, Floats]:
+    """Return what `sweep` does, of a loss that is no β-divergence."""
+    x, estimates = layout.values, estimate_cells(layout.indices, bank)
+    if loss == -math.inf:
+        rising, falling = x, special.expit(estimates)
+    else:
+        estimates = np.maximum(estimates, FLOOR)
+        rising, falling = x / estimates, (1.0 - loss * x) / (1.0 - loss * estimates)
+    up, down = (
+        sweep(part, bank, own, weights, skip, 0.0, with_denominator=False)[0]
+        for part in (layout._replace(values=rising), layout._replace(values=falling))
+    )
+    return up, down
 
 
 def _blocks(starts: Integers, cells: int, parallel: bool) -> tuple[Integers, Integers]:

@@ -32,7 +32,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
-from tacit.factorization.alone.numerics.normal_gibbs import check_euclidean, start_dispersions
+from tacit.factorization.alone.numerics.normal_gibbs import (
+    NormalGibbs,
+    check_euclidean,
+    start_dispersions,
+)
 from tacit.factorization.alone.numerics.normal_prior import (
     Components,
     NormalPrior,
@@ -96,12 +100,12 @@ class LangevinSampler:
         check("step", step, AnyOf(Real(0, open_low=True), None))
         check("decay", decay, Real(0, 1))
         self.engine, self.learned, self.batch = engine, learned, batch
-        self.fixed = fixed or {}
+        self.fixed, self.stated = fixed or {}, stated or {}
         self.normal = None
         if prior == "normal":
             check_euclidean(engine)
-            self.normal = NormalPrior(engine, stated or {})
-        self.gamma = per_factor(engine, stated or {})
+            self.normal = NormalPrior(engine, stated or {}, fixed)
+        self.gamma = per_factor(engine, stated or {}, known=fixed)
         cells = max((found.cells for found in engine.data.values()), default=0)
         self.excess = max(0.0, cells / batch - 1.0)  # ω
         self.step_size, self.decay = step, float(decay)
@@ -111,6 +115,9 @@ class LangevinSampler:
         """Draw random factors of the data's size."""
         if self.normal is None:
             return LangevinState(fresh_factors(self.engine, rng, self.fixed), {}, {}, 0)
+        if not self.excess and any(len(r.factors) > 2 for r in self.engine.model.relations):
+            chain = NormalGibbs(self.engine, self.stated, self.learned, self.fixed).init(rng)
+            return LangevinState(chain.factors, {}, chain.dispersions, 0)
         dispersions = start_dispersions(self.engine, self.normal, self.learned)
         return LangevinState({**self.normal.start(rng), **self.fixed}, {}, dispersions, 0)
 

@@ -83,7 +83,7 @@ class NormalGibbs:
     ) -> None:
         check_euclidean(engine)
         self.engine, self.learned, self.fixed = engine, learned, fixed or {}
-        self.prior = NormalPrior(engine, stated or {})
+        self.prior = NormalPrior(engine, stated or {}, fixed)
 
     def init(self, rng: np.random.Generator) -> NormalState:
         """Draw random factors of the data's size, and take some damped sweeps from there.

@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
-from tacit.factorization.arrays import Arrays, Floats
+from tacit.factorization.arrays import Arrays, Factors, Floats
 
 __all__ = ["Components", "Noise", "NormalPrior", "squared_errors"]
 
@@ -51,12 +51,18 @@ class Noise(NamedTuple):
 class NormalPrior:
     """The hyper-priors of a model, on the scale of its data.
 
-    ``stated`` has shape and mean of λ for those factors whose prior the caller gives.
+    ``stated`` has shape and mean of λ for those factors whose prior the caller gives; factors that
+    are ``known`` have the size that they have.
     """
 
-    def __init__(self, engine: Engine, stated: Mapping[str, tuple[float, float]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        stated: Mapping[str, tuple[float, float]],
+        known: Factors | None = None,
+    ) -> None:
         self.engine = engine
-        self.scales = _scales(engine)
+        self.scales = _scales(engine, known or {})
         self.shape = {n: stated[n][0] if n in stated else 1.0 for n in self.scales}
         self.rate = {
             n: stated[n][0] / stated[n][1] if n in stated else self.scales[n] ** 2
@@ -111,17 +117,17 @@ def _moments(engine: Engine, name: str) -> tuple[float, float]:
     return square, max(0.0, square - (float(found.values.sum()) / cells) ** 2)
 
 
-def _scales(engine: Engine) -> dict[str, float]:
+def _scales(engine: Engine, known: Factors) -> dict[str, float]:
     """Return how large entries are where estimates have the root mean square of the data.
 
     Relations are scaled one after the other, each by the factors that no earlier one fixed.
     """
-    scales: dict[str, float] = {}
+    scales = {n: max(float(np.sqrt(np.mean(np.square(t)))), 1e-12) for n, t in known.items()}
     for relation in engine.model.relations:
         free = [name for name in relation.factors if name not in scales]
         size = math.sqrt(_moments(engine, relation.name)[0]) or 1.0
-        known = math.prod(scales[name] for name in relation.factors if name in scales)
-        target = size / (math.sqrt(relation.combinations) * known)
+        fixed = math.prod(scales[name] for name in relation.factors if name in scales)
+        target = size / (math.sqrt(relation.combinations) * fixed)
         for name in free:
             scales[name] = target ** (1.0 / len(free))
     return scales

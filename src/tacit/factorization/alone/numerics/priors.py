@@ -23,6 +23,7 @@ import numpy as np
 from tacit._core.check import Real, check
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.sums import Engine, mean_factors, root_mean_square
+from tacit.factorization.arrays import Factors
 from tacit.factorization.divergences import LOGIT, NEGATIVE_BINOMIAL
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 
@@ -32,9 +33,14 @@ _NOISE, _LEAST, _MOST = 0.5, 0.1, 20.0
 
 
 def per_factor(
-    engine: Engine, stated: Mapping[str, tuple[float, float]], shape: float = 1.0
+    engine: Engine,
+    stated: Mapping[str, tuple[float, float]],
+    shape: float = 1.0,
+    known: Factors | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Return (shape, mean) of every factor: as stated, or one shape and a mean of the data's size.
+
+    Factors that are ``known`` have the size that they have.
 
     >>> from tacit import CoupledModel, Relation
     >>> data = {"data": Relation.from_dense("ab", [[4.0]])}
@@ -50,7 +56,8 @@ def per_factor(
             )
         for what, part in zip(("shape", "mean"), pair, strict=True):
             check(f"{what} of the prior of {name!r}", part, Real(0, open_low=True))
-    found = {name: (shape, mean) for name, mean in mean_factors(engine).items()}
+    means = mean_factors(engine, known=known)
+    found = {name: (shape, mean) for name, mean in means.items()}
     return found | {name: (float(a), float(b)) for name, (a, b) in stated.items()}
 
 
@@ -64,12 +71,14 @@ def each_factor(
     return {name: float(given[name]) for name in model.factors}
 
 
-def gentle_priors(engine: Engine, real: Set[str] = frozenset()) -> dict[str, tuple[float, float]]:
+def gentle_priors(
+    engine: Engine, real: Set[str] = frozenset(), known: Factors | None = None
+) -> dict[str, tuple[float, float]]:
     """Return (shape, rate) of every factor's prior where the caller states none.
 
     Of real factors the rate is the precision of their Gaussian prior.
     """
-    model, means = engine.model, mean_factors(engine, real)
+    model, means = engine.model, mean_factors(engine, real, known)
     found = {}
     for name in model.factors:
         weights, logs, scales = [], [], []
@@ -85,10 +94,10 @@ def gentle_priors(engine: Engine, real: Set[str] = frozenset()) -> dict[str, tup
             for values in (logs, scales)
         )
         if name in real:
-            found[name] = (1.0, scale / _spread(engine, name) ** 2)
+            found[name] = (1.0, scale / _spread(engine, name, known or {}) ** 2)
         else:
             pull = strength * scale
-            found[name] = (1.0 + pull, pull / means[name])
+            found[name] = (1.0 + pull, pull / max(means[name], 1e-300))
     return found
 
 
@@ -111,11 +120,15 @@ def _moment_rule(engine: Engine, relation: BoundRelation, real: bool) -> tuple[f
     return min(1.0 / max(math.expm1(min(ratio, 700.0)), 1e-12), _MOST), float(scale)
 
 
-def _spread(engine: Engine, name: str) -> float:
+def _spread(engine: Engine, name: str, known: Factors) -> float:
     """Return the standard deviation of a real factor's entries that gives estimates their size."""
     sizes = []
     for relation, _ in engine.model.using(name):
         size = 2.0 if relation.power == LOGIT else root_mean_square(engine, relation)
-        each = max(size, 1e-12) / math.sqrt(relation.combinations)
-        sizes.append(each ** (1.0 / len(relation.factors)))
+        each, free = max(size, 1e-12) / math.sqrt(relation.combinations), 0
+        for other in relation.factors:
+            if other in known:
+                each /= max(float(np.sqrt(np.mean(np.square(known[other])))), 1e-12)
+            free += other not in known
+        sizes.append(each ** (1.0 / max(1, free)))
     return float(np.mean(sizes))

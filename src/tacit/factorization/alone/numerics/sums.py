@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-from tacit.factorization.alone.numerics.cells import Bank, cell_divergence, estimate_cells, sweep
+from tacit.factorization.alone.numerics.cells import (
+    Bank,
+    cell_divergence,
+    estimate_cells,
+    sweep,
+    sweep_of_others,
+)
 from tacit.factorization.arrays import Arrays, Factors, Floats
 from tacit.factorization.divergences import LOGIT, loss_name
 from tacit.factorization.language.structure import BoundModel, BoundRelation
@@ -175,9 +181,12 @@ class Engine:
         layout = self._whole[relation.name] if core else found.layouts[position]
         own, weights = expanded.own(relation, position), expanded.weights(relation, position)
         bank, skip = expanded.banks[relation.name], -1 if core else position
-        up, down = sweep(
-            layout, bank, own, weights, skip, relation.loss, with_denominator=with_denominator
-        )
+        if relation.loss < 0.0:
+            up, down = sweep_of_others(layout, bank, own, weights, skip, relation.loss)
+        else:
+            up, down = sweep(
+                layout, bank, own, weights, skip, relation.loss, with_denominator=with_denominator
+            )
         return self.reduce(relation, position, up), self.reduce(relation, position, down)
 
     def reduce(self, relation: BoundRelation, position: int, values: Floats) -> Floats:
@@ -269,23 +278,26 @@ def _target(engine: Engine, relation: BoundRelation, real: Set[str]) -> float:
     return max(of(engine, relation), 1e-12)
 
 
-def _size(table: Floats) -> float:
+def size_of(table: Floats) -> float:
     """Return the mean entry of a factor; of one with either sign, the root mean square."""
     mean = float(table.mean())
     return mean if (table >= 0.0).all() else math.sqrt(float(np.square(table).mean()))
 
 
-def mean_factors(engine: Engine, real: Set[str] = frozenset()) -> dict[str, float]:
+def mean_factors(
+    engine: Engine, real: Set[str] = frozenset(), known: Factors | None = None
+) -> dict[str, float]:
     """Return what every entry of each factor would be for estimates of the data's mean.
 
     Relations are scaled one after the other, each by the factors that no earlier one fixed. Beside
-    ``real`` factors estimates have the root mean square of the data.
+    ``real`` factors estimates have the root mean square of the data; factors that are ``known``
+    have the size that they have.
     """
-    means: dict[str, float] = {}
+    means = {name: size_of(table) for name, table in (known or {}).items()}
     for relation in engine.model.relations:
         free = [name for name in relation.factors if name not in means]
-        known = math.prod(means[name] for name in relation.factors if name in means)
-        target = _target(engine, relation, real) / (relation.combinations * known)
+        fixed = math.prod(means[name] for name in relation.factors if name in means)
+        target = _target(engine, relation, real) / (relation.combinations * max(fixed, 1e-300))
         means.update(dict.fromkeys(free, target ** (1.0 / max(1, len(free)))))
     return means
 
@@ -310,7 +322,7 @@ def fresh_factors(
         free = [name for name in relation.factors if name not in fixed]
         target = _target(engine, relation, real)
         expected = relation.combinations * math.prod(
-            _size(factors[name]) for name in relation.factors
+            size_of(factors[name]) for name in relation.factors
         )
         for name in dict.fromkeys(free):
             factors[name] *= (target / expected) ** (1.0 / len(free))
