@@ -10,6 +10,7 @@ __getattr__, __dir__ = lazy_names(
         "AlternatingLeastSquares": "offsets.agreement",
         "CoupledFactorization": "alone.estimator",
         "CoupledModel": "language.structure",
+        "Factor": "alone.stated",
         "Langevin": "langevin.method",
         "LocalCounts": "counts.method",
         "Parafac2": "alone.ragged",

@@ -753,7 +753,7 @@ def test_all_parameters_but_the_model_are_constrained():
 
 @pytest.mark.parametrize(("name", "inferences"), READ_BY.items(), ids=READ_BY)
 def test_a_parameter_that_an_inference_does_not_read_is_refused(name, inferences):
-    value = {"adapt": True, "accelerate": False, "smooth": {"user": 1.0}}.get(name, 7)
+    value = {"adapt": True, "accelerate": False}.get(name, 7)
     value = 0.25 if name in ("tolerance", "step_size", "decay") else value
     for inference in ("map", "vb", "gibbs", "sgld"):
         model = CoupledFactorization(FORMS, rank=2, inference=inference, **{name: value})

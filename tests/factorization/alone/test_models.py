@@ -8,6 +8,7 @@ import pytest
 import tacit as tc
 from tacit import CoupledFactorization, Relation
 from tacit.errors import ParameterError
+from tacit.factorization import Factor
 from tacit.factorization.alone.numerics.priors import gentle_priors
 from tacit.factorization.alone.numerics.sums import Engine
 
@@ -81,7 +82,7 @@ def test_a_network_beside_another_relation_is_saved_and_goes_on(tmp_path):
     data = {"letters": friendships(), "visits": rng.poisson(3.0, (20, 8)).astype(float)}
     fitted = CoupledFactorization(
         {"letters": "user:k user:l g:kl", "visits": "user:k place:k"}, rank=2, random_state=0,
-        smooth={"place": (np.ones((8, 8)) - np.eye(8), 0.5)},
+        prior={"place": Factor(smooth=(np.ones((8, 8)) - np.eye(8), 0.5))},
     ).fit(data)  # fmt: skip
     fitted.save(tmp_path / "m.npz")
     loaded = CoupledFactorization.load(tmp_path / "m.npz")
@@ -138,7 +139,7 @@ def test_overdispersed_counts_have_their_dispersion_estimated():
 
 @pytest.mark.parametrize("inference", ["map", "vb", "gibbs", "sgld"])
 @pytest.mark.parametrize("divergence", ["kl", "euclidean"])
-def test_given_factors_stay_as_they_are(inference, divergence):
+def test_given_factors_stay_as_they_are(inference, divergence, tmp_path):
     rng = np.random.default_rng(4)
     users, items = rng.gamma(1.0, 1.0, (30, 2)), 1e3 * rng.gamma(1.0, 1.0, (20, 2))
     counts = rng.poisson(5e-3 * users @ items.T).astype(float)
@@ -149,12 +150,17 @@ def test_given_factors_stay_as_they_are(inference, divergence):
     )
     given = {name: items[k] for k, name in reversed(list(enumerate(names)))}
     fitted = CoupledFactorization(
-        "a:k b:k", rank=2, divergence=divergence, inference=inference, fixed={"b": given},
+        "a:k b:k", rank=2, divergence=divergence, inference=inference,
+        prior={"b": Factor(fixed=given)},
         iterations=120, random_state=0,
     ).fit(data)  # fmt: skip
     np.testing.assert_allclose(fitted.factors_["b"], items, rtol=1e-9)
     errors = 1e3 * fitted.factors_["a"] - 5 * users  # whatever size the given factor has
     assert np.sqrt(np.mean(errors**2)) < 2.0
+    fitted.save(tmp_path / "m.npz")
+    again = CoupledFactorization.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(again.factors_["a"], fitted.factors_["a"])
+    assert {n: row.tolist() for n, row in given.items()} == dict(again.prior["b"].fixed)
     if inference == "vb":
         assert np.isfinite(fitted.history_[-1])
         assert np.diff(fitted.history_).min() > -1e-6 * abs(fitted.history_[-1])
@@ -169,8 +175,8 @@ def test_a_smooth_mode_is_learned_from_few_cells():
     hidden = rng.random(rates.shape) < 0.8
     counts[hidden] = np.nan
     errors = []
-    for smooth in (None, {"day": 20.0}):
-        model = CoupledFactorization("user:k day:k", rank=2, smooth=smooth, random_state=0)
+    for prior in (None, {"day": Factor(smooth=20.0)}):
+        model = CoupledFactorization("user:k day:k", rank=2, prior=prior, random_state=0)
         found = model.fit(counts).predict("data", np.argwhere(hidden))
         errors.append(np.sqrt(np.mean((found - rates[hidden]) ** 2)))
     assert errors[1] < 0.8 * errors[0]
@@ -225,13 +231,18 @@ REFUSED = {
     "signs of a chain": (
         {"model": "a:k b:k", "real_factors": ["a"], "inference": "gibbs"}, "by name is for",
     ),
-    "an unknown graph": ({"smooth": {"x": 1.0}}, "smooth names 'x', which is no factor"),
-    "a core's graph": ({"model": "user:k user:l g:kl", "smooth": {"g": 1.0}}, "it is a core"),
-    "no prior": ({"smooth": {"user": 1.0}, "prior": "flat"}, "smooth needs a prior"),
+    "an unknown graph": ({"prior": {"x": Factor(smooth=1.0)}}, "prior names 'x', which is no"),
+    "a graph of a chain": (
+        {"model": "a:k b:k", "prior": {"a": Factor(smooth=1.0)}, "inference": "gibbs"},
+        "smooth is not read by inference='gibbs'",
+    ),
+    "a core's graph": (
+        {"model": "user:k user:l g:kl", "prior": {"g": Factor(smooth=1.0)}}, "it is a core",
+    ),
     "no posterior": (
         {"model": "a:k b:k", "prior": "flat", "inference": "vb"}, "a posterior needs a prior",
     ),
-    "nothing left": ({"fixed": {"user": np.ones((20, 5))}}, "leaves nothing to learn"),
+    "nothing left": ({"prior": {"user": Factor(fixed=np.ones((20, 5)))}}, "leaves nothing"),
     "a repeated core": ({"model": "a:k b:l g:kl g:kl"}, "only entities may be repeated"),
 }  # fmt: skip
 
@@ -250,3 +261,9 @@ def test_a_private_fit_refuses_an_entity_with_itself_and_other_losses():
     model = tc.PrivateFactorization("user:k user:k", bounds=(0, 5), privacy=asked)
     with pytest.raises(ParameterError, match="no guarantee covers"):
         model.fit(site)
+    for method in ("auto", "als"):
+        model = tc.PrivateFactorization(
+            "user:k item:k", divergence="logit", bounds=(0, 1), privacy=asked, method=method
+        )
+        with pytest.raises(ParameterError, match="no private method"):
+            model.price(Relation.from_dense(("user", "item"), np.ones((4, 4))))

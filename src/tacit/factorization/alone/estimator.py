@@ -74,7 +74,8 @@ class CoupledFactorization(Estimator):
         precision λ_dk of every component, where factors are real (for ``"map"``, B is that
         precision). For all factors, or factor → pair. None: B on the scale of the data and A = 1
         (2 for gamma priors of ``"vb"``; by how much the data vary for ``"map"``). ``"flat"``: none
-        at all, which makes ``"map"`` maximum likelihood.
+        at all, which makes ``"map"`` maximum likelihood. An entry of a mapping may be a
+        `tacit.factorization.Factor`: one that is given, or whose neighbours are alike.
     adapt
         Whether ``"vb"`` adapts A and B per factor.
     iterations, tolerance
@@ -91,11 +92,6 @@ class CoupledFactorization(Estimator):
     real_factors
         Whether factors may be negative, for ``"map"`` also which; of posteriors, the Normal–Normal
         model. None: where every relation is Euclidean; for ``"map"``, factors of log odds only.
-    fixed
-        Factor → its values, (rows, latents …) or member → row, that are given and not learned.
-    smooth
-        Entity → μ, of an ordered one, or (weights, μ), symmetric between its members: a penalty
-        μ/2·Σ_{i<j} W_ij·‖θ_i − θ_j‖² draws neighbours together (``"map"``).
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress, random_state
@@ -142,8 +138,6 @@ class CoupledFactorization(Estimator):
         "real_factors": AnyOf(
             OneOf(True, False, None), InstanceOf(str, list, tuple, set, frozenset)
         ),
-        "fixed": AnyOf(InstanceOf(Mapping), None),
-        "smooth": AnyOf(InstanceOf(Mapping), None),
         "warm_start": OneOf(True, False),
         "progress": OneOf(True, False),
         "random_state": AnyOf(Integer(0), None, InstanceOf(np.random.SeedSequence)),
@@ -167,8 +161,6 @@ class CoupledFactorization(Estimator):
     step_size: float | None = None
     decay: float = 0.0
     real_factors: Any = None
-    fixed: Any = None
-    smooth: Any = None
     warm_start: bool = False
     progress: bool = False
     random_state: Any = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -22,6 +23,7 @@ from tacit.factorization.alone.numerics.normal_gibbs import NormalState
 from tacit.factorization.alone.numerics.normal_prior import Components
 from tacit.factorization.alone.numerics.normal_variational import Columns, NormalBayesState
 from tacit.factorization.alone.numerics.variational import VariationalState
+from tacit.factorization.alone.stated import Factor
 from tacit.factorization.language.binding import empty_relation
 from tacit.factorization.language.structure import CoupledModel, FromData
 
@@ -143,34 +145,53 @@ def _state(method: str, arrays: dict[str, Any], names: list[str], settings: Any)
 
 
 def _written(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON can hold them: the cells of weights between members."""
+    """Return parameters as JSON can hold them: what is known of factors, as its fields."""
     found = dict(parameters)
-    for name, stated in (found["smooth"] or {}).items():
-        if isinstance(stated, tuple | list):
-            cells = sparse.coo_array(stated[0])
-            weights = {"shape": cells.shape, "values": cells.data.tolist()}
-            weights |= {"cells": [axis.tolist() for axis in cells.coords]}
-            found["smooth"] = {**found["smooth"], name: [weights, stated[1]]}
+    if isinstance(found["prior"], Mapping):
+        found["prior"] = {name: _fields(one) for name, one in found["prior"].items()}
     real = found["real_factors"]
     if isinstance(real, set | frozenset):
         found["real_factors"] = sorted(real)
     return found
 
 
+def _fields(entry: Any) -> Any:
+    """Return an entry of ``prior`` for JSON; weights between members as their cells."""
+    if not isinstance(entry, Factor):
+        return entry
+    smooth = entry.smooth
+    if isinstance(smooth, tuple | list):
+        cells = sparse.coo_array(smooth[0])
+        weights = {"shape": cells.shape, "values": cells.data.tolist()}
+        smooth = [weights | {"cells": [axis.tolist() for axis in cells.coords]}, smooth[1]]
+    fixed = entry.fixed
+    if isinstance(fixed, Mapping):  # by member, in the order of names
+        fixed = {"members": written_names(list(fixed)), "rows": np.array(list(fixed.values()))}
+    return {"prior": entry.prior, "fixed": fixed, "smooth": smooth}
+
+
 def _read(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return parameters as they were before `_written`; JSON knows no tuples."""
     prior = parameters.get("prior")
     if isinstance(prior, dict):
-        parameters["prior"] = {name: tuple(pair) for name, pair in prior.items()}
+        parameters["prior"] = {name: _entry(one) for name, one in prior.items()}
     elif isinstance(prior, list):
         parameters["prior"] = tuple(prior)
-    for name, stated in (parameters.get("smooth") or {}).items():
-        if isinstance(stated, list):
-            weights, strength = stated
-            cells = weights["values"], tuple(np.array(axis, int) for axis in weights["cells"])
-            table = sparse.coo_array(cells, shape=tuple(weights["shape"]))
-            parameters["smooth"][name] = (table, strength)
     return parameters
+
+
+def _entry(fields: Any) -> Any:
+    """Return an entry of ``prior`` from what `_fields` made of it."""
+    if isinstance(fields, list):
+        return tuple(fields)
+    pair, fixed, smooth = (fields[name] for name in ("prior", "fixed", "smooth"))
+    if isinstance(fixed, dict):
+        fixed = dict(zip(read_names(fixed["members"]), fixed["rows"], strict=True))
+    if isinstance(smooth, list):
+        weights, strength = smooth
+        cells = weights["values"], tuple(np.array(axis, int) for axis in weights["cells"])
+        smooth = sparse.coo_array(cells, shape=tuple(weights["shape"])), strength
+    return Factor(None if pair is None else tuple(pair), fixed, smooth)
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from inspect import Signature
 from typing import Any
 
@@ -13,12 +14,13 @@ from tacit.data.members import Members
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.constraints import Constraints, given_factor, graph_of
 from tacit.factorization.divergences import LOGIT, NEGATIVE_BINOMIAL, loss_name
-from tacit.factorization.language.structure import BoundModel, CoupledModel
+from tacit.factorization.language.structure import CoupledModel
 
 __all__ = [
     "FLAT",
     "INFERENCES",
     "READ_BY",
+    "Factor",
     "check_defined",
     "check_prior",
     "check_read",
@@ -29,6 +31,32 @@ __all__ = [
     "stated_priors",
 ]
 
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """What is known of a factor beforehand, as an entry of ``prior``.
+
+    Parameters
+    ----------
+    prior
+        Its (shape, mean), as a pair alone would state; None leaves it to tacit.
+    fixed
+        Its values, (rows, latents …) or member → row, which are given and not learned.
+    smooth
+        μ, of an ordered entity, or (weights, μ) with symmetric weights between its members: a
+        penalty μ/2·Σ_{i<j} W_ij·‖θ_i − θ_j‖² draws neighbours together (``"map"``).
+
+    Examples
+    --------
+    >>> Factor(smooth=10.0).smooth
+    10.0
+    """
+
+    prior: tuple[float, float] | None = None
+    fixed: Any = None
+    smooth: Any = None
+
+
 INFERENCES = ("map", "vb", "gibbs", "sgld")
 FLAT = "flat"  # no prior at all: maximum likelihood
 # parameter → the inferences that read it
@@ -37,7 +65,6 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "tolerance": ("map", "vb"),
     "restarts": ("map", "vb"),
     "accelerate": ("map",),
-    "smooth": ("map",),
     "burn_in": ("gibbs", "sgld"),
     "thin": ("gibbs", "sgld"),
     "batch": ("sgld",),
@@ -57,12 +84,20 @@ def check_read(inference: str, given: Mapping[str, Any], constructor: Signature)
 
 
 def check_prior(prior: Any, inference: str = "map") -> None:
-    """Raise unless a prior is (shape, mean), or a mapping from factors to such pairs."""
+    """Raise unless a prior is (shape, mean), or a mapping from factors to such pairs or more."""
     if prior == FLAT:
         if inference != "map":
             raise ParameterError("prior='flat' is for inference='map': a posterior needs a prior")
         return
     for pair in prior.values() if isinstance(prior, Mapping) else [prior]:
+        if isinstance(pair, Factor) and isinstance(prior, Mapping):
+            if pair.smooth is not None and inference != "map":
+                raise ParameterError(
+                    f"smooth is not read by inference={inference!r}: it is for 'map'"
+                )
+            if pair.prior is not None:
+                check_prior(pair.prior, inference)
+            continue
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ParameterError(f"prior must be (shape, mean), got {pair!r}")
         for part in pair:
@@ -71,9 +106,10 @@ def check_prior(prior: Any, inference: str = "map") -> None:
 
 def stated_priors(prior: Any, names: Any) -> dict[str, tuple[float, float]]:
     """Return (shape, mean) of the factors whose prior is given: all of them, or those named."""
-    if prior is None or prior == FLAT or isinstance(prior, Mapping):
-        return dict(prior or {}) if isinstance(prior, Mapping) else {}
-    return dict.fromkeys(names, tuple(prior))
+    if isinstance(prior, Mapping):
+        pairs = {n: one.prior if isinstance(one, Factor) else one for n, one in prior.items()}
+        return {name: tuple(pair) for name, pair in pairs.items() if pair is not None}
+    return {} if prior is None or prior == FLAT else dict.fromkeys(names, tuple(prior))
 
 
 def check_defined(inference: str, model: CoupledModel) -> None:
@@ -154,36 +190,33 @@ def constraints_of(
     real = real_names(given, model)
     everywhere = has_real_factors(given, model)
     fixed, graphs = {}, {}
-    for name, stated in dict(given["fixed"] or {}).items():
-        _known("fixed", name, bound)
+    entries = given["prior"] if isinstance(given["prior"], Mapping) else {}
+    told = {name: one for name, one in entries.items() if isinstance(one, Factor)}
+    for name, one in told.items():
+        if name not in bound.factors:
+            raise ParameterError(
+                f"prior names {name!r}, which is no factor: there are {list(bound.factors)}"
+            )
+        stated = one.fixed
+        if stated is None:
+            continue
         if isinstance(stated, Mapping):
             members = Members(name, bound.factors[name].rows, labels.get(name))
             place = members.find(list(stated))
             if len(set(place.tolist())) < members.size:
-                raise ParameterError(f"fixed[{name!r}] must have a row for each of its members")
+                raise ParameterError(f"fixed of {name!r} must have a row for each of its members")
             stated = np.array(list(stated.values()), np.float64)[np.argsort(place)]
         fixed[name] = given_factor(bound, name, stated, name not in real and not everywhere)
-    for name, stated in dict(given["smooth"] or {}).items():
-        _known("smooth", name, bound)
+    for name, stated in ((name, one.smooth) for name, one in told.items()):
+        if stated is None:
+            continue
         if bound.factors[name].core or name in fixed:
             raise ParameterError(
-                f"smooth names {name!r}, whose rows are "
+                f"smooth is stated of {name!r}, whose rows are "
                 + ("given" if name in fixed else "one: it is a core")
-                + ": name an entity whose factor is learned"
+                + ": state it of an entity whose factor is learned"
             )
         graphs[name] = graph_of(name, stated, bound.factors[name].rows)
-    if graphs and given["prior"] == FLAT:
-        raise ParameterError(
-            "smooth needs a prior, or the other factors grow until it costs nothing: leave prior "
-            "to tacit (None) or state one"
-        )
     if fixed and len(fixed) == len(bound.factors):
-        raise ParameterError("fixed names every factor, which leaves nothing to learn")
+        raise ParameterError("every factor is fixed, which leaves nothing to learn")
     return Constraints(fixed, real, graphs)
-
-
-def _known(what: str, name: str, bound: BoundModel) -> None:
-    if name not in bound.factors:
-        raise ParameterError(
-            f"{what} names {name!r}, which is no factor: there are {list(bound.factors)}"
-        )

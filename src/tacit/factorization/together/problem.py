@@ -12,6 +12,7 @@ import numpy as np
 from tacit._core.check import Range, check
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, UnboundedData
+from tacit.factorization.divergences import loss_name
 from tacit.factorization.language.binding import restricted
 from tacit.factorization.language.structure import BoundModel, CoupledModel
 from tacit.privacy.events import ADD_REMOVE
@@ -127,6 +128,13 @@ def state_problem(
             f"relation {model.repeated[0]!r} names an entity more than once: what a unit changes "
             "would count in both modes, and no guarantee covers that. Name the second mode as "
             "an entity of its own, or use tacit.CoupledFactorization for the data of one holder"
+        )
+    odd = [name for name, power in model.powers.items() if power < 0.0]
+    if odd:
+        raise ParameterError(
+            f"relation {odd[0]!r} has {loss_name(model.powers[odd[0]])}, which no private method "
+            "learns: pass 'euclidean' or 'kl', or use tacit.CoupledFactorization for the data of "
+            "one holder"
         )
     public = public or {}
     first = next(name for name in model.forms if name not in public)

@@ -97,12 +97,12 @@ def given_factor(model: BoundModel, name: str, values: Any, positive: bool) -> F
     table = np.asarray(values, np.float64)
     if table.shape != spec.shape:
         raise ParameterError(
-            f"fixed[{name!r}] must have shape {spec.shape}, one row for each member in order, got "
-            f"{table.shape}"
+            f"fixed of {name!r} must have shape {spec.shape}, one row for each member in order, "
+            f"got {table.shape}"
         )
     if not np.isfinite(table).all() or (positive and table.min() < 0.0):
         raise ParameterError(
-            f"fixed[{name!r}] must hold finite numbers"
+            f"fixed of {name!r} must hold finite numbers"
             + (" ≥ 0: name it in real_factors if it may be negative" if positive else "")
         )
     return table.reshape(spec.table)
