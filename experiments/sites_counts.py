@@ -66,10 +66,10 @@ Data = tuple[Sequence[Any], Sequence[Any]]
 def run(quick: bool) -> Outcome:
     """Run all tables."""
     outcome = Outcome()
-    seeds = range(6 if quick else 20)
+    seeds = range(5 if quick else 10)
     _against_epsilon(outcome, quick, seeds)
-    _passes(outcome, quick, seeds[:3])
-    _against_sites(outcome, quick, seeds[:3] if quick else seeds[:8])
+    _passes(outcome, quick, seeds[:1] if quick else seeds[:3])
+    _against_sites(outcome, quick, seeds[:2] if quick else seeds[:4])
     _against_prior(outcome, quick)
     return outcome
 
@@ -152,7 +152,7 @@ def _against_epsilon(outcome: Outcome, quick: bool, seeds: Sequence[int]) -> Non
         for epsilon in levels:
             if math.isinf(epsilon) and name in PUBLISHED:
                 continue
-            few = seeds[:3] if name in PUBLISHED else seeds
+            few = seeds if name not in CERTIFIED | PUBLISHED else seeds[: 2 if quick else 5]
             both = [_score(name, synthetic(s, TWO), epsilon, s, quick) for s in few]
             found[name, epsilon] = np.array([score for score, _ in both])
             label = "NP" if math.isinf(epsilon) else f"ε={epsilon:g}"
@@ -189,9 +189,11 @@ def _against_epsilon(outcome: Outcome, quick: bool, seeds: Sequence[int]) -> Non
         value, _ = gain(("CDP, unit=entry", epsilon), (f"LDP1{SAME}", epsilon))
         outcome.check(f"one count, certified ε = {epsilon:g}: CDP minus LDP1", value,
                       "> 0 (thesis)", value > 0)  # fmt: skip
-        for name in CERTIFIED:
-            value, error = gain((name, epsilon), (FREE[0], epsilon))
-            outcome.check(f"{name}, ε = {epsilon:g}: minus {FREE[0]}", value, "> 0", value > 0)
+        for name in (*CERTIFIED, "LDP2"):
+            for known in FREE:
+                value, _ = gain((name, epsilon), (known, epsilon))
+                outcome.check(f"{name}, ε = {epsilon:g}: minus {known}", value, "≥ 0",
+                              value >= 0)  # fmt: skip
 
 
 def _passes(outcome: Outcome, quick: bool, seeds: Sequence[int]) -> None:

@@ -6,6 +6,7 @@ import pytest
 from tacit.data.relations import Relation
 from tacit.data.split import (
     hold_out_cells,
+    hold_out_listed,
     hold_out_per_member,
     hold_out_slices,
     members_of,
@@ -123,3 +124,21 @@ def test_groups_of_members_are_a_partition():
     assert {len(group) for group in groups} == {3, 4}
     with pytest.raises(ParameterError, match="not 'place'"):
         split_members(relation, "place", 2, np.random.default_rng(0))
+
+
+def test_listed_cells_and_a_sample_of_zeros_are_held_out():
+    rng = np.random.default_rng(0)
+    cells = np.unique(rng.integers(0, 3000, (400, 2)), axis=0)
+    apart = np.array([[1, 2], [2, 1]])
+    links = Relation.from_cells(
+        ("a", "b"), cells, zeros="observed", shape=(3000, 3000), held_out=apart
+    )
+    held = hold_out_listed(links, 0.25, rng, zeros=3.0)
+    listed = round(0.25 * links.cells)
+    assert held.train.cells == links.cells - listed and (held.values[:listed] == 1.0).all()
+    assert (held.values[listed:] == 0.0).all() and len(held.values) == 4 * listed
+    known = set(map(tuple, np.concatenate([links.indices, apart]).tolist()))
+    assert not known & set(map(tuple, held.cells[listed:].tolist()))
+    assert held.train.observed == links.observed - len(held.cells)
+    small = hold_out_listed(links.subset(slice(0, 40)), 0.5, rng)
+    assert len(np.unique(small.cells, axis=0)) == len(small.cells)

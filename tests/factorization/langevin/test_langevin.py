@@ -438,13 +438,15 @@ def test_published_noise_is_rederived():
     for rule in ("ermis-zcdp", "ermis-ac", "wang2015"):
         assert steps[rule].sizes[6] == pytest.approx(size)
     # Langevin noise of variance η on the factor
-    for rule in ("wang2015", "li2019"):
+    for rule in ("wang2015", "li2019", "li2019-fixed"):
         for t in (0, 100, 299):
             eta, z = steps[rule].sizes[t], steps[rule].multipliers[t]
             assert (eta / 0.02 * z * 2.0) ** 2 == pytest.approx(eta)
     # appendix B: σ_t² = c₂²·q²·T^(2/3)·t^(1/3)·ln(1/δ)/ε², relative to the clip, c₂ = 1
     z = steps["li2019"].multipliers[26]
     assert z**2 == pytest.approx(0.02**2 * 300 ** (2 / 3) * 27 ** (1 / 3) * math.log(1e3))
+    # Theorem 4.2: η = ε²/(G²·T·ln(1/δ)), the same in every round
+    assert steps["li2019-fixed"].sizes == (pytest.approx(1.0 / (4.0 * 300 * math.log(1e3))),) * 300
     # a posterior at temperature ε/4B
     liu = steps["liu2015"]
     assert liu.sizes[0] == pytest.approx(1e-3 / 8.0)

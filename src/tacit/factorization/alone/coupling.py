@@ -12,6 +12,7 @@ order of the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -40,6 +41,7 @@ __all__ = ["APART", "MULTIPLES", "choose_dispersions", "find_dispersions"]
 MULTIPLES = (100.0, 10.0, 1.0, 0.1)  # of the learned dispersion
 APART = 1e6  # the multiple at which a relation has no say
 SHARE = 0.2  # of the cells, which are held out
+_ENOUGH, _REPEATS = 150, 3  # listed cells; where fewer are held out, that is done again
 _MIXED, _TOLERANCE = 0.01, 1e-4
 
 
@@ -48,12 +50,11 @@ def find_dispersions(
     model: CoupledModel,
     data: Mapping[str, Relation],
     rng: np.random.Generator,
-    constraints: Constraints | None = None,
+    constraints: Constraints,
 ) -> tuple[dict[str, float], frozenset[str]]:
     """Return the dispersions that a model leaves open, and those that are learned along.
 
-    Candidates are fits of the same estimator, with its ``constraints``; real factors learn what is
-    to be estimated.
+    Candidates are fits of the same estimator; real factors learn what is to be estimated.
     """
     stated = estimator.get_params(deep=False)
     real = has_real_factors(stated, model)
@@ -66,6 +67,8 @@ def find_dispersions(
         return partial(other.fit(part).predict, positions=True)
 
     found: dict[str, float] = {}
+    if real and len(model.chosen) == len(model.forms):  # the first one learns its noise along
+        model = model.with_dispersions({model.chosen[0]: "estimate"})
     if model.chosen:
         found = choose_dispersions(model, data, fitted, rng, constraints)
         model = model.with_dispersions(found)
@@ -80,7 +83,7 @@ def choose_dispersions(
     data: Mapping[str, Relation],
     fitted: Callable[[CoupledModel, Mapping[str, Relation]], Callable[[str, Any], Any]],
     rng: np.random.Generator,
-    constraints: Constraints | None = None,
+    constraints: Constraints,
 ) -> dict[str, float]:
     """Return the dispersions of the relations for which the model says ``"choose"``.
 
@@ -96,7 +99,7 @@ def choose_dispersions(
     rng
         Draws the cells that are held out, and the start of the learned dispersions.
     constraints
-        What is fixed, non-negative or smooth.
+        What is stated about factors.
     """
     for name in model.chosen:
         if model.powers[name] in (LOGIT, NEGATIVE_BINOMIAL):
@@ -108,35 +111,40 @@ def choose_dispersions(
     if len(helpers) == len(model.forms):
         first, *helpers = helpers
         counts = model.powers[first] == 1.0
-        every = {} if counts else estimate_dispersions(model, data, rng, constraints)
-        stated = {first: 1.0 if counts else every[first]}
+        every = {first: 1.0} if counts else estimate_dispersions(model, data, rng, constraints)
+        stated = {first: every[first]}
         model = model.with_dispersions(stated)
     learned = estimate_dispersions(model, data, rng, constraints)
     targets = [name for name in model.forms if name not in helpers]
-    inner = {name: hold_out_listed(data[name], SHARE, rng) for name in targets}
-    train = {**data, **{name: held.train for name, held in inner.items()}}
+    held_out = SHARE * max(1, sum(data[name].cells for name in targets))
+    inner = [
+        {name: hold_out_listed(data[name], SHARE, rng) for name in targets}
+        for _ in range(min(_REPEATS, math.ceil(_ENOUGH / held_out)))
+    ]
     phis = {name: float(learned.get(name, model.dispersions[name])) for name in targets}
 
-    def errors(multiples: Mapping[str, float]) -> Floats:
-        tried = {name: learned[name] * multiple for name, multiple in multiples.items()}
-        predict = fitted(model.with_dispersions(tried), train)
-        return np.concatenate([
-            _apart(data[name], held, predict(name, held.cells), model.powers[name], phis[name])
-            for name, held in inner.items()
-        ])  # fmt: skip
+    def error(multiples: Mapping[str, float]) -> float:
+        tried = model.with_dispersions({n: learned[n] * times for n, times in multiples.items()})
+        total = 0.0
+        for part in inner:
+            predict = fitted(tried, {**data, **{name: held.train for name, held in part.items()}})
+            for name, held in part.items():
+                means, power = predict(name, held.cells), model.powers[name]
+                total += _apart(data[name], held, means, power, phis[name])
+        return total
 
     best = dict.fromkeys(helpers, APART)
-    least = errors(best)
+    least = error(best)
     for name in helpers:
         for multiple in MULTIPLES:
-            found = errors({**best, name: multiple})
-            if found.sum() < least.sum():
+            found = error({**best, name: multiple})
+            if found < least:
                 best, least = {**best, name: multiple}, found
     return {n: FromData(learned[n] * multiple) for n, multiple in best.items()} | stated
 
 
-def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: float) -> Floats:
-    """Return the divergences at held-out cells, sampled zeros for all that they stand for.
+def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: float) -> float:
+    """Return the divergence at held-out cells; sampled zeros count for all that they stand for.
 
     Estimates are mixed with a hundredth of the mean, or one that is zero would decide everything.
     """
@@ -149,4 +157,4 @@ def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: 
     listed = relation.cells - held.train.cells
     if zeros := len(held.cells) - listed:
         found[listed:] *= SHARE * (relation.observed - relation.cells) / zeros
-    return found if power == NEGATIVE_BINOMIAL else found / phi
+    return float(found.sum()) / (1.0 if power == NEGATIVE_BINOMIAL else phi)

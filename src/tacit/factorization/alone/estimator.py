@@ -104,7 +104,7 @@ class CoupledFactorization(Estimator):
     labels_
         Entity → the names of its members in the order of rows, where they have any.
     dispersion_
-        Relation → dispersion, given or estimated.
+        Relation → dispersion: given, estimated or chosen.
     history_
         The objective (``"map"``: falls) or evidence bound (``"vb"``: rises) as looked at.
     n_iter_, converged_

@@ -199,7 +199,7 @@ class CoupledModel:
         """The relations whose dispersion was estimated from data."""
         return [name for name, phi in self.dispersions.items() if isinstance(phi, FromData)]
 
-    def with_dispersions(self, found: Mapping[str, float]) -> CoupledModel:
+    def with_dispersions(self, found: Mapping[str, Any]) -> CoupledModel:
         """Return the model with some dispersions filled in that it leaves open."""
         model = copy.copy(self)
         filled = {name: found[name] for name in self.open if name in found}
