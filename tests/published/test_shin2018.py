@@ -70,7 +70,7 @@ def _first_items(model):
 
 
 def test_the_projection_stays_without_noise(ratings):
-    train, cells, values = hold_out_per_member(ratings, "user", 2, np.random.default_rng(0))
+    train, _, _ = hold_out_per_member(ratings, "user", 2, np.random.default_rng(0))
     whole, projected = (
         fitted(train, None, dimensions=q, rounds=8).shared_["features"] for q in (None, 4)
     )

@@ -290,9 +290,9 @@ class AnsweringRaters(LocalRaters):
 
     def messages(self, step: Step, asked: Asked, cells: ByMember) -> Floats:
         """Return one coordinate of each user's gradient; beside it, for a shuffler, which."""
-        public, task = self.agreement, self.agreement.task
         if step.part is not None:  # a cohort pays for itself
             cells = cells.of(np.sort(self._cohorts[int(step.name.split()[1])]))
+        task = self.agreement.task
         return self.coordinates(step, asked, cells, *user_errors(task, cells, asked.arrays["v"]))
 
     def coordinates(
