@@ -92,7 +92,14 @@ class LocalGradient(LocalMethod):
 
     unit: ClassVar[str] = "user"
     trusts: ClassVar[tuple[str, ...]] = ("local", "shuffler")
-    told = ("rounds", "dimensions", "answer", "participation", "own_offset", "step_size")
+    told: ClassVar[tuple[str, ...]] = (
+        "rounds",
+        "dimensions",
+        "answer",
+        "participation",
+        "own_offset",
+        "step_size",
+    )
 
     def __post_init__(self) -> None:
         check("rounds", self.rounds, Integer(1))
