@@ -21,8 +21,8 @@ Bars, for each statistic, shape, ε and n: at least 0.87 of the intervals hold t
   from cells: two rows in three lie in one cell, and nothing that was released says how.
 
 Of a thousand tables a coverage has a standard error of a hundredth, and one in a few hundred
-settings lies three of them away. So a setting that misses a bar, by chance or not, is simulated on
-to four thousand tables, which all count; "first" is what the first thousand held.
+settings lies three of them away. The bars are those of the first thousand tables ("first"); a
+setting that misses one is simulated on to four thousand, which tell chance from a defect.
 
 "Oracle" is the width relative to an interval without privacy for who knows the law. The quick form
 has few tables, and allows for three standard errors.
@@ -209,6 +209,7 @@ def _judged(
     where = ", ".join(filter(None, (kind, shape, name, f"n = {rows:,}", f"ε = {epsilon:g}")))
     few = 3.0 * math.sqrt(0.9 * 0.1 / len(ends)) if quick else 0.0  # of so few tables
     least, most = round(LEAST - few, 3), round(MOST + few, 3)
+    cover = row["first"]
     bars = [(f"{where}: coverage", float(cover), f"≥ {least:g}", bool(cover >= least))]
     blind = False
     if name.startswith("quantile"):
