@@ -178,11 +178,19 @@ def test_a_number_of_items_that_fits_no_memory_allocates_nothing():
     assert found.agreement.items == 10**12  # whose weights alone would take 8 TB
 
 
-def test_local_methods_do_not_run_over_sites():
+def test_local_methods_run_over_sites_where_their_messages_leave_in_sums():
+    """Devices may be participants; the baseline, which answers for every item, is refused."""
     privacy = {"epsilon": 1.0, "unit": "user", "trust": "local", "neighbours": "replace-one"}
-    settings = SETTINGS | {"method": "gd"}
-    with pytest.raises(ParameterError, match="certified methods"):
-        Computation(Proposal("recommender", settings, privacy, SITES, "run"))
+    settings = {name: value for name, value in SETTINGS.items() if name != "item_weights"}
+    found = Computation(
+        Proposal("recommender", settings | {"method": "gd"}, privacy, SITES, "run")
+    )
+    for step in found.agreement.steps:
+        assert set(step.leaving) == {"sum", "count"}
+    with pytest.raises(ParameterError, match="too long for sites"):
+        Computation(
+            Proposal("recommender", settings | {"method": "responses"}, privacy, SITES, "run")
+        )
 
 
 def test_one_site_is_fitted_like_a_list_of_one():

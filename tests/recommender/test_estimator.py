@@ -24,7 +24,7 @@ from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import REPLACE
 from tacit.recommender import sides
 from tacit.recommender.agreement import METHODS, HeterogeneousOffsets, WeightedOffsetsAgreement
-from tacit.recommender.sides import _Items
+from tacit.recommender.sides import Items
 from tacit.rounds.sides import Collected
 from tests.contracts.hostile import play
 
@@ -153,7 +153,7 @@ def test_without_noise_the_base_is_that_by_hand(ratings, weights):
     users, items = ratings.indices.T
     x[users, items], w[users, items] = ratings.values - 3.0, weights.of(users, items)
     mean = (w * x).sum() / w.sum()
-    own = ((w * x).sum(axis=1) + 10.0 * mean) / (w.sum(axis=1) + 10.0)
+    own = ((w * x).sum(axis=1) + 20.0 * mean) / (w.sum(axis=1) + 20.0)
     rest = np.clip(x - own[:, None], -1.0, 1.0)
     counts = np.bincount(items, minlength=60)
     offsets = shrink_towards((w * rest).sum(axis=0), w.sum(axis=0), 0.0,
@@ -189,7 +189,7 @@ def test_the_noise_in_the_sums_is_what_the_certificate_says(ratings):
 def test_two_sums_of_offsets_count_by_their_precision():
     public = next(WeightedOffsetsAgreement.examples())
     ones = np.ones(public.items)
-    known = _Items(public, dict.fromkeys(OPENED, ones), 1)
+    known = Items(public, dict.fromkeys(OPENED, ones), 1)
     known.take("offsets", 3.0 * ones, 4.0)
     known.take("offsets", ones, 1.0)
     np.testing.assert_allclose(known._averaged.sums, (3.0 / 4.0 + 1.0) / 1.25)
@@ -199,11 +199,9 @@ def test_two_sums_of_offsets_count_by_their_precision():
 def test_whether_factors_stand_out_is_told_by_the_standard_deviation(monkeypatch):
     public = replace(next(WeightedOffsetsAgreement.examples()), factors="auto")
     ones, told = np.ones(public.items), []
-    known = _Items(
-        public, dict.fromkeys(("sum", "weights", "squares", "reach", "spread"), ones), 3
-    )
+    known = Items(public, dict.fromkeys(("sum", "weights", "squares", "reach", "spread"), ones), 3)
     monkeypatch.setattr(sides, "factors_stand_out", lambda *given: told.append(given[2]))
-    monkeypatch.setattr(_Items, "noise", lambda self, step: 9.0)
+    monkeypatch.setattr(Items, "noise", lambda self, step: 9.0)
     assert known.kind("later") == "offsets"
     assert told == [3.0]
 

@@ -7,10 +7,10 @@ u_i ← u_i − γ_t(∇_i + 2λ_u·u_i), with ∇_i = −2/n_i·Σ_j v_j·(r_ij
 ratings, the new V and γ_t = γ/t. Nothing keeps V in bounds: where noise makes it grow, it grows.
 Predictions are u_iᵀv_j.
 
-**What the claim leaves out** (PRIVACY B2). The printed loop, ``while iter ≤ k`` from 0, runs k + 1
-rounds with ε/k each: a user's messages have (k + 1)/k·ε together, which the certificate shows
-and a ledger pays. What is printed as e^{ε/k+1} is e^{ε/k} + 1. The update of V inside the loop over
-users happens on every device's copy, once.
+**What the claim leaves out** (PRIVACY B2). The printed loop, ``while iter ≤ k`` from 0, runs
+k + 1 rounds with ε/k each: a user's messages have (k + 1)/k·ε together, which the certificate
+shows and a ledger pays. What is printed as e^{ε/k+1} is e^{ε/k} + 1. The update of V inside the
+loop over users happens on every device's copy, once.
 
 **Without noise** (``privacy=None``, or ε = ∞) the projection stays: GD-DR then steps along Φ⁺Φ∇,
 so that what projecting costs can be told from what noise costs.

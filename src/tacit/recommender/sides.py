@@ -174,7 +174,7 @@ class Items:
         """Return base values and features in the scale of ratings."""
         middle, step = self._agreed.scale
         ones = np.ones((self._agreed.items, 1))
-        liked = step * self._offsets[:, None]  # what a user makes of what others like
+        liked = self._offsets[:, None]  # what a user makes of what others like
         return {
             "base": middle + step * (self._mean + self._offsets),
             f"base{DEVIATION}": step * np.hypot(self._offsets_sd, math.sqrt(self._mean_variance)),

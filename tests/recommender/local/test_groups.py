@@ -89,7 +89,7 @@ def test_who_is_asked_what_does_not_depend_on_ratings():
         places = []
         for name, _, _ in public.questions:
             step = public.step(name)
-            asked = step.read(Message(0, {"base": np.zeros(6)}, name))
+            asked = step.read(Message(0, {"base": np.zeros(6)} if step.asks else {}, name))
             holder.contribute(step, asked, {}, holder.shards[0], np.arange(0))
             places.append(holder._places.copy())
         seen.append((holder._cohorts, places))
@@ -109,7 +109,7 @@ def test_answers_are_within_one_whatever_is_asked_and_rated():
         public, holder = holder_of(rows, epsilon=8.0)
         for name, _, _ in public.questions:
             step = public.step(name)
-            asked = step.read(Message(0, {"base": base}, name))
+            asked = step.read(Message(0, {"base": base} if step.asks else {}, name))
             sent = holder.contribute(step, asked, {}, holder.shards[0], np.arange(0))
             assert np.abs(sent).max() <= 1.0 and sent.ndim == 1
 

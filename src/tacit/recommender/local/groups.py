@@ -20,6 +20,11 @@ holds, a message says no more. What leaves a site or a process are sums of messa
 which is post-processing. Through a shuffler messages come in random order within a level, and ε
 is what somebody learns who does not know who sent which.
 
+**How much of a level people have rated.** Answers about a group are 0 where nothing of it was
+rated, and too small where little was: on average by 1/G·Σ_g n_ig/(n_ig + 1). A few of the people
+who are asked about a level answer that number in place of an offset, through the same mechanism,
+and averages of the level are divided by it where it is clear.
+
 **A sum** (``trust="aggregator"``, ``"site"``, ``"central"``). Everybody contributes to every level
 (r_ig/c, ½) for each group of which something was rated, multiplied by 1/√(‖·‖² + ¼) so that its
 norm is below one whatever the ratings are. Replacing a person moves the sum by at most 2, in L2;
@@ -83,6 +88,8 @@ _LOCAL = ("local", "shuffler")
 _OWN = 0.15  # the typical variance of a person's own answer about a group, for values in [−2, 2]
 _PRIOR = 2.0  # ratings that a device's own mean has to outweigh
 _COUNT, _SOFT = 0.5, 0.5  # of a message that is summed
+_REACH = 0.08  # of the people asked about a level: how much of it they have rated
+_CLEAR = 3.0  # standard errors, from which that is believed
 _RESIDUAL = 0.8  # the variance of a rating about its offsets, as in `tacit.recommender.sides`
 _PERSON = 0.15  # the variance of people's own offsets, as a rule
 _LADDER = np.append(0.0, np.geomspace(1e-3, 0.2, 24))  # of τ²
@@ -254,11 +261,14 @@ class GroupsAgreement(Agreement):
         """Name, level and share of people of every question; the mean is a level of one group."""
         whole = Level("mean", (0,) * self.task.items)
         levels = (whole, *self.settings.levels)
-        return tuple(
-            (f"level {k}", level, float(share))
-            for k, (level, share) in enumerate(zip(levels, self.shares, strict=True))
-            if share > 0.0
-        )
+        found: list[tuple[str, Level, float]] = []
+        for k, (level, share) in enumerate(zip(levels, self.shares, strict=True)):
+            if share > 0.0 and k and self.local:
+                found.append((f"reach {k}", level, _REACH * float(share)))
+                share = (1.0 - _REACH) * share
+            if share > 0.0:
+                found.append((f"level {k}", level, float(share)))
+        return tuple(found)
 
     def cohorts(self, people: int) -> list[int]:
         """Return where cohorts of so many people end."""
@@ -296,6 +306,8 @@ class GroupsAgreement(Agreement):
         asks = {"base": ArraySpec((self.task.items,), low=-3.0 * HALF, high=3.0 * HALF)}
         steps = []
         for name, level, _ in self.questions:
+            if name.startswith("reach"):
+                level = Level("reach", (0,))
             if not self.task.noisy:
                 replies = {"sum": ArraySpec((level.size,)), "count": ArraySpec((level.size,))}
                 steps.append(Step(name, open=_OPEN, asks=asks, replies=replies))
@@ -311,7 +323,8 @@ class GroupsAgreement(Agreement):
             }
             steps.append(
                 Step(
-                    name, mechanism, asks, replies, part=name, merge="stack", cost=self._cost,
+                    name, mechanism, {} if level.name == "reach" else asks,
+                    replies, part=name, merge="stack", cost=self._cost,
                     reach="a person is asked about one level only",
                 )
             )  # fmt: skip
@@ -375,7 +388,12 @@ class GroupsAgreement(Agreement):
         """Ask level by level; return the table of items."""
         base, mean_variance = np.zeros(self.task.items), 1.0
         offsets = np.zeros(self.task.items)
+        reach, known = 1.0, 0.0
         for name, level, _ in self.questions:
+            if name.startswith("reach"):
+                found = yield Ask(name)
+                reach, known = self._reached(name, found.total)
+                continue
             found = yield Ask(name, base=np.clip(base + offsets, -3.0 * HALF, 3.0 * HALF))
             estimate, variance = self._estimated(name, found.total, len(found.sites), level)
             if name == "level 0":
@@ -383,17 +401,27 @@ class GroupsAgreement(Agreement):
                 mean_variance = float(variance[0] / (1.0 + variance[0]))
                 base = base + estimate[0] * (1.0 - mean_variance)
             else:
-                offsets = offsets + believed(estimate, variance)[level.of_items]
+                share = reach if reach > _CLEAR * known else 1.0
+                learned = believed(estimate / share, variance / share**2)
+                offsets = offsets + learned[level.of_items]
+                reach, known = 1.0, 0.0
         middle, half = self.task.scale
         step = half / HALF
-        learned = step * offsets
-        features = np.column_stack([np.ones(self.task.items), learned])
+        features = np.column_stack([np.ones(self.task.items), step * offsets])
         return {
             "base": middle + step * np.clip(base + offsets, -HALF, HALF),
             "features": features,
             "penalties": _penalties(mean_variance, _RESIDUAL, step, bool(offsets.any())),
             "spread": np.array([_RESIDUAL * step**2]),
         }
+
+    def _reached(self, name: str, total: Mapping[str, Any]) -> tuple[float, float]:
+        """Return by how much answers about a level are too small, and its standard error."""
+        inner = self.mechanisms[name]
+        inner = getattr(inner, "inner", inner)
+        people = max(float(total["count"][0]), 1.0)
+        error = 0.5 * math.sqrt(float(np.max(inner.variance(np.array([0.0, 1.0])))) / people)
+        return float(np.clip(0.5 + 0.5 * float(total["sum"][0]) / people, 0.02, 1.0)), error
 
     def _estimated(
         self, name: str, total: Mapping[str, Any], sites: int, level: Level
@@ -515,6 +543,10 @@ class GroupRaters(Holder):
         public = self.agreement
         level = next(level for name, level, _ in public.questions if name == step.name)
         cells = shard.of(self._cohorts[step.name]) if public.local else shard
+        if step.name.startswith("reach"):
+            groups = group_values(cells, np.zeros(public.task.items), level, True)
+            self._places = np.zeros(cells.members, np.int64)
+            return self._sent(step, 2.0 * groups.sums(counted(cells, level)) / level.size - 1.0)
         groups = group_values(cells, asked.arrays["base"], level, step.name == "level 0")
         clip = HALF if step.name == "level 0" else public.settings.clip
         if step.open is not None:
@@ -524,7 +556,11 @@ class GroupRaters(Holder):
         if isinstance(step.mechanism, Gaussian):
             return _summed(groups, level.size, clip, step.mechanism)
         self._places = self._rng.integers(0, level.size, cells.members)
-        answers = np.clip(value_at(groups, self._places, level.size) / clip, -1.0, 1.0)
+        return self._sent(step, value_at(groups, self._places, level.size) / clip)
+
+    def _sent(self, step: Step, values: Floats) -> Floats:
+        """Return answers within [−1, 1]; beside them, for a shuffler, what they are about."""
+        answers = np.clip(values, -1.0, 1.0)
         if isinstance(step.mechanism, Shuffled):
             return np.column_stack([answers, self._places])
         return answers
@@ -570,6 +606,13 @@ def group_values(cells: ByMember, base: Floats, level: Level, whole: bool) -> By
     starts = np.searchsorted(found, np.arange(cells.members + 1) * level.size)
     groups = (found % level.size).astype(np.int32)
     return ByMember(starts.astype(np.int64), groups, sums / (counts + 1.0))
+
+
+def counted(cells: ByMember, level: Level) -> Floats:
+    """Return n/(n + 1) for every person and group of which it has rated n items."""
+    keys = cells.owners * level.size + level.of_items[cells.items]
+    counts = np.unique(keys, return_counts=True)[1]
+    return np.asarray(counts / (counts + 1.0))
 
 
 def value_at(groups: ByMember, places: Integers, size: int) -> Floats:

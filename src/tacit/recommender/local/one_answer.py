@@ -92,7 +92,14 @@ class LocalGradient(LocalMethod):
 
     unit: ClassVar[str] = "user"
     trusts: ClassVar[tuple[str, ...]] = ("local", "shuffler")
-    told = ("rounds", "dimensions", "answer", "participation", "own_offset", "step_size")
+    told: ClassVar[tuple[str, ...]] = (
+        "rounds",
+        "dimensions",
+        "answer",
+        "participation",
+        "own_offset",
+        "step_size",
+    )
 
     def __post_init__(self) -> None:
         check("rounds", self.rounds, Integer(1))
@@ -290,9 +297,9 @@ class AnsweringRaters(LocalRaters):
 
     def messages(self, step: Step, asked: Asked, cells: ByMember) -> Floats:
         """Return one coordinate of each user's gradient; beside it, for a shuffler, which."""
-        task = self.agreement.task
         if step.part is not None:  # a cohort pays for itself
             cells = cells.of(np.sort(self._cohorts[int(step.name.split()[1])]))
+        task = self.agreement.task
         return self.coordinates(step, asked, cells, *user_errors(task, cells, asked.arrays["v"]))
 
     def coordinates(
