@@ -46,7 +46,7 @@ class Raters(Members):
         super().__init__(agreement, name, data.cells, gate, data.openness)
         if data.weights is not None:  # W of every rating by itself
             self.weights = data.weights
-            self.shards = (Shard(self.cells, self.weights),)
+            self.shards = (Shard(self.cells, self.weights, self.openness),)
         self._rated = data
 
     @property
