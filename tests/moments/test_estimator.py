@@ -394,7 +394,7 @@ def test_pure_noise_longer_than_the_second_moment_is_refused_before_it_is_paid_f
     ledger = tc.Ledger.memory(epsilon=2.0)
     options = {"sensitivity": 0.01, "second_sensitivity": 0.01, "ledger": ledger}
     wide = tc.OrthogonalDecomposition(1, privacy=tc.Privacy(1.0), **options, largest=1.0)
-    with pytest.raises(ParameterError, match="At most 9 dimensions would do.*ε of at least 1.1"):
+    with pytest.raises(ParameterError, match=r"At most 9 dimensions would do.*ε of at least 1.1"):
         wide.fit(np.ones((10,) * 3), np.eye(10))
     with pytest.raises(UnboundedData, match="largest must be given"):
         tc.OrthogonalDecomposition(1, privacy=tc.Privacy(1.0), **options).fit(
