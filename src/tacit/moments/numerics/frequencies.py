@@ -3,8 +3,9 @@
 Every word's sum y is q plus noise of a known law, with q ≥ 0. Projecting y to the simplex keeps
 noise as if it were words. Instead the law of q over the vocabulary is estimated from all y (the
 nonparametric maximum-likelihood prior of Kiefer & Wolfowitz, on a grid of values, by EM), and q is
-replaced by its mean given y. Where noise hides all words the prior is one value: the uniform
-distribution, which is what knowing nothing says; without noise q is y. Everything is a function of
+replaced by its mean given y. Where that explains the sums no better than one value for all words
+does, by more than the logarithm of their number, it is one value: the uniform distribution, which
+is what knowing nothing says. Without noise q is y. Everything is a function of
 released numbers and public facts.
 
 With a public text of the same kind q is a multiple of its public probability, and the prior is on
@@ -65,7 +66,8 @@ def _expected(y: Array, sd: float, base: Array, laplace: bool) -> Array:
     mean = max(float(y.sum()) / float(base.sum()), 0.0)
     top = max(top, 2.0 * mean, 1e-9 * sd) * 1.05
     least = max(min(mean, sd / math.sqrt(len(y))), top * 1e-6) * 0.1
-    values = np.concatenate([[0.0], np.geomspace(min(least, top / 2.0), top, _VALUES)])
+    same = max(float(y @ base) / float(base @ base), 0.0)  # if all multiples were one
+    values = np.concatenate([[0.0, same], np.geomspace(min(least, top / 2.0), top, _VALUES)])
     far = (y[:, None] - base[:, None] * values) / sd
     loss = math.sqrt(2.0) * np.abs(far) if laplace else 0.5 * np.square(far)
     likelihood = np.exp(loss.min(axis=1, keepdims=True) - loss)
@@ -73,5 +75,9 @@ def _expected(y: Array, sd: float, base: Array, laplace: bool) -> Array:
     for _ in range(_STEPS):
         inverse = 1.0 / (likelihood @ prior)
         prior = prior * (inverse @ likelihood) / len(y)
-    inverse = 1.0 / (likelihood @ prior)
+    explained = likelihood @ prior
+    gain = float((np.log(explained) - loss.min(axis=1)).sum() + loss[:, 1].sum())
+    if gain <= math.log(len(y)):  # noise alone gains a few
+        return base
+    inverse = 1.0 / explained
     return np.asarray(base * (likelihood @ (prior * values)) * inverse)

@@ -162,7 +162,7 @@ class TensorAgreement(Agreement):
     def assumptions(self) -> tuple[str, ...]:
         """The stated sensitivity."""
         unit = self.privacy.unit
-        said = (f"one {unit} moves the tensor by at most {self.sensitivity:g}",)
+        said: tuple[str, ...] = (f"one {unit} moves the tensor by at most {self.sensitivity:g}",)
         if self.second_sensitivity is not None:
             bound = self.second_sensitivity
             said += (f"one {unit} moves the second moment by at most {bound:g}",)
