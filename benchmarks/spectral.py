@@ -48,7 +48,7 @@ started, used = time.perf_counter(), time.process_time()
 _FIT = """
 epsilon = settings["epsilon"]
 privacy = Privacy(epsilon, 1e-6, unit="document") if epsilon else None
-model = SingleTopicModel(K, privacy=privacy, random_state=0).fit(documents)
+model = SingleTopicModel(K, common="all", privacy=privacy, random_state=0).fit(documents)
 topics, rounds = model.topics_, model.record_.rounds
 """
 _DENSE = """

@@ -18,17 +18,17 @@ a private one is no better.
 **Moments.** The file's second moment is that of the first two words of a document; without
 privacy it gives 0.037. tacit averages all pairs, which gives less.
 
-**The order at ε = 0.01.** AGN, AVN and DP-TPM are ordered as in Figure 1, but DP-TPM and random are
-not always: over 60 runs of AGN and AVN and 30 of DP-TPM the nearest errors are 0.397 ± 0.007,
+**The order at ε = 0.01.** AGN, AVN and DP-TPM are ordered as in Figure 1, but DP-TPM and random
+are not always: over 60 runs of AGN and AVN and 30 of DP-TPM the nearest errors are 0.397 ± 0.007,
 0.421 ± 0.008 and 0.448 ± 0.015 (standard errors) against 0.441 of random. DP-TPM has learned
 nothing there, its vectors have the law of random ones, and which of the two is ahead in ten runs,
-whose mean has an error of 0.02, is a toss of a coin: in the paper's ten runs as in ours. Nor is AVN
-far enough ahead for ten runs to show it every time.
+whose mean has an error of 0.02, is a toss of a coin: in the paper's ten runs as in ours. Nor is
+AVN far enough ahead for ten runs to show it every time.
 
 **The fit.** Documents of ten words are released as pairs and triples (`tacit.moments.words`), and
-topics that explain these best are fitted, instead of whitened tensors decomposed. The prior of half
-a word in every place was chosen on simulated data of other seeds. δ = 0 (Laplace noise, pure ε) is
-shown beside the others.
+topics that explain these best are fitted, instead of whitened tensors decomposed. The prior of
+half a word in every place was chosen on simulated data of other seeds. δ = 0 (Laplace noise, pure
+ε) is shown beside the others.
 
 Bars: certified ≤ 0.10 / 0.058 / 0.042 / 0.040 at ε = 0.01 / 0.1 / 0.5 / 1 and δ = 0.01; AGN, AVN,
 DP-TPM and random vectors are ordered as in Figure 1. The share of ½ is a rule, and the strategies

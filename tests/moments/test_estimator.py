@@ -362,7 +362,43 @@ def test_bad_mixtures_are_refused(options, data, error, message):
 def test_a_private_tensor_needs_its_sensitivity():
     with pytest.raises(UnboundedData, match="sensitivity must be given"):
         tc.OrthogonalDecomposition(1, privacy=tc.Privacy(1.0)).fit(np.ones((2, 2, 2)))
-    with pytest.raises(ParameterError, match="whitening"):
+    with pytest.raises(UnboundedData, match=r"second_sensitivity must be given.*whitening"):
         tc.OrthogonalDecomposition(1, privacy=tc.Privacy(1.0), sensitivity=1.0).fit(
             np.ones((2, 2, 2)), np.eye(2)
         )
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_moments_that_a_caller_brings_are_whitened_by_what_was_released(delta, tmp_path):
+    """The paper's own input: averages over 100,000 documents, each Δ = √2/N under replace-one."""
+    rng = np.random.default_rng(0)
+    topics, weights = rng.dirichlet(np.full(6, 0.3), 2), np.array([0.6, 0.4])
+    second, third = (np.einsum(f, weights, *[topics] * n) for f, n in
+                     (("k,ka,kb->ab", 2), ("k,ka,kb,kc->abc", 3)))  # fmt: skip
+    far = np.sqrt(2.0) / 100_000
+    request = tc.Privacy(1.0, delta, "document", "replace-one")
+    model = tc.OrthogonalDecomposition(
+        2, privacy=request, sensitivity=far, second_sensitivity=far, largest=1.0
+    ).fit(third, second)
+    assert matched_error(model.components_, topics) < 0.05
+    assert np.abs(model.weights_ - weights).max() < 0.05
+    certificate = model.certificate_
+    assert certificate.epsilon <= 1.0 and certificate.delta == delta
+    assert any("second moment by at most" in line for line in certificate.assumptions)
+    again = tc.OrthogonalDecomposition.from_release(model.release(tmp_path / "r"))
+    np.testing.assert_array_equal(again.weights_, model.weights_)
+
+
+def test_pure_noise_longer_than_the_second_moment_is_refused_before_it_is_paid_for():
+    """Noise of d = D(D + 1)/2 numbers is about d·Δ₂/ε₂ long; the refusal says what would do."""
+    ledger = tc.Ledger.memory(epsilon=2.0)
+    options = {"sensitivity": 0.01, "second_sensitivity": 0.01, "ledger": ledger}
+    wide = tc.OrthogonalDecomposition(1, privacy=tc.Privacy(1.0), **options, largest=1.0)
+    with pytest.raises(ParameterError, match=r"At most 9 dimensions would do.*ε of at least 1.1"):
+        wide.fit(np.ones((10,) * 3), np.eye(10))
+    with pytest.raises(UnboundedData, match="largest must be given"):
+        tc.OrthogonalDecomposition(1, privacy=tc.Privacy(1.0), **options).fit(
+            np.ones((9,) * 3), np.eye(9)
+        )
+    assert ledger.remaining.epsilon == 2.0
+    assert wide.set_params(dimension=9).price().sites[0].epsilon <= 1.0

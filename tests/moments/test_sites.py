@@ -10,7 +10,7 @@ import tacit as tc
 from experiments.metrics import matched_error, matching
 from tacit.data.documents import Documents
 from tacit.data.synthetic import spherical_mixture, topic_documents
-from tacit.errors import ParameterError, SiteFailure
+from tacit.errors import ParameterError, SiteFailure, UnboundedData
 from tacit.estimators.fit import reserve
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
@@ -146,12 +146,28 @@ def test_a_secure_sum_loses_no_site(loses):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_published_methods_say_that_they_are_for_one_holder(method):
-    documents, single, _ = corpora(12)
-    privacy = tc.Privacy(1.0, 1e-6, unit="document", trust="site")
-    sites = [tc.Site("a", documents), tc.Site("b", single)]
-    with pytest.raises(ParameterError, match=r"one holder: pass.*SingleTopicModel"):
-        NoisyTopics(3, method=method, privacy=privacy).fit(sites)
+def test_published_methods_add_their_noise_at_every_site(method):
+    """Sums of sites have the noise of each: the authors' data lie at five."""
+    documents, truth, _ = topic_documents(60_000, 6, 2, words=8, seed=2)
+    privacy = tc.Privacy(90.0, 1e-6, unit="document", trust="site")
+    sites = [tc.Site("a", documents[:20_000]), tc.Site("b", documents[20_000:])]
+    model = NoisyTopics(2, method=method, privacy=privacy, random_state=0, restarts=3).fit(sites)
+    assert sorted(model.certificates_) == ["a", "b"]
+    assert model.documents_ == pytest.approx(60_000, rel=0.01)
+    assert matched_error(model.topics_, truth) < 0.1
+
+
+def test_pure_avn_is_refused_where_its_noise_is_longer_than_any_moment():
+    documents, truth, _ = topic_documents(60_000, 6, 2, words=8, seed=2)
+    pure = tc.Privacy(5.0, 0.0, unit="document")
+    with pytest.raises(ParameterError, match="at most 6 words would do, or 12 documents"):
+        NoisyTopics(2, vocabulary=7, method="avn", privacy=pure, documents=11).price()
+    with pytest.raises(UnboundedData, match="documents must be given"):
+        NoisyTopics(2, vocabulary=7, method="avn", privacy=pure).price()
+    model = NoisyTopics(2, method="avn", privacy=pure, documents=60_000, random_state=0)
+    model.fit(documents)
+    assert model.certificate_.delta == 0.0 and model.certificate_.epsilon <= 5.0
+    assert matched_error(model.topics_, truth) < 0.1
 
 
 def test_a_site_too_large_for_whole_numbers_is_refused_before_anybody_pays(monkeypatch):

@@ -231,20 +231,19 @@ class SingleTopicModel(TopicEstimator):
             per_unit = columns.rows_per_unit
         if self._unknown == "drop" or columns is not None:
             rules += ("words outside the vocabulary are left out",)
-        common = {"rules": rules, "per_unit": per_unit}
-        moments = size, self.topics, privacy, len(facts), self.share, shares
+        moments = size, self.topics, privacy, len(facts), self.share, shares, rules, per_unit
         groups = self._groups(size)
         if groups is not None:
-            return JointAgreement(*moments, **common, groups=groups)
+            return JointAgreement(*moments, groups=groups)
         chosen = self._given("common")
         if chosen is None and self.topics <= COMMONEST:
             chosen = COMMONEST
         if size > FEW and isinstance(chosen, int):
-            return JointAgreement(*moments, **common, common=chosen)
+            return JointAgreement(*moments, common=chosen)
         if size <= FEW:
-            return JointAgreement(*moments, **common)
+            return JointAgreement(*moments)
         check_many(size, privacy, self._given("mixing", 0.0))
-        return TopicAgreement(*moments, **common, words=True)
+        return TopicAgreement(*moments, words=True)
 
     def _groups(self, size: int) -> tuple[int, ...] | None:
         """Return the group of every word, from what is public."""
@@ -255,7 +254,7 @@ class SingleTopicModel(TopicEstimator):
             return None
         if vectors is None:
             vectors = public_vectors(self._public_bags(size))
-        return tuple(word_groups(vectors, size, min(stated or GROUPS, size)).tolist())
+        return tuple(word_groups(vectors, size, min(int(stated or GROUPS), size)).tolist())
 
     def _public_bags(self, size: int) -> Documents:
         """Return the public documents."""

@@ -7,7 +7,9 @@ second moment.
 ``"agn"``
     Gaussian noise of the classical calibration, Δ·√(2 ln(1.25/δ'))/ε', on every unique entry.
 ``"avn"``
-    The same on the second moment, with all of δ; K-norm noise, density ∝ exp(−ε'‖b‖/Δ), on the
+    The same on the second moment, with all of δ (K-norm noise as well for δ = 0: the paper says
+    that this makes AVN purely private, and it is refused where noise is longer than any moment of
+    as many documents); K-norm noise, density ∝ exp(−ε'‖b‖/Δ), on the
     D(D + 1)(D + 2)/6 unique entries of the third.
 ``"dp-tpm"``
     The noisy power method of Wang & Anandkumar (2016), algorithm 3, after the same noise on the
@@ -36,17 +38,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import Constraint, OneOf
+from tacit._core.check import AnyOf, Constraint, Integer, OneOf
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
-from tacit.errors import ParameterError
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.base import PAID
 from tacit.estimators.fit import Outcome
@@ -123,7 +125,9 @@ class NoisyTopicsAgreement(Agreement):
     method
         ``"agn"``, ``"avn"`` or ``"dp-tpm"``.
     starts, iterations
-        L and R of DP-TPM.
+        L and R of DP-TPM; of the power method, without noise, in the other two.
+    documents
+        N, where it is public: needed by AVN with δ = 0.
 
     Examples
     --------
@@ -140,8 +144,9 @@ class NoisyTopicsAgreement(Agreement):
     privacy: Privacy
     method: str = "agn"
     sites: int = 1
-    starts: int = STARTS
-    iterations: int = STEPS
+    starts: int | None = None
+    iterations: int | None = None
+    documents: int | None = None
 
     def __post_init__(self) -> None:
         if self.size > LARGEST:
@@ -149,16 +154,42 @@ class NoisyTopicsAgreement(Agreement):
                 f"published strategies store a third moment of {self.size}³ numbers: pass at most "
                 f"{LARGEST} words, or use SingleTopicModel"
             )
-        if self.sites > 1:
+        if self.pure:
+            self._check_room()
+
+    @property
+    def pure(self) -> bool:
+        """Whether AVN is asked for without a δ: both moments have K-norm noise then."""
+        return self.method == "avn" and self.privacy.delta == 0.0
+
+    def _check_room(self) -> None:
+        """Raise where pure noise would be longer than the second moment can be."""
+        if self.documents is None:
+            raise UnboundedData(
+                "documents must be given for AVN with δ = 0: pass documents=…, how many there "
+                "are; it is public in the paper, and the noise must be shorter than the moments"
+            )
+        one = 2.0 * self.certified.second_sensitivity / self.privacy.epsilon
+        numbers = math.comb(self.size + 1, 2)
+        if numbers * one > self.documents:
+            most = int((math.sqrt(1.0 + 8.0 * self.documents / one) - 1.0) / 2.0)
             raise ParameterError(
-                f"{self.method!r} is published for one holder: pass the data of one, or use "
-                "SingleTopicModel for several sites"
+                f"purely private noise on the second moment of {self.size} words is about "
+                f"{numbers * one:.3g} long, and the moments of {self.documents} documents at most "
+                f"as long as there are documents: at most {most} words would do, or "
+                f"{math.ceil(numbers * one)} documents"
             )
 
     @cached_property
     def certified(self) -> TopicAgreement:
         """What is certified of the same moments: their sensitivities."""
-        return TopicAgreement(self.size, self.rank, self.privacy)
+        privacy = replace(self.privacy, delta=1e-9) if self.pure else self.privacy
+        return TopicAgreement(self.size, self.rank, privacy)
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """L and R of DP-TPM."""
+        return self.starts or STARTS, self.iterations or STEPS
 
     @property
     def change(self) -> float:
@@ -172,17 +203,24 @@ class NoisyTopicsAgreement(Agreement):
         """The noise of every kind of step."""
         certified, half = self.certified, self.privacy.epsilon / 2.0
         more: dict[str, Any] = {"neighbours": certified.neighbours}
+        bound, shape = certified.third_sensitivity, (math.comb(self.size + 2, 3),)
+        if self.pure:
+            size = (math.comb(self.size + 1, 2),)
+            return {
+                "second": KNorm.for_privacy(half, certified.second_sensitivity, size, **more),
+                "third": KNorm.for_privacy(half, bound, shape, **more),
+            }
         delta = self.privacy.delta / (1.0 if self.method == "avn" else 2.0)
-        noise, bound = _classical(half, delta), certified.third_sensitivity
+        noise = _classical(half, delta)
         second = Gaussian.calibrated(
             noise, certified.second_sensitivity, (math.comb(self.size + 1, 2),), **more
         )
-        shape = (math.comb(self.size + 2, 3),)
         if self.method == "agn":
             return {"second": second, "third": Gaussian.calibrated(noise, bound, shape, **more)}
         if self.method == "avn":
             return {"second": second, "third": KNorm.for_privacy(half, bound, shape, **more)}
-        releases = self.rank * self.starts * (self.iterations + 1)
+        starts, iterations = self.runs
+        releases = self.rank * starts * (iterations + 1)
         epsilon = half / math.sqrt(releases * (4.0 + math.log(2.0 / delta)))
         noise = _classical(epsilon, delta / (2.0 * releases))
         # values are divided by their sensitivity first, so that every step has one event
@@ -207,7 +245,7 @@ class NoisyTopicsAgreement(Agreement):
         }
         found = [second]
         for run in self._runs():
-            for name, times in (("image", self.iterations), ("value", 1)):
+            for name, times in (("image", self.runs[1]), ("value", 1)):
                 found.append(
                     Step(
                         f"{name} {run}",
@@ -223,7 +261,7 @@ class NoisyTopicsAgreement(Agreement):
     def _runs(self) -> Iterator[str]:
         """Yield the name of every start of every component."""
         for k in range(self.rank):
-            yield from (f"{k}.{start}" for start in range(self.starts))
+            yield from (f"{k}.{start}" for start in range(self.runs[0]))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -265,7 +303,13 @@ class NoisyTopicsAgreement(Agreement):
         found = yield Ask("third")
         u, whole = white.basis, spread(found.total["third"], size)
         third = np.einsum("abc,ai,bj,ck->ijk", whole, u, u, u, optimize=True)
-        result = power_method(white.tensor(third), self.rank, rng)
+        result = power_method(
+            white.tensor(third),
+            self.rank,
+            rng,
+            restarts=self.starts,
+            iterations=self.iterations or 100,
+        )
         return Decomposed(white, result.values, result.vectors, count)
 
     def _noisy_power(self, white: Whitening, rng: np.random.Generator) -> Coordinating:
@@ -277,7 +321,7 @@ class NoisyTopicsAgreement(Agreement):
             k = int(run.partition(".")[0])
             u = rng.standard_normal(self.rank)
             u /= np.linalg.norm(u)
-            for _ in range(self.iterations):
+            for _ in range(self.runs[1]):
                 found = yield Ask(f"image {run}", whitening=w, direction=u)
                 noisy = self.change * reaches(w, u)[0] * found.total["image"]
                 noisy -= (np.square(vectors[:k] @ u) * values[:k]) @ vectors[:k]  # released
@@ -300,6 +344,10 @@ class NoisyTopicsAgreement(Agreement):
             privacy = Privacy(0.8, 1e-3, "document", neighbours)
             for method in METHODS:
                 yield cls(3, 2, privacy, method, starts=2, iterations=2)
+            pure = Privacy(40.0, 0.0, "document", neighbours)
+            yield cls(3, 2, pure, "avn", documents=20)
+            sites = Privacy(0.8, 1e-3, "document", neighbours, "site")
+            yield cls(3, 2, sites, "agn", 3)
 
 
 class NoisyTopicsHolder(Holder):
@@ -350,7 +398,9 @@ def _on_grid(integers: Any, exponent: int, mechanism: Any) -> GridSum:
 
 
 class NoisyTopics(SingleTopicModel):
-    """Topics by AGN, AVN or DP-TPM as published, of one holder with few words; for tables only.
+    """Topics by AGN, AVN or DP-TPM as published, of few words; for tables only.
+
+    Over several sites each adds the published noise to its own moments, and sums are decomposed.
 
     Parameters
     ----------
@@ -358,6 +408,11 @@ class NoisyTopics(SingleTopicModel):
         As in `SingleTopicModel`.
     method
         ``"agn"``, ``"avn"`` or ``"dp-tpm"``.
+    restarts, iterations
+        L and R of DP-TPM (10 and 10 unless given: neither is printed), each of which costs noise;
+        of the power method in the other two.
+    documents
+        How many there are, where that is public; AVN with δ = 0 needs it.
     privacy
         What the paper claims; the certificate says what the noise really gives.
 
@@ -378,14 +433,15 @@ class NoisyTopics(SingleTopicModel):
             for name in ("topics", "vocabulary", "smoothing")
         },
         "method": OneOf(*METHODS),
+        "restarts": AnyOf(Integer(1), None),
+        "iterations": AnyOf(Integer(1), None),
+        "documents": AnyOf(Integer(1), None),
         **PAID,
     }
 
     __init__ = constructor(
         SingleTopicModel,
         "share",
-        "restarts",
-        "iterations",
         "on_failure",
         "unknown",
         "duplicates",
@@ -395,6 +451,9 @@ class NoisyTopics(SingleTopicModel):
         "public",
         "groups",
         method="agn",
+        restarts=None,
+        iterations=None,
+        documents=None,
     )
 
     def _check_parameters(self) -> None:
@@ -405,7 +464,14 @@ class NoisyTopics(SingleTopicModel):
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         assert self.privacy is not None
         return NoisyTopicsAgreement(
-            self._size(facts), self.topics, self.privacy, self.method, len(facts)
+            self._size(facts),
+            self.topics,
+            self._request(len(facts)) or self.privacy,
+            self.method,
+            len(facts),
+            self.restarts,
+            self.iterations,
+            self.documents,
         )
 
     def _conclude(self, outcome: Outcome) -> None:

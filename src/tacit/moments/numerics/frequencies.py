@@ -2,13 +2,15 @@
 
 Every word's sum y is q plus noise of a known law, with q ≥ 0. Projecting y to the simplex keeps
 noise as if it were words. Instead the law of q over the vocabulary is estimated from all y (the
-nonparametric maximum-likelihood prior of Kiefer & Wolfowitz, on a grid of values, by EM), and q is
-replaced by its mean given y. Where noise hides all words the prior is one value: the uniform
-distribution, which is what knowing nothing says; without noise q is y. Everything is a function of
-released numbers and public facts.
+nonparametric maximum-likelihood prior of Kiefer & Wolfowitz, on a grid of values, by EM), and q
+is replaced by its mean given y. Where that explains the sums no better than one value for all
+words does, by more than half the logarithm of their number, it is one value: the uniform
+distribution, which is what knowing nothing says. Without noise q is y. Everything is a function
+of released numbers and public facts.
 
 With a public text of the same kind q is a multiple of its public probability, and the prior is on
-the multiple.
+the multiple: one for the most common words, whose multiples are near one, and others for rarer
+words, of which a text of some size says less.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ __all__ = ["word_probabilities"]
 
 _VALUES = 60  # of the prior's grid
 _STEPS = 200  # of EM
+_FIRST, _GROWTH = 64, 8  # so many of the most common words share a prior, then more and more
+_FAR = 5.0  # standard deviations
 _FLOOR = 1e-4  # of a word's probability that is uniform: a word may occur though none was seen
 
 
@@ -60,12 +64,27 @@ def word_probabilities(sums: Any, sd: float, like: Any = None, laplace: bool = F
 
 
 def _expected(y: Array, sd: float, base: Array, laplace: bool) -> Array:
+    """Return the mean of q given y, with q = r · base.
+
+    The prior of r is shared by words that are about as common by what is public.
+    """
+    same = max(float(y @ base) / float(base @ base), 0.0)  # if all multiples were one
+    found = np.empty(len(y))
+    order, start, size = np.argsort(-base, kind="stable"), 0, _FIRST
+    if not np.ptp(base):
+        size = len(y)
+    while start < len(y):
+        some = order[start : start + size]
+        found[some] = _alike(y[some], sd, base[some], same, laplace)
+        start, size = start + size, _GROWTH * size
+    return found
+
+
+def _alike(y: Array, sd: float, base: Array, same: float, laplace: bool) -> Array:
     """Return the mean of q given y, with q = r · base and a prior of r that all words share."""
-    top = max(float((y / base).max()), 0.0)
-    mean = max(float(y.sum()) / float(base.sum()), 0.0)
-    top = max(top, 2.0 * mean, 1e-9 * sd) * 1.05
-    least = max(min(mean, sd / math.sqrt(len(y))), top * 1e-6) * 0.1
-    values = np.concatenate([[0.0], np.geomspace(min(least, top / 2.0), top, _VALUES)])
+    top = max(float((y / base).max()), 2.0 * same, 1e-9 * sd) * 1.05
+    least = max(min(same, sd / math.sqrt(len(y))), top * 1e-6) * 0.1
+    values = np.concatenate([[0.0, same], np.geomspace(min(least, top / 2.0), top, _VALUES)])
     far = (y[:, None] - base[:, None] * values) / sd
     loss = math.sqrt(2.0) * np.abs(far) if laplace else 0.5 * np.square(far)
     likelihood = np.exp(loss.min(axis=1, keepdims=True) - loss)
@@ -73,5 +92,11 @@ def _expected(y: Array, sd: float, base: Array, laplace: bool) -> Array:
     for _ in range(_STEPS):
         inverse = 1.0 / (likelihood @ prior)
         prior = prior * (inverse @ likelihood) / len(y)
-    inverse = 1.0 / (likelihood @ prior)
-    return np.asarray(base * (likelihood @ (prior * values)) * inverse)
+    explained = likelihood @ prior
+    gain = float((np.log(explained) - loss.min(axis=1)).sum() + loss[:, 1].sum())
+    if gain <= 0.5 * math.log(len(y)):  # noise alone gains less, nearly always
+        return base * same
+    inverse = 1.0 / explained
+    shrunk = base * (likelihood @ (prior * values)) * inverse
+    # the grid is coarser than the noise of what stands far out of it, and no prior matters there
+    return np.where(y > _FAR * sd, y, shrunk)

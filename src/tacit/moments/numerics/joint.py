@@ -145,7 +145,7 @@ def learn(
     inner = found.topics, found.weights
     if not known:
         inner = np.tile(middle, (rank, 1)), np.full(rank, 1.0 / rank)
-    values = np.linalg.eigvalsh(seen.second)[::-1][:rank]
+    values: Array = np.linalg.eigvalsh(seen.second)[::-1][:rank].astype(np.float64)
     topics = in_words(inner[0], middle, words, places)
     totals = float(seen.first.sum()), float(seen.second.sum()), float(seen.third.sum())
     return Learned(topics, inner[1], words, facts, values, edge, known, inner, totals)
@@ -173,7 +173,7 @@ def _seen(sums: Array, joint: Any, noise: JointNoise, places: Any, kinds: int) -
     pairs = kinds * (kinds + 1) // 2
     inside = places >= 0
     many = np.bincount(places[inside], minlength=kinds).astype(np.float64)
-    first = np.bincount(places[inside], sums[inside], minlength=kinds)
+    first = np.asarray(np.bincount(places[inside], sums[inside], minlength=kinds), np.float64)
     scales = _scales(noise, kinds)
     law = noise_of_moments(noise, many)
     second, third = joint[:pairs] / scales[0], joint[pairs:] / scales[1]

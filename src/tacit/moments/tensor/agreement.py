@@ -7,6 +7,14 @@ Frobenius norm, which the caller states, moves the coordinates by at most Δ in 
 the same law in all coordinates is isotropic among symmetric tensors: K-norm noise for δ = 0, which
 is purely ε-private, and Gaussian noise otherwise. Nothing may be asked that changes what is
 released.
+
+**A second moment beside it.** Where T has to be whitened, M₂ is released first, in the same way: a
+symmetric matrix that one unit moves by at most Δ₂, stated too. A share ρ of the budget is its
+own: with δ the noise of both is one Gaussian, Δ₂·σ/√ρ and Δ₃·σ/√(1 − ρ), since the composition of
+the two has the multiplier σ of (ε, δ); with δ = 0 they are ρ·ε- and (1 − ρ)·ε-private. Pure noise
+is long: its expected length is d·Δ₂/(ρ·ε) with d = D(D + 1)/2, and where that exceeds the length
+that M₂ can have at all, which is stated for that, nothing of M₂ would be seen and the fit is
+refused before anybody pays.
 """
 
 from __future__ import annotations
@@ -19,21 +27,26 @@ from typing import Any
 
 import numpy as np
 
-from tacit._core.arrays import Array
-from tacit.errors import ParameterError
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder, Kept, Picks
+from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.knorm import KNorm
 from tacit.moments.numerics.power import symmetrise
 from tacit.moments.numerics.sums import entry_weights, triples
+from tacit.moments.numerics.whitening import noise_edge
+from tacit.privacy.amounts import as_exact, float_above
+from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import ArraySpec
 
-__all__ = ["TensorAgreement", "TensorHolder"]
+__all__ = ["ROOT", "TensorAgreement", "TensorHolder"]
+
+ROOT = math.sqrt(2.0)  # of an entry off the diagonal, which stands in a matrix twice
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,12 @@ class TensorAgreement(Agreement):
         How far, in Frobenius norm, one unit can move the tensor; the caller's to state.
     privacy, sites
         As in `Agreement`; there is one holder.
+    second_sensitivity
+        The same of a second moment that is released beside it; None where there is none.
+    share
+        ρ, the second moment's share of the budget.
+    largest
+        The largest Frobenius norm that the second moment can have, for δ = 0; public.
 
     Examples
     --------
@@ -62,42 +81,106 @@ class TensorAgreement(Agreement):
     sensitivity: float
     privacy: Privacy
     sites: int = 1
+    second_sensitivity: float | None = None
+    share: float = 0.5
+    largest: float | None = None
 
     def __post_init__(self) -> None:
+        self._check_room()
         if self.sites != 1:
             raise ParameterError(
                 "a tensor is decomposed in one place: pass one, not several sites"
             )
 
+    @property
+    def pure(self) -> bool:
+        """Whether ε is asked for without a δ."""
+        return self.privacy.delta == 0.0 and math.isfinite(self.privacy.epsilon)
+
+    def _check_room(self) -> None:
+        """Raise where pure noise would be longer than the second moment can be."""
+        if self.second_sensitivity is None or not self.pure:
+            return
+        if self.largest is None:
+            raise UnboundedData(
+                "largest must be given for δ = 0: pass largest=…, the largest Frobenius norm that "
+                "the second moment can have (for averages over documents 1)"
+            )
+        numbers = math.comb(self.size + 1, 2)
+        one = self.second_sensitivity / (self.share * self.privacy.epsilon)
+        if numbers * one <= self.largest:
+            return
+        most = int((math.sqrt(1.0 + 8.0 * self.largest / one) - 1.0) / 2.0)
+        enough = float_above(as_exact(self.privacy.epsilon * numbers * one / self.largest))
+        raise ParameterError(
+            f"purely private noise on a second moment of {self.size} dimensions is about "
+            f"{numbers * one:.3g} long, and the moment at most {self.largest:g}: nothing of it "
+            f"would be seen. At most {most} dimensions would do (project to as many by what is "
+            f"public), or ε of at least {enough:.3g}, or as much more data, or a δ above zero"
+        )
+
+    def _noise(self, part: float, bound: float, shape: tuple[int, ...]) -> Gaussian | KNorm:
+        """Return the noise of what has a share of the budget."""
+        privacy = self.privacy
+        more: dict[str, Any] = {"neighbours": str(privacy.neighbours)}
+        if self.pure:
+            epsilon = privacy.epsilon * part * (1.0 if part == 1.0 else 1.0 - 2.0**-40)
+            return KNorm.for_privacy(epsilon, bound, shape, **more)
+        if math.isinf(privacy.epsilon):
+            return Gaussian(0.0, bound, shape, **more)
+        sigma = gaussian_sigma(privacy.epsilon, privacy.delta) / math.sqrt(part)
+        return Gaussian.calibrated(sigma, bound, shape, **more)
+
     @cached_property
     def mechanism(self) -> Gaussian | KNorm:
         """K-norm noise for δ = 0, else Gaussian noise."""
-        shape, privacy = (math.comb(self.size + 2, 3),), self.privacy
-        more: dict[str, Any] = {"neighbours": str(privacy.neighbours)}
-        if privacy.delta == 0.0 and math.isfinite(privacy.epsilon):
-            return KNorm.for_privacy(privacy.epsilon, self.sensitivity, shape, **more)
-        return Gaussian.for_privacy(
-            privacy.epsilon, privacy.delta, self.sensitivity, shape, **more
-        )
+        part = 1.0 if self.second_sensitivity is None else 1.0 - self.share
+        return self._noise(part, self.sensitivity, (math.comb(self.size + 2, 3),))
+
+    @cached_property
+    def second(self) -> Gaussian | KNorm | None:
+        """The noise of the second moment, where there is one."""
+        if self.second_sensitivity is None:
+            return None
+        shape = (math.comb(self.size + 1, 2),)
+        return self._noise(self.share, self.second_sensitivity, shape)
+
+    def edge(self) -> float:
+        """Return where the spectrum of the second moment's noise ends."""
+        assert self.second is not None
+        return noise_edge(math.sqrt(float(np.mean(self.second.variance()))), self.size)
 
     def _steps(self) -> tuple[Step, ...]:
-        mechanism = self.mechanism
-        reply = ArraySpec(mechanism.shape, exponent=mechanism.grid.exponent)
-        return (Step("tensor", mechanism, replies={"coordinates": reply}),)
+        found = []
+        for name, mechanism in (("second", self.second), ("tensor", self.mechanism)):
+            if mechanism is not None:
+                reply = ArraySpec(mechanism.shape, exponent=mechanism.grid.exponent)
+                found.append(Step(name, mechanism, replies={"coordinates": reply}))
+        return tuple(found)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The stated sensitivity."""
-        return (f"one {self.privacy.unit} moves the tensor by at most {self.sensitivity:g}",)
+        unit = self.privacy.unit
+        said: tuple[str, ...] = (f"one {unit} moves the tensor by at most {self.sensitivity:g}",)
+        if self.second_sensitivity is not None:
+            bound = self.second_sensitivity
+            said += (f"one {unit} moves the second moment by at most {bound:g}",)
+        if self.pure and self.largest is not None:
+            said += (f"the second moment's norm is at most {self.largest:g}",)
+        return said
 
     def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> TensorHolder:
         """Return the holder of a tensor."""
         return TensorHolder(self, name, [data], gate)
 
     def coordinate(self, start: Start) -> Coordinating:
-        """Ask once."""
+        """Ask for the second moment, where there is one, and for the tensor."""
+        second = None
+        if self.second is not None:
+            second = (yield Ask("second")).total["coordinates"]
         found = yield Ask("tensor")
-        return found.total["coordinates"]
+        return second, found.total["coordinates"]
 
     def worst_case(self) -> Neighbours:
         """Tensors whose difference has the stated norm."""
@@ -106,7 +189,12 @@ class TensorAgreement(Agreement):
             tensor[k, k, k] = (self.size - k) * self.sensitivity
         other = tensor.copy()
         other[0, 0, 0] -= self.sensitivity
-        return Neighbours(tensor, other)
+        if self.second_sensitivity is None:
+            return Neighbours(tensor, other)
+        matrix = np.diag(np.arange(self.size, 0, -1.0)) * self.second_sensitivity
+        lower = matrix.copy()
+        lower[0, 0] -= self.second_sensitivity
+        return Neighbours((tensor, matrix), (other, lower))
 
     @classmethod
     def examples(cls) -> Iterator[TensorAgreement]:
@@ -114,7 +202,10 @@ class TensorAgreement(Agreement):
         for unit in ("row", "user"):
             for neighbours in (ADD_REMOVE, REPLACE):
                 for delta in (0.0, 1e-6):
-                    yield cls(2, 0.5, Privacy(1.0, delta, unit, neighbours))
+                    privacy = Privacy(1.0, delta, unit, neighbours)
+                    yield cls(2, 0.5, privacy)
+                    if unit == "row":
+                        yield cls(2, 0.5, privacy, 1, 0.3, 0.4, 9.0)
 
 
 class TensorHolder(Holder):
@@ -123,14 +214,22 @@ class TensorHolder(Holder):
     agreement: TensorAgreement
 
     def contribute(
-        self, step: Step, asked: Asked, kept: Kept, shard: Array, picks: Picks
+        self, step: Step, asked: Asked, kept: Kept, shard: Any, picks: Picks
     ) -> GridSum:
         """Return the coordinates of the symmetric part; what is not finite counts as zero."""
-        size, grid = self.agreement.size, self.agreement.mechanism.grid
-        clean = symmetrise(np.nan_to_num(shard, posinf=0.0, neginf=0.0))
+        size = self.agreement.size
+        assert isinstance(step.mechanism, GridMechanism)
+        grid = step.mechanism.grid
+        tensor, matrix = shard if isinstance(shard, tuple) else (shard, None)
+        if step.name == "second":
+            square = np.nan_to_num(np.asarray(matrix, np.float64), posinf=0.0, neginf=0.0)
+            square = square / 2.0 + square.T / 2.0
+            i, j = np.triu_indices(size)
+            return GridSum(grid.round(square[i, j] * np.where(i == j, 1.0, ROOT)), grid)
+        clean = symmetrise(np.nan_to_num(tensor, posinf=0.0, neginf=0.0))
         a, b, c = triples(size).T
         return GridSum(grid.round(clean[a, b, c] * entry_weights(size)), grid)
 
-    def contributions(self, shard: Array) -> int:
+    def contributions(self, shard: Any) -> int:
         """Return 1: the mean of all units is given, whose norm the caller bounds."""
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import numpy as np
 
 from tacit._core.answers import Answer
 from tacit._core.arrays import Array
-from tacit._core.check import SIZE, AnyOf, Constraint, Integer
+from tacit._core.check import SIZE, AnyOf, Constraint, Integer, Real
 from tacit._core.rng import generator
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
@@ -22,10 +23,11 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.estimators.site import ALONE
 from tacit.moments.answers import decomposition_answer
+from tacit.moments.numerics.likelihood import symmetric
 from tacit.moments.numerics.power import Decomposition, Factored, power_method, symmetrise
 from tacit.moments.numerics.sums import entry_weights
-from tacit.moments.numerics.whitening import spread, whiten
-from tacit.moments.tensor.agreement import TensorAgreement
+from tacit.moments.numerics.whitening import Whitening, spread, whiten
+from tacit.moments.tensor.agreement import ROOT, TensorAgreement
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.promises import promise
@@ -42,10 +44,11 @@ class OrthogonalDecomposition(PrivateEstimator):
     With a second moment beside it, T = Σ w_k a_k⊗a_k⊗a_k and M₂ = Σ w_k a_k⊗a_k, the a_k need not
     be orthogonal: T is whitened first.
 
-    **Privacy.** A tensor of private data is symmetrised, and isotropic noise on its
-    symmetric entries is added once: K-norm noise for δ = 0, which is purely ε-private, and
-    Gaussian noise otherwise. Its sensitivity is the caller's to state. Whitening needs a private
-    second moment as well: use `SingleTopicModel` or `GaussianMixture` for that.
+    **Privacy.** A tensor of private data is symmetrised, and isotropic noise on its symmetric
+    entries is added once: K-norm noise for δ = 0, which is purely ε-private, and Gaussian noise
+    otherwise. Its sensitivity is the caller's to state. A second moment beside it is released
+    first, with a sensitivity of its own, and the noisy one whitens the noisy tensor; both are as
+    private as the stated sensitivities are true.
 
     Parameters
     ----------
@@ -56,6 +59,13 @@ class OrthogonalDecomposition(PrivateEstimator):
         the most steps from each.
     sensitivity
         How far, in Frobenius norm, one unit can move the tensor; public.
+    second_sensitivity
+        The same of the second moment, where there is one.
+    share
+        The second moment's share of the budget.
+    largest
+        The largest Frobenius norm that the second moment can have, by what is public. Needed for
+        δ = 0: where the noise would be longer than that, the fit is refused before it is paid for.
     dimension
         D, if the price is to be known before fitting.
     privacy
@@ -91,6 +101,9 @@ class OrthogonalDecomposition(PrivateEstimator):
         "restarts": AnyOf(Integer(1), None),
         "iterations": Integer(1),
         "sensitivity": AnyOf(SIZE, None),
+        "second_sensitivity": AnyOf(SIZE, None),
+        "share": Real(0, 1, open_low=True, open_high=True),
+        "largest": AnyOf(SIZE, None),
         "dimension": AnyOf(Integer(1), None),
         **PAID,
     }
@@ -102,6 +115,9 @@ class OrthogonalDecomposition(PrivateEstimator):
         restarts: int | None = None,
         iterations: int = 100,
         sensitivity: float | None = None,
+        second_sensitivity: float | None = None,
+        share: float = 0.5,
+        largest: float | None = None,
         dimension: int | None = None,
         privacy: Privacy | None = None,
         ledger: Ledger | None = None,
@@ -111,6 +127,9 @@ class OrthogonalDecomposition(PrivateEstimator):
         self.restarts = restarts
         self.iterations = iterations
         self.sensitivity = sensitivity
+        self.second_sensitivity = second_sensitivity
+        self.share = share
+        self.largest = largest
         self.dimension = dimension
         self.privacy = privacy
         self.ledger = ledger
@@ -128,7 +147,7 @@ class OrthogonalDecomposition(PrivateEstimator):
 
     def _facts(self, data: Any) -> int:
         """Return D."""
-        return int(_as_array(data).shape[0])
+        return int(_as_array(data[0] if isinstance(data, tuple) else data).shape[0])
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         sizes = {size for size in (self.dimension, *facts) if size is not None}
@@ -140,24 +159,66 @@ class OrthogonalDecomposition(PrivateEstimator):
         if self.rank > size:
             raise ParameterError(f"rank must be at most the dimension {size}, got {self.rank}")
         assert self.sensitivity is not None
-        return TensorAgreement(size, float(self.sensitivity), self.privacy, len(facts))
+        return TensorAgreement(
+            size,
+            float(self.sensitivity),
+            self.privacy,
+            len(facts),
+            self.second_sensitivity,
+            self.share,
+            self.largest,
+        )
 
-    def _read(self, data: Any, agreement: Agreement) -> Array:
-        return _as_array(data)
+    def _read(self, data: Any, agreement: Agreement) -> Any:
+        if not isinstance(data, tuple):
+            return _as_array(data)
+        tensor, second = data
+        matrix = np.asarray(second, np.float64)
+        if matrix.shape != (len(tensor),) * 2:
+            raise ParameterError(
+                f"second must be a matrix of {len(tensor)} rows and columns, got {matrix.shape}"
+            )
+        return _as_array(tensor), matrix
 
     def _conclude(self, outcome: Outcome) -> None:
         assert isinstance(outcome.agreement, TensorAgreement)
         size = outcome.agreement.size
-        tensor = spread(outcome.result / entry_weights(size), size)
-        found = self._power_method(tensor, self.dimension)
+        second, coordinates = outcome.result
+        tensor, white = spread(coordinates / entry_weights(size), size), None
+        if second is not None:
+            white = self._white(second, outcome.agreement)
+            w = white.basis * white.levels**-0.5
+            tensor = np.einsum("abc,ai,bj,ck->ijk", tensor, w, w, w, optimize=True)
+        found = self._power_method(tensor, self.dimension if white is None else None)
         self.eigenvalues_, self.components_ = found.values, found.vectors
         self.weights_ = found.values
+        if white is not None:
+            self.components_, self.weights_ = white.heaviest_first(found.values, found.vectors)
         noise = math.sqrt(float(np.mean(outcome.agreement.mechanism.variance())))
         self.shared_ = {
             "components": self.components_,
             "eigenvalues": self.eigenvalues_,
-            _NOISE: np.array(noise),
+            "weights": self.weights_,
         }
+        if white is None:  # what whitened noise does to components is not known to first order
+            self.shared_[_NOISE] = np.array(noise)
+
+    def _white(self, second: Array, public: TensorAgreement) -> Whitening:
+        """Return the whitening by a noisy second moment."""
+        size = public.size
+        off = np.where(np.eye(size, dtype=bool), 1.0, ROOT)
+        values, vectors = np.linalg.eigh(symmetric(second, size) / off)
+        edge, rank = public.edge(), self.rank
+        leading = values[::-1][:rank]
+        white = whiten(leading, vectors[:, ::-1][:, :rank], max(edge, 1e-12 * abs(values[-1])))
+        if white.hidden:
+            warnings.warn(
+                f"{white.hidden} of {rank} components cannot be told from the noise, and are "
+                f"guesses: the noise reaches {edge:.3g}, the weakest component {leading[-1]:.3g}",
+                UserWarning,
+                stacklevel=6,
+            )
+        return white
 
     def _found(self, level: float) -> Answer:
         check_fitted(self, "components_")
@@ -177,7 +238,8 @@ class OrthogonalDecomposition(PrivateEstimator):
     def _adopt(self, release: Release) -> None:
         OrthogonalDecomposition.__init__(self, **release.settings)
         self.components_ = release.arrays["components"]
-        self.eigenvalues_ = self.weights_ = release.arrays["eigenvalues"]
+        self.eigenvalues_ = release.arrays["eigenvalues"]
+        self.weights_ = release.arrays["weights"]
 
     # -- fitting ---------------------------------------------------------------------------
 
@@ -190,18 +252,23 @@ class OrthogonalDecomposition(PrivateEstimator):
             An array (D, D, D); a pair (weights, vectors as rows); or a function that maps rows u
             to rows T(I, u, u), with ``dimension`` given. With privacy an array.
         second
-            The second moment M₂, D × D, where the tensor has to be whitened.
+            The second moment M₂, D × D, where the tensor has to be whitened; with privacy as
+            private as the tensor, with a sensitivity of its own.
         """
         if self.privacy is None:
             self._check_parameters()
             self._fit_open(_as_tensor(tensor), second)
             return self
-        if second is not None or isinstance(tensor, tuple) or callable(tensor):
-            raise ParameterError(
-                "with privacy the tensor must be an array, and there is no second moment: use "
-                "SingleTopicModel or GaussianMixture where whitening is needed"
+        if isinstance(tensor, tuple) or callable(tensor):
+            raise ParameterError("with privacy the tensor must be an array")
+        if second is not None and self.second_sensitivity is None:
+            raise UnboundedData(
+                "second_sensitivity must be given: pass second_sensitivity=…, how far one unit "
+                "can move the second moment, which whitening needs, in Frobenius norm"
             )
-        return super().fit(tensor)
+        if second is None and self.second_sensitivity is not None:
+            raise ParameterError("second_sensitivity is of a second moment: pass fit(T, M₂)")
+        return super().fit(tensor if second is None else (tensor, second))
 
     def check(self, data: Any, y: Any = None) -> Findings:
         """Return what is wrong with a tensor; nothing is paid.

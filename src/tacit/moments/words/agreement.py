@@ -151,6 +151,8 @@ class JointAgreement(Agreement):
             raise ParameterError(
                 f"there are {len(self.groups)} groups of words for {self.size} words"
             )
+        if self.groups is not None and min(self.groups) < -1:
+            raise ParameterError("groups are numbers from 0 on, -1 for a word that has none")
         if self.kinds > FEW:
             raise ParameterError(f"at most {FEW} words or groups of words are taken at once")
         if self.rank > min(self.kinds, MOST_COMPONENTS):
@@ -307,7 +309,7 @@ class JointAgreement(Agreement):
     def values(self, total: Any, part: int) -> Array:
         """Return a sum of grid steps as it was meant."""
         exponent = self.mechanisms[part].grid.exponent
-        return np.ldexp(np.asarray(total, np.float64), exponent)
+        return np.asarray(np.ldexp(np.asarray(total, np.float64), exponent))
 
     def worst_case(self) -> Neighbours:
         """A document that repeats one word; instead of it, one that repeats another."""

@@ -30,7 +30,7 @@ class JointHolder(Holder):
         if step.name == "first":
             return on_grid(first_sums(shard, public.norm), step.mechanism.grid)
         most = (1.0, 1.0) if public.pure else asked["most"]
-        places = asked["groups"] if public.common else public.places
+        places = asked.arrays["groups"] if public.common else public.places
         total = joint_sums(shard, places, public.kinds, most, public.share, public.norm)
         return on_grid(total, step.mechanism.grid)
 
