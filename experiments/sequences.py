@@ -94,8 +94,8 @@ def judged(
 def run(quick: bool) -> Outcome:
     """Fit both networks on both data sets."""
     outcome = Outcome()
-    rows, seeds = (2000, 1) if quick else (10_000, 3)
-    more: dict[str, Any] = {"steps": 60} if quick else {"steps": 200}
+    rows, seeds = (1000, 1) if quick else (10_000, 3)
+    more: dict[str, Any] = {"steps": 25} if quick else {"steps": 200}
     for data, symbols, positions in (("simulated", 5, 20), ("titles", len(LETTERS), LONGEST)):
         for name in ("recurrent", "attention"):
             found: dict[float | None, list[Any]] = {}
