@@ -2,10 +2,12 @@
 
 Simulated: sequences of 8 to 20 of four symbols: in one class a symbol is mostly followed by itself
 and 1 is the most frequent, in the other 1 by 2, 2 by 1, 3 by 4 and 4 by 3, and 4 is.
-Titles: the letters of MovieLens-100K's 1,682 film titles, whether the film is a drama (43 %), as
-AUC over splits of its own for each seed. Settings are the defaults of `tacit.networks.training`,
-and the networks those of `tacit.networks.recurrent` and `attentive`, but for the step size, which
-was chosen on simulated sequences: nothing was chosen on titles.
+Titles: the letters of MovieLens-100K's 1,682 film titles, whether the film is a comedy (30 %), as
+AUC over splits of its own for each seed. How often letters stand in a title tells that with an AUC
+of 0.57, three letters in a row with 0.61 (drama: 0.53 and 0.55), so there is not much to learn.
+Settings are the defaults of `tacit.networks.training`, and the networks those of
+`tacit.networks.recurrent` and `attentive`, but for the step size, which was chosen on simulated
+sequences.
 """
 
 from __future__ import annotations
@@ -49,24 +51,24 @@ def simulated(seed: int, rows: int) -> Rows:
 
 @cache
 def titles() -> Rows:
-    """Return the letters of film titles, filled up with zeros, and which films are dramas."""
+    """Return the letters of film titles, filled up with zeros, and which films are comedies."""
     lines = (Path(data_folder("ml-100k")) / "u.item").read_text("latin-1").splitlines()
-    rows, dramas = np.zeros((len(lines), LONGEST), np.int64), []
+    rows, comedies = np.zeros((len(lines), LONGEST), np.int64), []
     for k, line in enumerate(lines):
         parts = line.split("|")
         name = re.sub(r"\(.*", "", parts[1]).strip().lower()
         known = [LETTERS.index(letter) + 1 for letter in name if letter in LETTERS][:LONGEST]
         rows[k, : len(known)] = known
-        dramas.append(int(parts[5 + 8]))
-    return rows, np.array(dramas)
+        comedies.append(int(parts[5 + 5]))
+    return rows, np.array(comedies)
 
 
 def split_titles(seed: int) -> tuple[Rows, Rows]:
     """Return four fifths of the films, and the others."""
-    rows, dramas = titles()
+    rows, comedies = titles()
     order = generator(seed, "films").permutation(len(rows))
     first, last = order[len(rows) // 5 :], order[: len(rows) // 5]
-    return (rows[first], dramas[first]), (rows[last], dramas[last])
+    return (rows[first], comedies[first]), (rows[last], comedies[last])
 
 
 def networks(symbols: int, positions: int, seed: int) -> dict[str, Any]:

@@ -131,7 +131,6 @@ def test_the_quick_form_on_simulated_data_runs(name, capsys):
         ("hdpmf-attack", "ml-100k"),
         ("dropout-mnist", "mnist"),
         pytest.param("networks-sites", "mnist", marks=pytest.mark.slow),
-        pytest.param("sequences", "ml-100k", marks=pytest.mark.slow),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):
