@@ -52,7 +52,8 @@ class Learner(Holder):
             module, agreement.loss, clips, inner.grid, self._batch
         )
         with _threads_for(self._batch * agreement.size):
-            self._sums.prepare(data.inputs[:1].to(data.device), data.targets[:1].to(data.device))
+            one = data.inputs[:1].to(data.device), data.targets[:1].to(data.device)
+            self._sums.prepare(*one, agreement.found)
 
     def contribute(
         self,
