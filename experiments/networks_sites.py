@@ -94,7 +94,7 @@ def federated(
 def run(quick: bool) -> Outcome:
     """Fit with every number of sites and every trust."""
     outcome = Outcome()
-    rows, tests, steps, seeds = (3000, 1000, 10, 1) if quick else (60_000, 10_000, None, 3)
+    rows, tests, steps, seeds = (1000, 500, 20, 1) if quick else (60_000, 10_000, None, 3)
     counts = (1, 2, 3) if quick else (1, 5, 10)
     train, test = filtered(rows, tests)
 

@@ -1,10 +1,13 @@
 """Sequences: a recurrent and an attention classifier, private, on simulated data and film titles.
 
-Simulated: sequences of 8 to 20 of five symbols; in one class symbol 1 is mostly followed by 2, in
-the other 2 by 1, with all symbols equally often in both, so that only their order tells. Titles:
-the letters of MovieLens-100K's 1,682 film titles, whether the film is a drama (43 %), as AUC over
-splits of its own for each seed. Settings are the defaults of `tacit.networks.training`, and the
-networks those of `tacit.networks.recurrent` and `attentive`; nothing was chosen on these data.
+Simulated: sequences of 8 to 20 of four symbols: in one class a symbol is mostly followed by itself
+and 1 is the most frequent, in the other 1 by 2, 2 by 1, 3 by 4 and 4 by 3, and 4 is.
+Titles: the letters of MovieLens-100K's 1,682 film titles, whether the film is a comedy (30 %), as
+AUC over splits of its own for each seed. How often letters stand in a title tells that with an AUC
+of 0.57, three letters in a row with 0.61 (drama: 0.53 and 0.55), so there is not much to learn.
+Settings are the defaults of `tacit.networks.training`, and the networks those of
+`tacit.networks.recurrent` and `attentive`, but for the step size, which was chosen on simulated
+sequences.
 """
 
 from __future__ import annotations
@@ -26,46 +29,46 @@ from tacit.privacy.guarantee import Privacy
 EPSILONS = (1.0, 10.0)
 LETTERS = " abcdefghijklmnopqrstuvwxyz"
 LONGEST = 24
+_STEP = 4.0
 Rows = tuple[Any, Any]
 
 
 def simulated(seed: int, rows: int) -> Rows:
-    """Return sequences (rows, 20) of symbols 1 … 5, filled up with zeros, and their classes."""
+    """Return sequences (rows, 20) of symbols 1 … 4, filled up with zeros, and their classes."""
     rng = generator(seed, "sequences")
     classes = rng.integers(0, 2, rows)
     lengths = rng.integers(8, 21, rows)
     out = np.zeros((rows, 20), np.int64)
-    out[:, 0] = rng.integers(1, 6, rows)
+    out[:, 0] = rng.integers(1, 5, rows)
     for k in range(1, 20):
-        drawn, sure = rng.integers(1, 6, rows), rng.random(rows) < 0.7
-        # 1 → 2 → 1 keeps both as frequent; in the other class 1 → 1 and 2 → 2
-        before = out[:, k - 1]
-        pair = np.where(classes == 0, 3 - before, before)
-        out[:, k] = np.where(sure & (before <= 2), pair, drawn)
+        before, drawn = out[:, k - 1], 1 + rng.choice(4, rows, p=[0.4, 0.2, 0.2, 0.2])
+        drawn = np.where(classes == 0, 5 - drawn, drawn)
+        partner = np.where(classes == 0, before + 2 * (before % 2) - 1, before)
+        out[:, k] = np.where(rng.random(rows) < 0.8, partner, drawn)
     out[np.arange(20) >= lengths[:, None]] = 0
     return out, classes
 
 
 @cache
 def titles() -> Rows:
-    """Return the letters of film titles, filled up with zeros, and which films are dramas."""
+    """Return the letters of film titles, filled up with zeros, and which films are comedies."""
     lines = (Path(data_folder("ml-100k")) / "u.item").read_text("latin-1").splitlines()
-    rows, dramas = np.zeros((len(lines), LONGEST), np.int64), []
+    rows, comedies = np.zeros((len(lines), LONGEST), np.int64), []
     for k, line in enumerate(lines):
         parts = line.split("|")
         name = re.sub(r"\(.*", "", parts[1]).strip().lower()
         known = [LETTERS.index(letter) + 1 for letter in name if letter in LETTERS][:LONGEST]
         rows[k, : len(known)] = known
-        dramas.append(int(parts[5 + 8]))
-    return rows, np.array(dramas)
+        comedies.append(int(parts[5 + 5]))
+    return rows, np.array(comedies)
 
 
 def split_titles(seed: int) -> tuple[Rows, Rows]:
     """Return four fifths of the films, and the others."""
-    rows, dramas = titles()
+    rows, comedies = titles()
     order = generator(seed, "films").permutation(len(rows))
     first, last = order[len(rows) // 5 :], order[: len(rows) // 5]
-    return (rows[first], dramas[first]), (rows[last], dramas[last])
+    return (rows[first], comedies[first]), (rows[last], comedies[last])
 
 
 def networks(symbols: int, positions: int, seed: int) -> dict[str, Any]:
@@ -94,9 +97,9 @@ def judged(
 def run(quick: bool) -> Outcome:
     """Fit both networks on both data sets."""
     outcome = Outcome()
-    rows, seeds = (2000, 1) if quick else (10_000, 3)
-    more: dict[str, Any] = {"steps": 60} if quick else {"steps": 200}
-    for data, symbols, positions in (("simulated", 5, 20), ("titles", len(LETTERS), LONGEST)):
+    rows, seeds = (1000, 1) if quick else (10_000, 3)
+    more: dict[str, Any] = {"steps": 40 if quick else 200, "step_size": _STEP}
+    for data, symbols, positions in (("simulated", 4, 20), ("titles", len(LETTERS), LONGEST)):
         for name in ("recurrent", "attention"):
             found: dict[float | None, list[Any]] = {}
             for seed in range(seeds):

@@ -130,6 +130,7 @@ def test_the_quick_form_on_simulated_data_runs(name, capsys):
         ("hdpmf-table3", "ml-100k"),
         ("hdpmf-attack", "ml-100k"),
         ("dropout-mnist", "mnist"),
+        pytest.param("networks-sites", "mnist", marks=pytest.mark.slow),
     ],
 )
 def test_the_quick_form_on_real_data_runs(name, data, capsys):

@@ -17,6 +17,7 @@ from tacit.networks.agreement import Examples, NetworkAgreement
 from tacit.networks.architectures import Given, Perceptron, convolutional
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.losses import CrossEntropy, SquaredError
+from tacit.networks.sampled_gradients import SampledSums
 from tacit.privacy.guarantee import Privacy
 from tacit.rounds.messages import Message
 from tests.contracts.hostile import Witness
@@ -108,18 +109,20 @@ def test_one_bad_example_spoils_no_other():
 
 
 class Wide(nn.Module):
-    """2¹⁷ weights, whose gradients are computed one example at a time."""
+    """2¹⁸ weights, whose gradients are computed one example at a time."""
 
     def __init__(self):
         super().__init__()
-        self.first = nn.Linear(1, 1 << 16, bias=False)
-        self.last = nn.Linear(1 << 16, 1, bias=False)
+        self.first = nn.Linear(1, 1 << 17, bias=False)
+        self.last = nn.Linear(1 << 17, 1, bias=False)
 
     def forward(self, x):
         return self.last(torch.tanh(self.first(x)))
 
 
-def test_gradients_of_a_batch_fill_128_megabytes_at_most():
+def test_gradients_of_a_batch_fill_128_megabytes_at_most(monkeypatch):
+    monkeypatch.setattr(SampledSums, "prepare", lambda *_: None)
+
     def batch(blueprint, **more):
         agreement = replace(agreement_of(blueprint, SquaredError(1.0)), **more)
         rows = torch.zeros(1, *blueprint.shape)
@@ -127,8 +130,8 @@ def test_gradients_of_a_batch_fill_128_megabytes_at_most():
             "site", Examples(rows, rows.flatten(1)[:, 0]), Witness(agreement), 0
         )._batch
 
-    assert batch(NETWORKS["deep"]) == batch(NETWORKS["by hooks"]) == 512
-    assert batch(Given(Wide(), (1,))) == 256  # of 2¹⁷ numbers of four bytes
+    assert batch(NETWORKS["deep"]) == 512 and batch(NETWORKS["by hooks"]) == 256
+    assert batch(Given(Wide(), (1,))) == 128  # of 2¹⁸ numbers of four bytes
     assert batch(NETWORKS["by hooks"], examples_in_memory=3) == 3
 
 

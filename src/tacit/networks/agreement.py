@@ -143,6 +143,11 @@ class NetworkAgreement(Agreement):
         return self.blueprint.build(generator(0, "start") if rng is None else rng)
 
     @cached_property
+    def found(self) -> dict[Any, Any]:
+        """What sites in this process found out about the network on made-up rows."""
+        return {}
+
+    @cached_property
     def size(self) -> int:
         """How many weights are learned; any number where there is no network yet."""
         return 1 if self.blueprint is None else self.blueprint.size

@@ -118,10 +118,10 @@ class LinearSums:
             for layer in self._layers
         ]
 
-    def prepare(self, inputs: Any, targets: Any) -> None:
+    def prepare(self, inputs: Any, targets: Any, found: dict[Hashable, Any] | None = None) -> None:
         """Find tiles whose slots compute alike; only the kind and shape of examples are read.
 
-        Raise what is wrong with the module.
+        Raise what is wrong with the module. What was found is kept in the process.
         """
         blank = targets.new_zeros((1, *targets.shape[1:]))
 

@@ -13,7 +13,7 @@ written out. Everything else in a module runs as its author wrote it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tacit.networks.backend import functional, nn, torch
@@ -166,7 +166,7 @@ def _gru(own: Any, past: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
     return (fresh + keep * (state[0] - fresh),)
 
 
-_CELLS = {
+_CELLS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "LSTM": _lstm,
     "GRU": _gru,
     "RNN_TANH": lambda own, past, state: ((own + past).tanh(),),

@@ -15,7 +15,7 @@ the others are zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,17 +80,17 @@ class SampledSums:
         self._tiles: Tiles | None = None
         self.reset()
 
-    def prepare(self, inputs: Any, targets: Any) -> None:
+    def prepare(self, inputs: Any, targets: Any, found: dict[Hashable, Any] | None = None) -> None:
         """Find the way to the gradients of such examples; only their kind and shape are read.
 
-        Raise what is wrong with the module.
+        Raise what is wrong with the module. ``found`` keeps what was, for copies of it.
         """
         blank = torch.zeros_like(targets[:1])
         if not len(blank):
             blank = targets.new_zeros((1, *targets.shape[1:]))
         self._gradients, self._tiles = row_gradients(
             self._module, self._loss, inputs.shape[1:], inputs.dtype, blank,
-            self._examples_in_memory,
+            self._examples_in_memory, {} if found is None else found,
         )  # fmt: skip
 
     @property

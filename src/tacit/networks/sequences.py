@@ -134,4 +134,5 @@ def _started(network: Any, rng: np.random.Generator) -> nn.Module:
             p.copy_(torch.from_numpy(drawn) * spread)
         network.table.weight[0] = 0.0
         network.last.weight.zero_()
-    return network  # type: ignore[no-any-return]
+    made: nn.Module = network
+    return made

@@ -14,7 +14,7 @@ from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.mechanisms.grid import GridSum
 from tacit.networks.agreement import STEP, Examples, NetworkAgreement
-from tacit.networks.backend import torch
+from tacit.networks.backend import nn, torch
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.exact_gradients import LinearSums
 from tacit.networks.layers import is_flat, is_linear_stack
@@ -41,15 +41,19 @@ class Learner(Holder):
         inner, numbers = agreement.mechanism.mechanism, agreement.dynamics
         clips = [clip * _share(inner.sensitivity, numbers) for clip in numbers.clips]
         linear = is_linear_stack(module) and is_flat(module, data.inputs.shape[1:])
-        # per-example gradients, where they exist, fill 128 MB at most
-        fitting = 512 if linear else max(16, min(512, (1 << 25) // agreement.size // 16 * 16))
+        # a loop over positions has a price for each call, however many rows are in it, and others
+        # are fastest where a tile fits a cache; per-example gradients fill 128 MB at most
+        loops = any(isinstance(layer, nn.RNNBase) for layer in module.modules())
+        most = 512 if linear or loops else 256
+        fitting = most if linear else max(16, min(most, (1 << 25) // agreement.size // 16 * 16))
         self._batch = agreement.examples_in_memory or fitting
         kind = LinearSums if linear else SampledSums
         self._sums: LinearSums | SampledSums = kind(
             module, agreement.loss, clips, inner.grid, self._batch
         )
         with _threads_for(self._batch * agreement.size):
-            self._sums.prepare(data.inputs[:1].to(data.device), data.targets[:1].to(data.device))
+            one = data.inputs[:1].to(data.device), data.targets[:1].to(data.device)
+            self._sums.prepare(*one, agreement.found)
 
     def contribute(
         self,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from torch.func import functional_call, grad, vmap
@@ -227,15 +227,26 @@ def _dense(part: Rows, size: int) -> Any:
 
 
 def row_gradients(
-    module: nn.Module, loss: Any, shape: Sequence[int], dtype: Any, targets: Any, size: int
+    module: nn.Module,
+    loss: Any,
+    shape: Sequence[int],
+    dtype: Any,
+    targets: Any,
+    size: int,
+    found: dict[Hashable, Any],
 ) -> tuple[Callable[[Any, Any], list[Rows]], Tiles]:
     """Return per-example gradients of a module, and the tiles in which they are computed.
 
     ``targets`` are some of the kind that the loss takes; ``size`` is how many rows a tile has at
-    most. What is wrong with a module is found on made-up rows.
+    most. What is wrong with a module is found on made-up rows; ``found`` keeps what was, for
+    other copies of the very module.
     """
     rows = made_up(shape, dtype, _FEW)
     device = next(module.parameters()).device
+    key = (tuple(shape), dtype, targets.dtype, size, device, torch.get_num_threads())
+    if key in found:
+        kind, tiles = found[key]
+        return _made(kind, module, loss, rows[0].to(device)), tiles
     rows, targets = rows.to(device), targets[:1].to(device).expand(_FEW, *targets.shape[1:])
     with quiet_dropout(module), random_weights(module):
         plain = _OneByOne(module, loss)
@@ -266,8 +277,14 @@ def row_gradients(
         tiles = Tiles.probed(compute, draw, 1 if chosen is plain else size)
     # dropout as the module has it from here on
     if has_dropout(module):
-        chosen = type(chosen)(module, loss, *([rows[0]] if isinstance(chosen, _Recorded) else []))
+        chosen = _made(type(chosen), module, loss, rows[0])
+    found[key] = type(chosen), tiles
     return chosen, tiles
+
+
+def _made(kind: type[_Way], module: nn.Module, loss: Any, row: Any) -> _Way:
+    """Return a way of a kind; the recorded one runs once, on a row that is no secret."""
+    return _Recorded(module, loss, row) if kind is _Recorded else kind(module, loss)
 
 
 def _agree(found: Sequence[Rows], wanted: Sequence[Any]) -> bool:

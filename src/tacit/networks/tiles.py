@@ -45,7 +45,7 @@ class Tiles:
     Examples
     --------
     >>> tiles = Tiles(4, [0, 1, 3])
-    >>> [tile[0].tolist() for tile, used in tiles.of(torch.tensor([[5], [6], [7], [8]]))]
+    >>> [tile.tolist() for tile, used in tiles.of(torch.tensor([[5], [6], [7], [8]]))]
     [[[5], [6], [0], [7]], [[8], [0], [0], [0]]]
     """
 
