@@ -79,6 +79,7 @@ c.InlineBackend.rc = {"figure.figsize": (7, 3.4), "axes.spines.top": False,
 os.environ["IPYTHONDIR"] = str(_cache / "ipython")
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 os.environ["COLUMNS"] = "100"
+os.environ["TACIT_QUIET"] = "1"  # nobody waits: that a kernel compiles is no output of a page
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 

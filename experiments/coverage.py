@@ -20,6 +20,10 @@ Bars, for each statistic, shape, ε and n: at least 0.87 of the intervals hold t
 - for quantiles of the long tail in a range five times as wide as it needs, where they are read
   from cells: two rows in three lie in one cell, and nothing that was released says how.
 
+Of a thousand tables a coverage has a standard error of a hundredth, and one in a few hundred
+settings lies three of them away. The bars are those of the first thousand tables ("first"); a
+setting that misses one is simulated on to four thousand, which tell chance from a defect.
+
 "Oracle" is the width relative to an interval without privacy for who knows the law. The quick form
 has few tables, and allows for three standard errors.
 """
@@ -42,12 +46,14 @@ from experiments.runner import Outcome
 LEAST, MOST = 0.87, 0.93
 _CUT = 0.05  # of the intervals of a setting that counts as not cut
 EPSILONS, SIZES, TABLES = (0.1, 1.0, 10.0), (100, 1_000, 10_000, 100_000), 1_000
+MORE = 4 * TABLES  # where a bar is missed
 DELTA = 1e-6
 CHUNK = 50
 QUICK = {"tables": 40, "sizes": (1_000,), "epsilons": (1.0,), "shapes": ("normal", "lognormal")}
 OPTIONS = {
     "--processes": {"type": int, "default": 2, "help": "how many run at once"},
     "--only": {"default": "", "help": "summaries or regressions"},
+    "--where": {"default": "", "help": "a part of a setting's name, as 'uniform, n = 1,000'"},
 }
 
 # name → (low, high, whether it is cut, whether it was read from cells)
@@ -109,7 +115,7 @@ def _work(task: tuple[str, str, int, float, range]) -> tuple[Any, Found]:
 
 def _tasks(quick: bool, only: str) -> Iterator[tuple[str, str, int, float, range]]:
     """Yield parts of the settings, the tables of one setting after another."""
-    tables = QUICK["tables"] if quick else TABLES
+    tables = range(QUICK["tables"] if quick else TABLES)
     kinds = [("regression", "")] if only == "regressions" else []
     names = QUICK["shapes"] if quick else list(shapes())
     if only != "regressions":
@@ -119,24 +125,47 @@ def _tasks(quick: bool, only: str) -> Iterator[tuple[str, str, int, float, range
     for kind, shape in kinds:
         for rows in QUICK["sizes"] if quick else SIZES:
             for epsilon in QUICK["epsilons"] if quick else EPSILONS:
-                for start in range(0, tables, CHUNK):
-                    seeds = range(start, min(start + CHUNK, tables))
-                    yield kind, shape, rows, epsilon, seeds
+                yield from _chunks((kind, shape, rows, epsilon), tables)
 
 
-def run(quick: bool, processes: int = 2, only: str = "") -> Outcome:
+def _chunks(setting: Any, seeds: range) -> Iterator[tuple[str, str, int, float, range]]:
+    """Yield the tables of a setting, some at a time."""
+    for start in range(0, len(seeds), CHUNK):
+        yield (*setting, seeds[start : start + CHUNK])
+
+
+def _name(kind: str, shape: str, rows: int, epsilon: float) -> str:
+    return ", ".join(filter(None, (kind, shape, f"n = {rows:,}", f"ε = {epsilon:g}")))
+
+
+def run(quick: bool, processes: int = 2, only: str = "", where: str = "") -> Outcome:
     outcome, known = Outcome(), shapes()
+    again: list[tuple[Any, Found]] = []
+    tasks = [task for task in _tasks(quick, only) if where in _name(*task[:4])]
+    for setting, found in _gathered(tasks, 1 if quick else processes):
+        told = [_judged(setting, name, found[name], known, quick) for name in found]
+        if quick or all(bar[-1] for _, bars in told for bar in bars):
+            _record(outcome, told)
+        else:
+            again.append((setting, found))
+    tasks = [task for setting, _ in again for task in _chunks(setting, range(TABLES, MORE))]
+    first = dict(again)
+    for setting, found in _gathered(tasks, processes):
+        every = {name: first[setting][name] + found[name] for name in found}
+        _record(outcome, [_judged(setting, name, every[name], known, quick) for name in every])
+    return outcome
+
+
+def _gathered(tasks: list[Any], processes: int) -> Iterator[tuple[Any, Found]]:
+    """Yield every setting with all intervals that its tasks found."""
     gathered: dict[Any, Found] = {}
-    tasks = list(_tasks(quick, only))
     last = {task[:4]: k for k, task in enumerate(tasks)}
-    for k, (setting, found) in enumerate(_done(tasks, 1 if quick else processes)):
+    for k, (setting, found) in enumerate(_done(tasks, processes)):
         every = gathered.setdefault(setting, {})
         for name, intervals in found.items():
             every.setdefault(name, []).extend(intervals)
         if last[setting] == k:
-            for name, intervals in gathered.pop(setting).items():
-                _judge(outcome, setting, name, intervals, known, quick)
-    return outcome
+            yield setting, gathered.pop(setting)
 
 
 def _done(tasks: list[Any], processes: int) -> Iterator[tuple[Any, Found]]:
@@ -148,10 +177,18 @@ def _done(tasks: list[Any], processes: int) -> Iterator[tuple[Any, Found]]:
         yield from pool.map(_work, tasks)
 
 
-def _judge(
-    outcome: Outcome, setting: Any, name: str, intervals: Any, known: Any, quick: bool
-) -> None:
-    """Record one statistic of one setting, with its bars."""
+def _record(outcome: Outcome, told: list[tuple[dict[str, Any], list[Any]]]) -> None:
+    """Take down the statistics of one setting."""
+    for row, bars in told:
+        outcome.add(row)
+        for bar in bars:
+            outcome.check(*bar)
+
+
+def _judged(
+    setting: Any, name: str, intervals: Any, known: Any, quick: bool
+) -> tuple[dict[str, Any], list[tuple[str, float, str, bool]]]:
+    """Return one statistic of one setting as a row, and its bars."""
     kind, shape, rows, epsilon = setting
     ends = np.array(intervals, float)
     truth = known[shape].truth(name, rows) if shape else 0.0
@@ -164,17 +201,19 @@ def _judge(
         "tables": len(ends),
         "coverage": float(cover),
         "±": math.sqrt(cover * (1.0 - cover) / len(ends)),
+        "first": float(inside[:TABLES].mean()),
         "cut": float(cut),
         "width": width,
         "oracle": None if oracle is None else width / oracle,
     }
-    outcome.add(row)
     where = ", ".join(filter(None, (kind, shape, name, f"n = {rows:,}", f"ε = {epsilon:g}")))
     few = 3.0 * math.sqrt(0.9 * 0.1 / len(ends)) if quick else 0.0  # of so few tables
     least, most = round(LEAST - few, 3), round(MOST + few, 3)
-    outcome.check(f"{where}: coverage", float(cover), f"≥ {least:g}", cover >= least)
+    cover = row["first"]
+    bars = [(f"{where}: coverage", float(cover), f"≥ {least:g}", bool(cover >= least))]
     blind = False
     if name.startswith("quantile"):
         blind = known[shape].whole or (known[shape].crowded and cells > 0.0)
     if cut <= _CUT and not blind:
-        outcome.check(f"{where}: coverage", float(cover), f"≤ {most:g}", cover <= most)
+        bars.append((f"{where}: coverage", float(cover), f"≤ {most:g}", bool(cover <= most)))
+    return row, bars

@@ -17,6 +17,7 @@ MENDED = (
     ("<pre>", '<pre tabindex="0">'),
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     ('<table border="1" class="dataframe">', '<table tabindex="0" class="dataframe">'),
+    ("<table>", '<table tabindex="0">'),
     ('<th class="head"><p></p></th>', "<td></td>"),
     ("<th></th>", "<td></td>"),
     ('<summary aria-label="Toggle hidden content">', "<summary>"),

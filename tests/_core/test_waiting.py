@@ -96,6 +96,13 @@ def test_a_log_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not waiting.watched()
 
 
+def test_a_notebook_that_is_run_to_be_kept_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "in_notebook", lambda: True)
+    assert waiting.watched()
+    monkeypatch.setenv("TACIT_QUIET", "1")
+    assert not waiting.watched()
+
+
 class Handle:
     def __init__(self) -> None:
         self.shown: list[str] = []

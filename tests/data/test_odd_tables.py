@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 
 import tacit as tc
+from tacit.data.dictionary import field_kind
+from tacit.data.members import Members, distinct_ids, key
 from tacit.data.problems import BadTable
+from tacit.data.stating import kind_of
 from tacit.errors import ParameterError
 
 AGE = tc.Columns(age=tc.number(0, 100))
@@ -87,6 +90,47 @@ def test_letters_that_are_composed_otherwise_are_the_same_letters():
     keys = tc.Columns(s=tc.keys()).read({"s": [decomposed, "Köln"]}).values["s"]
     assert len(set(keys)) == 1
     assert tc.text([decomposed]).counts(["Köln, KÖLN"]).sum() == 2
+
+
+def test_a_name_is_the_same_however_its_letters_are_composed():
+    composed, decomposed = "Zo\u00eb", "Zoe\u0308"
+    columns = tc.Columns({composed: (0, 9)}, person="wer", rows_per_person=1)
+    rows = columns.read({decomposed: [1, 2], "wer": [composed, f" {decomposed} "]})
+    assert len(rows) == 1  # one person, of whom one row counts
+    assert key(decomposed) == key(composed)
+    names, place = distinct_ids([composed, decomposed], "ids")
+    assert names == [composed] and place.tolist() == [0, 0]
+
+
+def test_headings_of_which_two_could_be_meant_are_named():
+    with pytest.raises(BadTable, match=r"\['X', 'x '\] could both be meant: rename one"):
+        tc.Columns(x=(0, 9)).read({"X": [1], "x ": [2]})
+
+
+@pytest.mark.parametrize("made", [lambda: tc.Columns({"\ud800": (0, 9)}),
+                                  lambda: tc.Columns(c=["a", "\ud800"]),
+                                  lambda: Members("item", 1, ("\ud800",)).place])  # fmt: skip
+def test_a_name_that_no_file_can_hold_is_refused_when_it_is_stated(made):
+    with pytest.raises(ParameterError, match="half a character"):
+        made()
+
+
+def test_truth_values_have_the_words_that_are_stated():
+    stated = tc.Columns(b=tc.boolean(("Ja", "j"), "nein"))
+    assert stated.read({"b": ["JA", " j", "Nein"]}).values["b"].tolist() == [1.0, 1.0, 0.0]
+    assert [p.what for p in stated.problems({"b": ["ja", "yes"]})] == ["unreadable"]
+    field = {"name": "b", "type": "boolean", "trueValues": ["ja"], "falseValues": ["nein"]}
+    assert field_kind(field) == kind_of("b", field_kind(field).described())
+    assert field_kind({**field, "falseValues": []}).false == ("false", "0")
+    for words in (("ja", ()), (("a", "b"), "B")):
+        with pytest.raises(ParameterError, match="words for true and others for false"):
+            tc.boolean(*words)
+
+
+def test_an_array_of_records_has_columns_of_its_own():
+    records = np.rec.fromarrays([[1.0, 2.0], ["a", "b"]], names=["x", "g"])
+    read = tc.Columns(g=["a", "b"], x=(0, 9)).read(records).values
+    assert read["x"].tolist() == [1.0, 2.0] and read["g"].tolist() == [0.0, 1.0]
 
 
 def test_the_time_is_that_of_the_place_however_it_comes():

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 import tacit as tc
 from benchmarks import serve as benchmark
+from tacit.serve import run
 from tacit.serve.answers import MOST_ROWS, Served
 from tacit.serve.app import MOST_BYTES, application
 from tacit.serve.run import LOOPBACK
@@ -230,3 +233,25 @@ def test_what_predicts_nothing_says_so(tmp_path: Any) -> None:
 def test_a_server_stands_a_small_load_and_ends_in_order() -> None:
     found = benchmark.run(quick=True)
     assert [check.what for check in found.checks if not check.ok] == []
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/about HT", b"POST /v1/predict HTTP/1.1\r\nHost:"])
+def test_a_connection_without_a_request_is_closed(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(run, "_PATIENCE", 0.05)
+
+    async def tried() -> bytes:
+        config = uvicorn.Config(None, log_level="error")  # type: ignore[arg-type]
+        config.load()
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: run.Patient(config, state, {}), "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(sent)
+            found = await reader.read()  # until the server closes it
+            writer.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(tried(), 20)) == b""

@@ -13,6 +13,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.summary.agreement import SummaryAgreement
 from tacit.summary.block import Block, Law, consistent
 from tacit.summary.estimator import PrivateSummary
+from tacit.summary.ranks import Ranks
 from tacit.summary.uncertainty import cell_estimates, estimates, share_estimates
 
 RANGE = {"x": (0.0, 100.0)}
@@ -187,3 +188,17 @@ def test_errors_of_a_release_are_those_of_the_fit(tmp_path):
     back = PrivateSummary.from_release(tmp_path / "release")
     assert str(back.summary().table()) == str(model.summary().table())
     assert back.errors_["mean"] == model.errors_["mean"]
+
+
+def test_quantiles_of_noisy_cells_hold_where_noise_is_more_than_a_cells_rows():
+    rng, edges, n, variance = np.random.default_rng(4), np.linspace(0.0, 1.0, 33), 300, 2500.0
+    held = np.zeros(3)
+    for _ in range(400):  # noise of 50 a cell; nine rows lie in each
+        cells = rng.multinomial(n, np.diff(edges)) + rng.laplace(0.0, math.sqrt(variance / 2), 32)
+        levels = np.array([0.25, 0.5, 0.75])
+        ranks = Ranks(
+            levels, levels, np.full(3, 1 / 32), counts=cells, edges=edges, variance=variance
+        )
+        found, _ = ranks.intervals(0.9, (n + 70.0 * rng.standard_normal(), 4900.0), 1.0, (0, 1))
+        held += (found[:, 0] < levels) & (levels < found[:, 1])
+    assert (held >= 0.87 * 400).all()  # 0.82 of them where an interval ended at the last crossing

@@ -17,12 +17,14 @@ from typing import Any
 from tacit.errors import ParameterError, UnboundedData
 
 __all__ = [
+    "SIZE",
     "AnyOf",
     "Bounds",
     "Constraint",
     "InstanceOf",
     "Integer",
     "OneOf",
+    "Range",
     "Real",
     "Text",
     "as_bounds",
@@ -240,6 +242,30 @@ class Bounds(Constraint):
         return [(1, 0), (1.0, 1.0), (0, math.inf), (math.nan, 1), (0, 1, 2), 3, "ab"]
 
 
+# fourth powers of what lies between, and ratios of them, are numbers that a computer can hold
+_LEAST, _MOST = 2.0**-250, 2.0**250
+SIZE: Constraint = Real(_LEAST, _MOST)  # of what noise is measured by: a radius, a sensitivity
+
+
+class Range(Bounds):
+    """A public range that can be computed with: neither narrower nor wider than numbers are."""
+
+    def accepts(self, value: Any) -> bool:
+        """Whether ``value`` is an increasing pair of numbers whose powers can be computed."""
+        if not super().accepts(value):
+            return False
+        low, high = map(float, value)
+        return max(-low, high) <= _MOST and high / 2.0 - low / 2.0 >= _LEAST
+
+    def describe(self) -> str:
+        """Describe the pair."""
+        return f"{super().describe()}, from {_LEAST:.0e} to {_MOST:.0e} wide"
+
+    def bad_values(self) -> list[Any]:
+        """Those of any pair, and ranges whose squares are no numbers."""
+        return [*super().bad_values(), (0.0, 1e-200), (-1e200, 1e200), (0.0, 1e300)]
+
+
 def check(name: str, value: Any, constraint: Constraint) -> None:
     """Raise `ParameterError` unless ``value`` satisfies ``constraint``.
 
@@ -269,6 +295,6 @@ def as_bounds(name: str, value: Any, meaning: str) -> tuple[float, float]:
     """
     if value is None:
         raise UnboundedData(f"{name} must be given: pass {name}=(low, high), {meaning}")
-    check(name, value, Bounds())
+    check(name, value, Range())
     low, high = value
     return float(low), float(high)

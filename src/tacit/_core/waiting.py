@@ -3,11 +3,13 @@
 Compiling happens once on a machine, and is slow enough to look like a fault. It is said on the
 progress bar that is shown; without one, to a person at a terminal or a notebook who has waited for
 a second, once in a process. Nothing is said where nobody watches (a log, a service, a site's
-process), and what is said is a sentence of the code: nothing of the data can be in it.
+process, or wherever ``TACIT_QUIET`` is set, as for notebooks whose outputs are kept), and what is
+said is a sentence of the code: nothing of the data can be in it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -28,6 +30,8 @@ def in_notebook() -> bool:
 
 def watched() -> bool:
     """Whether a person sees what is said: at a terminal, or in a notebook."""
+    if os.environ.get("TACIT_QUIET"):
+        return False
     with suppress(Exception):  # a closed or replaced stream is nobody
         return in_notebook() or bool(sys.stderr.isatty())
     return False

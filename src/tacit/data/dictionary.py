@@ -75,7 +75,11 @@ def field_kind(entry: Mapping[str, Any]) -> Kind:
     if "enum" in rules:
         return kind_of(name, {"kind": "category", "levels": list(rules["enum"])})
     if sort == "boolean":
-        return kind_of(name, {"kind": "boolean"})
+        said = {"true": entry.get("trueValues"), "false": entry.get("falseValues")}
+        given = {key: words for key, words in said.items() if words}
+        if len(given) == 1:  # what is not said is as the standard has it
+            given = {"true": ["true", "1"], "false": ["false", "0"], **given}
+        return kind_of(name, {"kind": "boolean", **given})
     word = {
         "number": "number",
         "integer": "number",

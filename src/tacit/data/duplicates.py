@@ -6,13 +6,13 @@ A cell belongs to one unit of privacy, and only the values listed for that cell 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit._core.check import OneOf, check
+from tacit._core.order import lexical_order
 from tacit.data.members import Members, key
 from tacit.data.problems import BadTable, Problem
 
@@ -59,9 +59,9 @@ def merged(
     [2.0, 5.0]
     """
     check("duplicates", rule, OneOf(*RULES))
-    order = _sorted(cells, [one.size for one in members])
-    if not len(order):
+    if not len(cells):
         return cells, values
+    order = lexical_order(list(cells.T), [one.size for one in members])
     ordered = cells[order]
     new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
     if new.all():
@@ -77,13 +77,6 @@ def merged(
             found = found / np.diff(np.append(starts, len(order)))
     back = np.argsort(first, kind="stable")
     return cells[first[back]], np.asarray(found[back], np.float64)
-
-
-def _sorted(cells: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
-    """Return an order that brings equal cells together, the first listed first."""
-    if math.prod(sizes) < 2**63 and cells.size:
-        return np.argsort(np.ravel_multi_index(tuple(cells.T), tuple(sizes)), kind="stable")
-    return np.lexsort(cells.T) if cells.size else np.empty(0, np.intp)
 
 
 def _problem(

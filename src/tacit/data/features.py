@@ -250,6 +250,8 @@ def _from_table(
             f"array in the order of the fit, instead of a table with {own[:20]}"
         )
     wanted = list(names) or own
+    if not wanted:
+        raise ParameterError("the table has no columns: a model needs at least one feature")
     remedy = f"the table has {own[:20]}"
     raise_for(
         Problem("no such column", name, (), 1, remedy) for name in wanted if not table.has(name)

@@ -33,7 +33,7 @@ def _read(column: pl.Series, words: Sequence[str]) -> tuple[NDArray[Any], NDArra
 
     Letters that can be written in two ways are written in one.
     """
-    found = texts(column).str.normalize("NFC")
+    found = texts(column)
     marks = found.str.to_lowercase().is_in(lowered(words)).fill_null(True)
     values = np.empty(len(found), object)
     values[:] = found.fill_null("").to_list()

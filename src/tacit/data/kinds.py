@@ -32,6 +32,8 @@ from tacit.data.values import (
     read_texts,
     since_epoch,
     texts,
+    trimmed,
+    writable,
 )
 from tacit.errors import ParameterError, UnboundedData
 
@@ -228,7 +230,7 @@ class Category(Kind):
         return all(is_real(level) for level in self.levels)
 
     def __post_init__(self) -> None:
-        names = [plain_text(level) for level in self.levels]
+        names = [writable(plain_text(level)) for level in self.levels]
         if not names:
             raise UnboundedData(
                 "a category's values must be listed, as in tc.category('f', 'm'): the list is "
@@ -242,14 +244,12 @@ class Category(Kind):
 
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Return positions in the list."""
-        import polars as pl
-
         names = [plain_text(level) for level in self.levels]
         found, values = read_texts(column, lambda c: _places(c, names))
         left = np.flatnonzero(np.isnan(values))
-        composed = pl.Series(names).str.normalize("NFC").to_list()
+        composed = [trimmed(name) for name in names]
         if left.size and len(set(composed)) == len(names):  # the same letters, written otherwise
-            values[left] = _places(texts(found[left]).str.normalize("NFC"), composed)
+            values[left] = _places(texts(found[left]), composed)
         known = ~np.isnan(values)
         missing = missing_among(found, [w for w in words if w not in lowered(names)], values)
         return Parsed(values, missing, np.zeros(len(values), bool), ~known & ~missing)
@@ -288,9 +288,22 @@ class Category(Kind):
 
 @dataclass(frozen=True)
 class Boolean(Kind):
-    """True or false; ``yes`` and ``no``, ``1`` and ``0`` too."""
+    """True or false; ``yes`` and ``no``, ``1`` and ``0`` too, or the words that are stated."""
+
+    true: tuple[str, ...] = _TRUE
+    false: tuple[str, ...] = _FALSE
 
     word: ClassVar[str] = "boolean"
+
+    def __post_init__(self) -> None:
+        for name in ("true", "false"):
+            words = tuple(plain_text(word).lower() for word in getattr(self, name))
+            object.__setattr__(self, name, words)
+        if not self.true or not self.false or set(self.true) & set(self.false):
+            raise ParameterError(
+                "a truth value needs words for true and others for false, as in "
+                f"tc.boolean('ja', 'nein'), got {list(self.true)} and {list(self.false)}"
+            )
 
     def parse(self, column: pl.Series, words: Sequence[str] = NA_WORDS) -> Parsed:
         """Return ones and zeros."""
@@ -302,7 +315,7 @@ class Boolean(Kind):
             return Parsed(values, np.isnan(values), nothing, nothing)
         found, values = read_texts(column, self._read)
         missing = missing_among(found, words, values)
-        stated = [word for word in lowered(words) if word in (*_TRUE, *_FALSE)]
+        stated = [word for word in lowered(words) if word in (*self.true, *self.false)]
         if stated:  # whoever states that 0 stands for nothing does not mean every "no"
             missing |= texts(found).str.to_lowercase().is_in(stated).fill_null(False).to_numpy()
             values[missing] = np.nan
@@ -313,7 +326,7 @@ class Boolean(Kind):
         """Return ones and zeros of texts in any case; NaN where there is none."""
         import polars as pl
 
-        small = [*_TRUE, *_FALSE]
+        small = [*self.true, *self.false]
         listed = pl.Enum(list(dict.fromkeys([*small, *(w.upper() for w in small),
                                              *(w.title() for w in small)])))  # fmt: skip
         place = floats(found.cast(listed, strict=False).to_physical())
@@ -322,13 +335,17 @@ class Boolean(Kind):
             place[left] = floats(
                 found[left].str.to_lowercase().cast(listed, strict=False).to_physical()
             )
-        means = np.array([float(str(w).lower() in _TRUE) for w in listed.categories] + [np.nan])
+        means = np.array(
+            [float(str(w).lower() in self.true) for w in listed.categories] + [np.nan]
+        )
         return np.asarray(means[np.where(np.isnan(place), -1, place).astype(np.intp)], np.float64)
 
     @property
     def remedy(self) -> str:
         """What to do about a value that cannot be read."""
-        return "true or false is needed (yes and no, 1 and 0 will do)"
+        if self != Boolean():
+            return f"{few(self.true)} or {few(self.false)} is needed"
+        return "true or false is needed (yes and no, 1 and 0 will do): mend it, or state the words"
 
     @property
     def range(self) -> tuple[float, float]:
@@ -346,7 +363,8 @@ class Boolean(Kind):
 
     def described(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {"kind": self.word}
+        own = {} if self == Boolean() else {"true": list(self.true), "false": list(self.false)}
+        return {"kind": self.word, **own}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.data.codes import coded
 from tacit.data.columns import column_array, is_missing
 from tacit.data.features import ANY_NUMBER
 from tacit.data.members import (
@@ -77,37 +78,42 @@ def _places(
     frame: Any, entity: str, column: str, known: dict[str, tuple[Any, ...]]
 ) -> tuple[NDArray[np.int64], list[Problem]]:
     """Return where the member of each row stands, and what is wrong with the column."""
-    values, missing = id_values(id_column(frame, column), f"column {column!r}")
+    different, rows = coded(id_column(frame, column))
+    values, missing = id_values(different, f"column {column!r}")
     missing = missing | _for_nobody(frame, values, known.get(entity, ()))
     remedy = f"it must name a member of {entity!r} in every row: fill it in, or take the row out"
-    problems = _trouble(frame, "missing", column, missing, lambda row: "", remedy)
+    problems = _trouble(frame, "missing", column, missing[rows], lambda row: "", remedy)
     filled = np.flatnonzero(~missing)
     found, each = distinct_values(
-        values[filled] if isinstance(values, np.ndarray) else [values[row] for row in filled]
+        values[filled] if isinstance(values, np.ndarray) else [values[k] for k in filled]
     )
-    if entity not in known:
-        known[entity] = tuple(found)
-    members = Members(entity, len(known[entity]), known[entity])
+    if entity in known:
+        where = Members(entity, len(known[entity]), known[entity]).known(found)
+    else:
+        known[entity], where = tuple(found), np.arange(len(found))
     place = np.full(len(values), -1, np.int64)
-    where = members.known(found)
     place[filled] = where[each] if len(where) else place[filled]
     unknown = (place < 0) & ~missing
     remedy = (
         f"it is not among the given labels of {entity!r}, {shown(known[entity])}: mend it, or "
         "state it"
     )
-    problems += _trouble(frame, "unknown", column, unknown, lambda row: key(values[row]), remedy)
-    return place, problems
+    problems += _trouble(
+        frame, "unknown", column, unknown[rows], lambda row: key(values[rows[row]]), remedy
+    )
+    return place[rows], problems
 
 
 def _for_nobody(frame: Any, values: Any, members: tuple[Any, ...]) -> NDArray[np.bool_]:
-    """Return where an id is a word for a missing value, and no stated member."""
+    """Return which ids are a word for a missing value, and no stated member."""
+    if isinstance(values, np.ndarray):
+        return np.zeros(len(values), bool)
     names = {key(member) for member in members}
     words = lowered(frame.na if isinstance(frame, Table) else NA_WORDS)
     return np.array(
         [
             isinstance(one, str) and one.strip().lower() in words and key(one) not in names
-            for one in (values if isinstance(values, list) else [0] * len(values))
+            for one in values
         ],
         bool,
     )

@@ -2,7 +2,8 @@
 
 An id is compared as the text that stands for it: ``"0012"`` is not ``12``, whole numbers are the
 same whatever their dtype, and a day is the same day whether a date, a timestamp or text says so.
-Blanks around an id are no part of it. Where members have no names, their numbers are their names.
+Blanks around an id are no part of it, and letters are composed (NFC). Where members have no names,
+their numbers are their names.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tacit.data.codes import coded
 from tacit.data.columns import column_array, column_names, is_missing
 from tacit.data.reading import Table, is_table, read_rows
-from tacit.data.values import plain_text, texts
+from tacit.data.values import plain_text, texts, trimmed, writable
 from tacit.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ def key(name: Any) -> str:
     >>> key("0012"), key(12), key(12.0), key(np.int8(12)), key(dt.date(2026, 1, 31))
     ('0012', '12', '12', '12', '2026-01-31')
     """
+    if type(name) is str:  # most are
+        return trimmed(name)
     if isinstance(name, bytes):
         return name.decode("utf-8", errors="replace").strip()
     if isinstance(name, np.datetime64):
@@ -58,7 +62,7 @@ def key(name: Any) -> str:
         return name.isoformat()
     if isinstance(name, Decimal) and name.is_finite() and name == name.to_integral_value():
         return str(int(name))
-    return plain_text(name)
+    return trimmed(plain_text(name))
 
 
 def shown(names: Iterable[Any]) -> str:
@@ -86,9 +90,11 @@ def distinct_ids(ids: Any, what: str) -> tuple[list[Any], NDArray[np.int64]]:
     what
         What they are, for the error that a missing one is.
     """
-    values, missing = id_values(ids, what)
-    _refuse_missing(missing, what)
-    return distinct_values(values)
+    different, rows = coded(ids)
+    values, missing = id_values(different, what)
+    _refuse_missing(missing[rows], what)
+    found, place = distinct_values(values)
+    return found, place[rows]
 
 
 def distinct_values(
@@ -102,9 +108,9 @@ def distinct_values(
     if {type(value) for value in values} <= {str}:  # most ids are text: each is looked at once
         first = list(dict.fromkeys(values))
         for value in first:
-            names.setdefault(value.strip(), value.strip())
+            names.setdefault(trimmed(value), trimmed(value))
         order = {name: k for k, name in enumerate(sorted(names))}
-        places = {value: order[value.strip()] for value in first}
+        places = {value: order[trimmed(value)] for value in first}
         return list(order), np.array([places[value] for value in values], np.int64)
     keys = [key(value) for value in values]
     for name, value in zip(keys, values, strict=True):
@@ -222,7 +228,7 @@ class Members:
     @cached_property
     def place(self) -> dict[str, int]:
         """The position of every name, by its key."""
-        found = {key(name): k for k, name in enumerate(self.names or ())}
+        found = {writable(key(name)): k for k, name in enumerate(self.names or ())}
         if len(found) < len(self.names or ()):
             seen: dict[str, Any] = {}
             for name in self.names or ():
@@ -409,7 +415,7 @@ def id_column(table: Any, entity: str, column: str | None = None) -> Any:
         found = table.column(name)
         if found.dtype.is_numeric():
             return np.asarray(found.to_numpy())
-        return found.to_list() if found.dtype.is_temporal() else texts(found).to_list()
+        return found.to_list() if found.dtype.is_temporal() else texts(found)
     name = find_column(table, *wanted)
     if name is None:
         raise ParameterError(

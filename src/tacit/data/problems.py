@@ -107,6 +107,8 @@ def gathered(*readings: Callable[[], Any]) -> list[Any]:
 
 def _shown(column: Any, row: int) -> Any:
     """Return what stands in a row; a moment that Python cannot hold has no text of its own."""
+    if str(getattr(column, "dtype", "")).startswith(("List", "Array")):
+        return f"a list of {len(column[row])}" if column[row] is not None else None
     if str(getattr(column, "dtype", "")).startswith("Datetime"):
         within = column[row : row + 1].dt.year()[0]
         if within is not None and not 1 <= within <= 9999:

@@ -18,7 +18,7 @@ import numpy as np
 from tacit._core.threads import threads
 from tacit.data.files import FILES, Source, clear_numbers, plain_numbers, read_file, source
 from tacit.data.kinds import Kind, Number, Parsed
-from tacit.data.values import NA_WORDS, floats, lowered, plain_text, repeated, texts
+from tacit.data.values import NA_WORDS, floats, lowered, plain_text, repeated, texts, trimmed
 from tacit.errors import MissingExtra, ParameterError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Table(Mapping[str, "NDArray[Any]"]):
         """Return a column by name; another case will do where only one column fits."""
         if name in self.frame.columns:
             return self.frame[name]
-        near = [c for c in self.frame.columns if c.strip().lower() == name.strip().lower()]
+        near = self.near(name)
         if len(near) == 1:
             return self.frame[near[0]]
         both = f" ({near} both fit)" if near else ""
@@ -86,6 +86,11 @@ class Table(Mapping[str, "NDArray[Any]"]):
             f"there is no column {name!r} in {self.places[0][0]}{both}: it has "
             f"{self.frame.columns[:20]}"
         )
+
+    def near(self, name: str) -> list[str]:
+        """Return the columns whose names differ in case, blanks or composed letters only."""
+        wanted = trimmed(name).lower()
+        return [own for own in self.frame.columns if trimmed(own).lower() == wanted]
 
     def parsed(
         self, kinds: Mapping[str, Kind], meanwhile: Callable[[], _T]
@@ -323,6 +328,8 @@ def _from_matrix(data: Any, names: Sequence[str]) -> pl.DataFrame:
     if hasattr(data, "toarray") and hasattr(data, "shape"):
         data = data.toarray()
     array = data if isinstance(data, np.ndarray) else np.asarray(data)
+    if array.ndim == 1 and array.dtype.names:  # a record array has names of its own
+        return read_rows({name: array[name] for name in array.dtype.names}).frame
     if array.ndim != 2 or not names:
         raise ParameterError(
             "data must be a table with named columns, a file, or an array with two axes, got "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit._core.check import OneOf, check
+from tacit._core.order import lexical_order
 from tacit.data.duplicates import merged
 from tacit.data.indices import check_apart, check_range, index_table
 from tacit.data.long import long_cells
@@ -313,13 +314,13 @@ class Relation:
     @cached_property
     def layouts(self) -> tuple[ModeLayout, ...]:
         """The listed cells sorted along each mode, computed once."""
-        return tuple(_layout(self.indices, self.values, m, n) for m, n in enumerate(self.shape))
+        return tuple(_layout(self.indices, self.values, m, self.shape) for m in range(self.modes))
 
     @cached_property
     def held_out_layouts(self) -> tuple[ModeLayout, ...]:
         """The held-out cells sorted along each mode, with value zero."""
         nothing = np.zeros(len(self.held_out))
-        return tuple(_layout(self.held_out, nothing, m, n) for m, n in enumerate(self.shape))
+        return tuple(_layout(self.held_out, nothing, m, self.shape) for m in range(self.modes))
 
     def listed(self) -> Relation:
         """Return the same cells with every observed zero listed; forms the dense array."""
@@ -366,13 +367,14 @@ class Relation:
 
 
 def _layout(
-    indices: NDArray[np.int32], values: NDArray[np.float64], mode: int, size: int
+    indices: NDArray[np.int32], values: NDArray[np.float64], mode: int, shape: tuple[int, ...]
 ) -> ModeLayout:
     if not len(indices):
-        return ModeLayout(np.zeros(size + 1, np.int64), np.empty((0, 1), np.int32), values)
+        return ModeLayout(np.zeros(shape[mode] + 1, np.int64), np.empty((0, 1), np.int32), values)
     # within a row, follow the other modes: neighbouring cells then share factor rows
-    others = [indices[:, m] for m in range(indices.shape[1]) if m != mode]
-    order = np.lexsort((*others, indices[:, mode]))
+    modes = [m for m in range(indices.shape[1]) if m != mode] + [mode]
+    order = lexical_order([indices[:, m] for m in modes], [shape[m] for m in modes])
+    size = shape[mode]
     starts = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(indices[:, mode], minlength=size), out=starts[1:])
     return ModeLayout(starts, np.ascontiguousarray(indices[order]), values[order])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from tacit._core.check import Bounds, InstanceOf, check
+from tacit._core.check import InstanceOf, Range, check
 from tacit.data.features import by_position, labels_of, numbers
 from tacit.data.kinds import Boolean, Category, Number
 from tacit.data.matrices import row_shape
@@ -127,7 +127,7 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             one = given.shape == (2,) and all(np.isscalar(end) for end in given)
             pairs = [tuple(given)] * width if one else list(self.bounds)
         for k, pair in enumerate(pairs):
-            check(f"bounds[{k}]", tuple(pair), Bounds())
+            check(f"bounds[{k}]", tuple(pair), Range())
         low, high = np.array([(float(a), float(b)) for a, b in pairs], np.float64).T
         return low, high
 
@@ -154,7 +154,7 @@ class PublicScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         y
             Ignored.
         """
-        check("feature_range", tuple(self.feature_range), Bounds())
+        check("feature_range", tuple(self.feature_range), Range())
         check("clip", self.clip, InstanceOf(bool))
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.check import InstanceOf, Integer, OneOf, check
+from tacit._core.check import InstanceOf, Integer, OneOf, Range, check
 from tacit._core.rng import WordStream
 from tacit.data.dictionary import field_kind
 from tacit.data.duplicates import RULES
 from tacit.data.free_text import Keys, Text
-from tacit.data.kinds import Boolean, Category, Date, Kind
+from tacit.data.kinds import Boolean, Category, Date, Kind, Number
 from tacit.data.problems import BadTable, Problem, raise_for, trouble
 from tacit.data.reading import Table, read_rows
 from tacit.data.records import counted_once, record_codes, records_note
@@ -122,6 +122,9 @@ class Columns(Mapping[str, Kind]):
                 "is read from private data"
             )
         self.kinds = {str(name): kind_of(str(name), kind) for name, kind in stated.items()}
+        for name, kind in self.kinds.items():
+            if isinstance(kind, Number):
+                check(f"columns[{name!r}]", kind.range, Range())
         if rows_per_person is not None:
             check("rows_per_person", rows_per_person, Integer(1, 10**6))
         check("per_person", per_person, OneOf("rows", "average"))
@@ -412,7 +415,12 @@ class Columns(Mapping[str, Kind]):
         own = [*([self.person] if self.person else []), *(self.key or [])]
         for name in dict.fromkeys([*wanted, *(own if person else [])]):
             if not table.has(name):
-                remedy = f"the table has {table.frame.columns[:20]}"
+                near = table.near(name)
+                remedy = (
+                    f"{near} could both be meant: rename one"
+                    if near
+                    else (f"the table has {table.frame.columns[:20]}")
+                )
                 found.append(Problem("no such column", name, (), 1, remedy))
         return found
 

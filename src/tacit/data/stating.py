@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.data.free_text import Keys, Text
 from tacit.data.kinds import Boolean, Category, Date, Kind, Number
-from tacit.data.values import is_real, moment
+from tacit.data.values import is_real, moment, writable
 from tacit.errors import ParameterError, UnboundedData
 
 __all__ = ["boolean", "category", "date", "keys", "kind_of", "number", "text", "time"]
@@ -47,9 +47,24 @@ def category(*levels: Any) -> Category:
     return Category(tuple(levels))
 
 
-def boolean() -> Boolean:
-    """Return the kind of a column of true and false."""
-    return Boolean()
+def boolean(true: Any = (), false: Any = ()) -> Boolean:
+    """Return the kind of a column of true and false.
+
+    Parameters
+    ----------
+    true, false
+        The word, or words, that stand for each in text, in any case; left out, true and false, yes
+        and no, 1 and 0, and their first letters.
+
+    Examples
+    --------
+    >>> boolean("ja", "nein").described()
+    {'kind': 'boolean', 'true': ['ja'], 'false': ['nein']}
+    """
+    if not true and not false:
+        return Boolean()
+    return Boolean(*((words,) if isinstance(words, str) else tuple(words)
+                     for words in (true, false)))  # fmt: skip
 
 
 def date(low: Any, high: Any, formats: str | Sequence[str] = ()) -> Date:
@@ -106,6 +121,7 @@ def kind_of(name: str, stated: Any) -> Kind:
     >>> kind_of("age", (20, 90)).word, kind_of("sex", ["f", "m"]).word
     ('number', 'category')
     """
+    writable(name)
     if isinstance(stated, Kind):
         return stated
     if stated is None:
@@ -133,7 +149,7 @@ def _kind(name: str, stated: Any) -> Kind:
 _MAKERS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "number": (number, ("low", "high"), ("unit", "step")),
     "category": (category, ("levels",), ()),
-    "boolean": (boolean, (), ()),
+    "boolean": (boolean, (), ("true", "false")),
     "date": (date, ("low", "high"), ("formats",)),
     "time": (time, ("low", "high"), ("formats",)),
     "text": (text, ("vocabulary",), ()),

@@ -6,6 +6,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -33,6 +34,8 @@ __all__ = [
     "repeated",
     "since_epoch",
     "texts",
+    "trimmed",
+    "writable",
 ]
 
 # words for a value that is not there, compared without case
@@ -55,18 +58,42 @@ def plain_text(value: Any) -> str:
     return str(value).strip()
 
 
+def trimmed(text: str) -> str:
+    """Return a text without blanks around, its letters composed (NFC).
+
+    >>> trimmed(" Zoe\u0308 ") == "Zo\u00eb"
+    True
+    """
+    plain = text.strip()
+    return plain if plain.isascii() else normalize("NFC", plain)
+
+
+def writable(text: str) -> str:
+    """Return a name if it can be written, or say that it cannot: half a character is none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ParameterError(f"{text!r} holds half a character, which no file can hold") from None
+    return text
+
+
 def texts(column: pl.Series) -> pl.Series:
-    """Return a column as text without blanks around, value by value; null where there is none."""
+    """Return a column as text without blanks around, value by value; null where there is none.
+
+    Letters are composed: the same word is the same value, however a machine wrote its accents.
+    """
     import polars as pl
 
     kind = column.dtype
     if kind == pl.String:
-        return column.str.strip_chars()
+        plain = column.str.strip_chars()
+        wide = (plain.str.len_bytes() != plain.str.len_chars()).any()  # else it is composed
+        return plain.str.normalize("NFC") if wide else plain
     if kind.is_integer() or kind in (pl.Categorical, pl.Enum, pl.Date):
         return column.cast(pl.String)
     if kind == pl.Null:
         return column.cast(pl.String)
-    found = [None if v is None or v != v else plain_text(v) for v in column.to_list()]
+    found = [None if v is None or v != v else trimmed(plain_text(v)) for v in column.to_list()]
     return pl.Series(column.name, found, dtype=pl.String)
 
 

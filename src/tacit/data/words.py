@@ -57,6 +57,10 @@ def word_numbers(documents: list[Any], words: Members | None, unknown: str) -> l
     unknown
         Whether a word outside of it is an ``"error"``, or is to be dropped.
     """
+    for document in documents:
+        if not hasattr(document, "__iter__"):
+            kind = type(document).__name__
+            raise ParameterError(f"a document must be a sequence of words, got {kind}")
     if words is None:
         if any(_has_text(document) for document in documents):
             raise UnboundedData(

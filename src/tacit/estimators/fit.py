@@ -26,6 +26,7 @@ from tacit.estimators.agreement import Agreement
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.gate import Gate
 from tacit.estimators.rehearsal import rehearse
+from tacit.estimators.shards import Holder
 from tacit.estimators.site import Site
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.certificate import Certificate
@@ -165,6 +166,8 @@ def fit(
         site.name: agreement.holder(site.name, data[site.name], gates[site.name], place.seed)
         for site in sites
     }
+    for holder in holders.values():
+        _check_room(holder)
     participants: list[Participant] = [
         holder if (kept := own[name]) is None else Remembering(holder, Outbox(kept))
         for name, holder in holders.items()
@@ -219,6 +222,12 @@ def _told(error: SiteFailure, sites: Sequence[Site]) -> SiteFailure:
     return SiteFailure(f"the fit stopped: {told_to_holder(cause)}")
 
 
+def _check_room(holder: Participant) -> None:
+    """Raise where a holder's data are too many for its sums."""
+    if isinstance(holder, Holder):
+        holder.check_room()
+
+
 def coordinator(agreement: Agreement, seed: int | None) -> Asking:
     """Return the coordinator's side; without a seed it takes a fresh one and keeps it."""
     return Asking(agreement, fresh_seed() if seed is None else seed)
@@ -251,6 +260,7 @@ def take_part(
     kept = None if folder is None else check_writable(folder, "what a restart needs", 0o700)
     gate = Gate(None, noise_of(agreement, place, site.name), kept)
     holder = agreement.holder(site.name, data, gate, place.seed)
+    _check_room(holder)
     words = {site.name: stated(agreement, site, gate, holder, notes, against)}
     rehearse(agreement)
     gate.reservation = reserve(agreement, [site], place.purpose, run, words)[site.name]

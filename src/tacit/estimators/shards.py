@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tacit.errors import NothingReleased, RequestRefused
+from tacit.errors import NothingReleased, ParameterError, RequestRefused
 from tacit.estimators.agreement import Agreement, Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
@@ -138,6 +138,10 @@ class Holder(Participant):
         """Return how many units a shard holds; needed where they are sampled."""
         return 0
 
+    def contributions(self, shard: Any) -> int:
+        """Return how many bounded parts a shard adds to a sum: its units, unless a family says."""
+        return self.units(shard)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What this holder's certificate lists besides the agreement's assumptions."""
@@ -148,6 +152,23 @@ class Holder(Participant):
         return {}
 
     # -- what is true of every family ------------------------------------------------------
+
+    def check_room(self) -> None:
+        """Raise where 64-bit sums could overflow, before anybody is charged or asked.
+
+        Each part is bounded by the sensitivity, so that their number alone decides.
+        """
+        parts = sum(self.contributions(shard) for shard in self.shards)
+        for step in self.agreement.steps:
+            for kind in ("", *step.kinds):
+                drawn = step.mechanism_of(kind)
+                room = getattr(getattr(drawn, "mechanism", drawn), "room", None)
+                if room is not None and step.merge_of(kind) == "sum" and parts > room:
+                    raise ParameterError(
+                        f"{parts:,} contributions are more than the {room:,} that a sum with this "
+                        "little noise has room for: ask for a smaller epsilon, or make several "
+                        "sites of the data"
+                    )
 
     def respond(self, request: Message) -> Message:
         """Answer one request, or refuse it before any numerics."""

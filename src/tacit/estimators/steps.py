@@ -210,6 +210,9 @@ class Step:
         for name, spec in self.leaving.items():
             most = self._most if spec.dtype.startswith("float") else _LARGEST
             low, high = max(spec.low, -most), min(spec.high, most)
+            if most == _LARGEST:  # little is known: a range that the step states may be wider
+                low = spec.low if math.isfinite(spec.low) else low
+                high = spec.high if math.isfinite(spec.high) else high
             found[name] = dataclasses.replace(spec.resolved(sizes), low=low, high=high)
         return found
 
@@ -218,10 +221,13 @@ class Step:
         """The largest number that a release of one site can hold."""
         inner = getattr(self.mechanism, "mechanism", self.mechanism)  # of a sampled one
         reach, noise = getattr(inner, "sensitivity", None), getattr(inner, "scale", None)
-        if reach is None or noise is None or self.merge != "sum" or self.kinds:
-            return _LARGEST
+        if reach is None or noise is None:  # of an order statistic: its values have a range
+            ends = getattr(inner, "bounds", (0.0, 0.0))
+            return max(_LARGEST, _MOST_UNITS * max(abs(float(end)) for end in ends))
         most = _MOST_UNITS * float(reach) + _NOISE * float(noise)
-        return min(most, _LARGEST) if math.isfinite(most) else _LARGEST
+        if not math.isfinite(most):
+            return _LARGEST
+        return most if self.merge == "sum" and not self.kinds else max(most, _LARGEST)
 
     def described(self) -> dict[str, Any]:
         """Return everything that both sides have to agree on, as plain data."""

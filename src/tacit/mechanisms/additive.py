@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GridMechanism"]
 
+_LARGEST_SUM = 2.0**62  # half of what 64 bits hold: the other half is for noise
+
 
 @dataclass(frozen=True)
 class GridMechanism(Mechanism):
@@ -105,6 +107,17 @@ class GridMechanism(Mechanism):
         if self.scale == 0.0:
             return Grid.for_scale(self.sensitivity, 40)
         return Grid.for_scale(self.scale, self.bits)
+
+    @property
+    def room(self) -> int | None:
+        """How many contributions a sum of 64-bit whole numbers has room for, noise included.
+
+        None without noise, where sums grow beyond 64 bits as they need (`grid.wide_sum`).
+        """
+        if self.scale == 0.0:
+            return None
+        longest = self.sensitivity + self.grid.growth(self.size, self.norm, REPLACE)
+        return int(_LARGEST_SUM / (longest / self.grid.step + 1.0))
 
     @property
     def noise_multiplier(self) -> float:

@@ -12,6 +12,7 @@ g·d/2 and g·d.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,44 @@ from tacit.privacy.events import REPLACE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Grid", "GridSum"]
+__all__ = ["Grid", "GridSum", "pieces", "wide_sum"]
 
 _LARGEST = 2.0**62
+_PIECE = 1 << 20  # contributions, of 2^41 steps at most without noise, that 64 bits surely hold
+
+
+def pieces(units: int) -> Iterator[slice]:
+    """Yield the parts of many contributions whose sums 64 bits hold, whatever the noise.
+
+    >>> [(part.start, part.stop) for part in pieces(2**20 + 1)]
+    [(0, 1048576), (1048576, 1048577)]
+    """
+    for start in range(0, max(units, 1), _PIECE):
+        yield slice(start, min(start + _PIECE, units))
+
+
+def wide_sum(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """Return the sum of whole numbers: of 64 bits where they hold it, else Python's own.
+
+    >>> wide_sum([np.array([2**61]), np.array([2**61]), np.array([2**62])])
+    array([9223372036854775808], dtype=object)
+    """
+    total: NDArray[Any] | None = None
+    reach = 0  # of the numbers of the total
+    for part in parts:
+        most = _reach(part)
+        if total is not None and total.dtype != object and reach + most >= 1 << 62:
+            total, reach = total.astype(object), _reach(total)
+        total = part.copy() if total is None else total + part
+        reach += most
+    if total is None:
+        raise ParameterError("there is nothing to add up")
+    return total.astype(np.int64) if total.dtype == object and _reach(total) < 1 << 62 else total
+
+
+def _reach(integers: NDArray[Any]) -> int:
+    """Return the largest magnitude."""
+    return max(int(integers.max()), -int(integers.min())) if integers.size else 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +95,7 @@ class Grid:
 
     def values(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return whole numbers of steps as floats; a product with a power of two is exact."""
-        return np.asarray(integers * self.step)
+        return np.asarray(integers * self.step, np.float64)
 
     def sum(self, rows: Any, scales: Any = None) -> GridSum:
         """Round every row (one unit's contribution) and add them up.
@@ -77,22 +113,30 @@ class Grid:
         if rows.ndim != 2:
             raise ParameterError(f"rows must have two axes (units, numbers), got {rows.ndim}")
         factors = np.ones(len(rows)) if scales is None else np.asarray(scales, np.float64)
-        total = np.zeros(rows.shape[1], np.int64)
-        kernels.sum_on_grid(rows, factors, math.ldexp(1.0, -self.exponent), total)
-        return GridSum(total, self)
+        inverse = math.ldexp(1.0, -self.exponent)
+
+        def part(one: slice) -> NDArray[np.int64]:
+            total = np.zeros(rows.shape[1], np.int64)
+            kernels.sum_on_grid(rows[one], factors[one], inverse, total)
+            return total
+
+        return GridSum(wide_sum(part(one) for one in pieces(len(rows))), self)
 
 
 @dataclass(frozen=True)
 class GridSum:
-    """A sum of contributions that were rounded one by one, as whole numbers of a grid step."""
+    """A sum of contributions that were rounded one by one, as whole numbers of a grid step.
 
-    integers: NDArray[np.int64]
+    They have 64 bits; without noise they are Python's own where 64 bits do not hold them.
+    """
+
+    integers: NDArray[Any]
     grid: Grid
 
     def __add__(self, other: GridSum) -> GridSum:
         if other.grid != self.grid:
             raise ParameterError("sums on different grids cannot be added")
-        return GridSum(self.integers + other.integers, self.grid)
+        return GridSum(wide_sum([self.integers, other.integers]), self.grid)
 
     @property
     def shape(self) -> tuple[int, ...]:

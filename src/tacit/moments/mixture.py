@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit._core.answers import Answer
 from tacit._core.arrays import Array
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real, check
+from tacit._core.check import SIZE, AnyOf, Constraint, InstanceOf, Integer, Real, check
 from tacit.data.features import Features, common_names, labels_of, numbers, settled
 from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
@@ -99,7 +99,7 @@ class GaussianMixture(MomentEstimator):
     _inference_only = ("restarts", "iterations")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "components": Integer(1, MOST_COMPONENTS),
-        "radius": AnyOf(Real(0, open_low=True), None),
+        "radius": AnyOf(SIZE, None),
         "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray, Mapping)),
         "features": AnyOf(Integer(1), None),
         **COMMON,

@@ -44,6 +44,10 @@ class People(Holder):
         """Return what the people of a shard contribute."""
         return contribution(self.agreement, shard)
 
+    def contributions(self, shard: Array) -> int:
+        """Return the number of people."""
+        return len(shard)
+
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy numbers."""
         return {"values": np.atleast_1d(released)}
@@ -63,6 +67,10 @@ class Chunks(Holder):
             return contribution(public.first, shard[part])
         chosen = public.rest[list(public.kinds).index(asked.kind)]
         return contribution(chosen, shard[part])
+
+    def contributions(self, shard: Mapping[str, Array]) -> int:
+        """Return the number of people in both parts."""
+        return sum(len(people) for people in shard.values())
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy numbers."""

@@ -309,6 +309,10 @@ class Descending(Holder):
         mechanism = self.agreement.mechanism
         return GridSum(np.zeros(mechanism.shape, np.int64), mechanism.grid)
 
+    def contributions(self, shard: Rated) -> int:
+        """Return the number of ratings."""
+        return len(shard.cells.values)
+
     def settle(self, step: Step, asked: Asked, released: Any, kept: dict[str, Any]) -> None:
         """Run an epoch; every message carries its share of the noise."""
         settings, (users, items, values) = self.agreement.settings, self._cells

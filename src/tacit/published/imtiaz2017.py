@@ -331,6 +331,10 @@ class NoisyTopicsHolder(Holder):
         value = float(np.einsum("abc,a,b,c->", tensor, y, y, y))
         return value / three if three > _LEAST else 0.0
 
+    def contributions(self, shard: DocumentMoments) -> int:
+        """Return the number of documents."""
+        return shard.units
+
     @cached_property
     def _tensor(self) -> Array:
         (shard,) = self.shards

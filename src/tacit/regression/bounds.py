@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import Bounds, Real, check
+from tacit._core.check import SIZE, Range, check
 from tacit.data.features import labels_of
 from tacit.data.kinds import Category
 from tacit.data.matrices import row_shape
@@ -94,7 +94,7 @@ class PublicBounds:
                 "response"
             )
         if not isinstance(response, int | float):
-            check("y_bounds", response, Bounds())
+            check("y_bounds", response, Range())
 
     @property
     def by_name(self) -> bool:
@@ -124,7 +124,7 @@ class PublicBounds:
         else:
             named = {f"x{k}": pair for k, pair in enumerate(self.features)}
         for name, pair in named.items():
-            check(f"bounds[{name!r}]", pair, Bounds())
+            check(f"bounds[{name!r}]", pair, Range())
         return {name: (float(low), float(high)) for name, (low, high) in named.items()}
 
     def names(self, design: Design) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class PublicBounds:
         large the constant is (`constant_for`).
         """
         if self.is_norm:
-            check("bounds", self.features, Real(0, open_low=True))
+            check("bounds", self.features, SIZE)
             if features is None:
                 raise NotCertified(
                     "bounds do not name the features: the price is known at fit only"
@@ -207,7 +207,7 @@ class PublicBounds:
         if clip is None and self.is_norm:
             clip = math.sqrt(counted**2 + square + (statistics == "moments") / 3.0)
         if isinstance(self.response, int | float):
-            check("y_bounds", self.response, Real(0, open_low=True))
+            check("y_bounds", self.response, SIZE)
             scales.append((0.0, float(self.response)))
         else:
             scales.append(_scale(self.response, intercept))

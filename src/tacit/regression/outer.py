@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from tacit._core.arrays import Array
 from tacit._core.kernels import compiled
 from tacit.errors import ParameterError
-from tacit.mechanisms.grid import Grid, GridSum
+from tacit.mechanisms.grid import Grid, GridSum, wide_sum
 
 __all__ = ["ExactSum", "OuterSum", "RowMap", "onto_grid"]
 
@@ -47,7 +47,6 @@ PIECE = 1 << 13  # rows that BLAS adds up at once: they fit into cache
 BITS = 16
 _FLUSH = 1 << 20  # rows whose products of at most 2^32 a float64 holds exactly
 _ROOM = 1.0 - 2.0**-40
-_LARGEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -247,8 +246,8 @@ def onto_grid(total: ExactSum, pairs: Any, weights: Any, grid: Grid) -> GridSum:
         squared = Fraction(weight) * (number * shift) ** 2
         # floor(√s + ½) = floor((floor(√(4s)) + 1)/2) for s ≥ 0, as whole numbers
         magnitude = (math.isqrt(4 * squared.numerator // squared.denominator) + 1) // 2
-        rounded.append(min(magnitude, _LARGEST) * (1 if number >= 0 else -1))
-    return GridSum(np.array(rounded, np.int64), grid)
+        rounded.append(magnitude * (1 if number >= 0 else -1))
+    return GridSum(wide_sum([np.array(rounded, object)]), grid)
 
 
 def _lattice_rows(

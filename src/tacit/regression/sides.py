@@ -26,6 +26,10 @@ class Rows(Holder):
         """Return the entries of the sum that are released, on the mechanism's grid."""
         return self.agreement.design.vector(shard.total, self.agreement.mechanism)
 
+    def contributions(self, shard: SiteSum) -> int:
+        """Return the number of rows."""
+        return int(shard.count)
+
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy sum, and the number of rows where it is public."""
         design = self.agreement.design

@@ -162,9 +162,6 @@ class PrivateSummary(PrivateEstimator):
                 raise ParameterError(
                     f"column {name!r} is {kind.word}, which a summary does not read"
                 )
-            low, high = kind.range
-            if (high / 2.0 - low / 2.0) ** 2 == 0.0:
-                raise ParameterError(f"columns[{name!r}] must be a range that can be squared")
         if public.averaged:
             raise ParameterError("a summary counts rows: pass rows_per_person, not averages")
         if self.by is not None and not isinstance(public.get(self.by), Category):

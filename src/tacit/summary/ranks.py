@@ -160,8 +160,11 @@ class Ranks:
         What the number of rows says about A + U moves both, in proportion to their variances.
 
         The noise of ranks is a walk along the cells, which may contradict a value and not the
-        next. An end of the range that is not contradicted is an end of the interval; else that is
-        where the last value with too few rows below it lies, or the first with too many.
+        next: where it is more than the rows of a cell, the walk passes a bound again and again,
+        and an interval that ends at the last value with too few rows, or the first with too many,
+        has tried many values at once (82 of 100 held where 90 were told). The surplus itself
+        never falls. So the nearest curve that does not is looked at instead (isotonic
+        regression, by the precision at each place), which passes each bound once.
         """
         places, rank = self._finer()
         upto = np.linspace(0.0, self.variance * len(self.counts), places.size)
@@ -173,9 +176,10 @@ class Ranks:
             surplus = surplus + share / known * (rows[0] - rank[-1])
             noise = noise - share**2 / known
         far = reach(level, 1.0) * np.sqrt(np.maximum(noise, 0.0) + sampling)
+        surplus = _rising(surplus, noise + sampling)
         few, many = np.flatnonzero(surplus < -far), np.flatnonzero(surplus > far)
-        first = int(few[-1]) if few.size and few[0] == 0 else -1
-        last = int(many[0]) if many.size and many[-1] == places.size - 1 else places.size
+        first = int(few[-1]) if few.size else -1
+        last = int(many[0]) if many.size else places.size
         ends = [
             float(places[0]) if first < 0 else _zero(surplus + far, places, first),
             float(places[-1]) if last == places.size else _zero(surplus - far, places, last - 1),
@@ -236,6 +240,14 @@ def _nearest(numbers: Array, bounds: tuple[float, float], step: float) -> Array:
 def _logit(share: Array) -> Array:
     inside = np.clip(share, _LEAST, 1.0 - _LEAST)
     return np.asarray(np.log(inside) - np.log1p(-inside))
+
+
+def _rising(heights: Array, variance: Array) -> Array:
+    """Return the nearest curve that never falls, by the precision at each place."""
+    from scipy.optimize import isotonic_regression
+
+    floor = max(float(variance.max()), 1.0) * 1e-9
+    return np.asarray(isotonic_regression(heights, weights=1.0 / np.maximum(variance, floor)).x)
 
 
 def _zero(heights: Array, places: Array, before: int) -> float:

@@ -11,7 +11,7 @@ from tacit._core.arrays import Array
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.clipping import clip_values
-from tacit.mechanisms.grid import Grid, GridSum
+from tacit.mechanisms.grid import Grid, GridSum, pieces, wide_sum
 from tacit.mechanisms.laplace import Laplace
 from tacit.summary.agreement import SummaryAgreement
 from tacit.summary.cells import cell_quantiles
@@ -38,8 +38,17 @@ def row_sums(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -
     return GridSum(np.concatenate(blocks), grid)
 
 
-def _block(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> NDArray[np.int64]:
+def _block(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> NDArray[Any]:
     """Return the sum over the rows of one group."""
+    rows = len(next(iter(table.values())))
+    return wide_sum(
+        _piece(public, {name: column[part] for name, column in table.items()}, grid)
+        for part in pieces(rows)
+    )
+
+
+def _piece(public: SummaryAgreement, table: Mapping[str, Array], grid: Grid) -> NDArray[np.int64]:
+    """Return the sum over rows that 64 bits have room for."""
     total = np.zeros(public.block, np.int64)
     rows = len(next(iter(table.values())))
     if public.counting:

@@ -38,7 +38,7 @@ from tacit.factorization.together.shape import (
     stayed,
 )
 from tacit.mechanisms.clipping import clip_values
-from tacit.mechanisms.grid import GridSum
+from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 from tacit.mechanisms.sampled import PoissonSampled
 
 _NUMBERS = 1 << 26  # of members' rows, over all draws
@@ -148,14 +148,27 @@ class LangevinSite(SiteFactors):
             if self.agreement.method.rows == "drawn":
                 key = int(generator(self.walk.seed, f"rows {self.walk.moves}").integers(2**62))
                 rows = perturbed_rows(picks, shard, theta, rule, key)
-            sums = owner_sums(
-                picks, shard, theta, self.free, rule, inner.sensitivity, inverse, rows
+            found = (
+                owner_sums(
+                    picks[part],
+                    shard,
+                    theta,
+                    self.free,
+                    rule,
+                    inner.sensitivity,
+                    inverse,
+                    None if rows is None else rows[part],
+                )
+                for part in pieces(len(picks))
             )
         else:
-            sums = entry_sums(
-                picks, shard, theta, self.free, self.counted, inner.sensitivity, inverse
+            found = (
+                entry_sums(
+                    picks[part], shard, theta, self.free, self.counted, inner.sensitivity, inverse
+                )
+                for part in pieces(len(picks))
             )
-        return GridSum(sums[: self.gated], inner.grid)
+        return GridSum(wide_sum(found)[: self.gated], inner.grid)
 
     def theta(self, asked: Asked, kept: Mapping[str, Any]) -> Floats:
         """Return the factors that were sent and those that are kept here, as one vector."""

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.factors import Messages, factor_messages, item_weight_sums
 from tacit.factorization.offsets.numerics.contributions import (
+    MOST_ROWS,
     lattice_gram,
     message_scales,
     sum_messages,
@@ -23,7 +25,7 @@ from tacit.factorization.offsets.numerics.ridge import ByMember, ridge_rows
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
-from tacit.mechanisms.grid import GridSum
+from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 
 __all__ = ["COUNT", "Members", "Shard", "packing"]
 
@@ -65,6 +67,20 @@ class Members(Holder):
     def units(self, shard: Shard) -> int:
         """Return the number of members."""
         return shard.cells.members
+
+    def contributions(self, shard: Shard) -> int:
+        """Return the number of members, or of cells where they count one by one."""
+        return len(shard.cells.values) if self.agreement.unit == "entry" else self.units(shard)
+
+    def check_room(self) -> None:
+        """Raise where sums could overflow, or a covariance would not be exact."""
+        super().check_room()
+        kinds = {kind for step in self.agreement.steps for kind in (step.name, *step.kinds)}
+        if self.cells.members > MOST_ROWS and "covariance" in kinds:
+            raise ParameterError(
+                f"{self.cells.members:,} members are more than the {MOST_ROWS:,} whose covariance "
+                "is exact: make several sites of them, or leave factors out (rank=0)"
+            )
 
     def contribute(
         self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Shard, picks: Integers
@@ -124,8 +140,13 @@ class Members(Holder):
         """Return the sum of messages on the mechanism's grid, zeros after it."""
         inverse, items = math.ldexp(1.0, -mechanism.grid.exponent), self.agreement.items
         left, right, scales = sent
-        total = sum_messages(cells.items, items, left, right, which, scales, inverse)
-        padded = np.zeros(mechanism.size, np.int64)
+        total = wide_sum(
+            sum_messages(
+                cells.items[part], items, left[part], right, which[part], scales[part], inverse
+            )
+            for part in pieces(len(cells.items))
+        )
+        padded = np.zeros(mechanism.size, total.dtype)
         padded[: total.size] = total.ravel()
         return GridSum(padded, mechanism.grid)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.check import Range, check
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError, UnboundedData
 from tacit.factorization.language.binding import restricted
@@ -197,13 +198,10 @@ def _bounds(
                 "bounds must be given: pass bounds=(low, high), the range a value may take, or "
                 f"{{{name!r}: (low, high), …}}"
             )
-        try:
-            low, high = (float(part) for part in pair)
-        except (TypeError, ValueError):
-            low, high = 0.0, 0.0
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
-            raise ParameterError(f"bounds of {name!r} must be (low, high), low < high: {pair!r}")
-        found[name] = (low, high)
+        pair = tuple(pair) if isinstance(pair, np.ndarray) else pair
+        check(f"bounds of {name!r}", pair, Range())
+        low, high = pair
+        found[name] = (float(low), float(high))
     return found
 
 

@@ -92,7 +92,7 @@ class UsedAtSites(PrivateEstimator):
         """Return a site with its cells and its side."""
         if not vars(self).get("parts_"):
             raise NothingFitted("there is no site to predict at: call fit, adopt or load_site")
-        if site not in self.parts_:
+        if not isinstance(site, str) or site not in self.parts_:
             raise ParameterError(f"there is no site {site!r}: there are {list(self.parts_)}")
         model = self.coupled_model()
         return AtSite(self.parts_[site], self._held[site], model, self._protected(model))
@@ -283,7 +283,7 @@ class UsedAtSites(PrivateEstimator):
     def factors(self, entity: str) -> dict[Any, Floats]:
         """Return the shared factor of an entity: member → its row; or its number without names."""
         check_fitted(self, "shared_")
-        rows = self.shared_.get(entity)
+        rows = self.shared_.get(entity) if isinstance(entity, str) else None
         if rows is None:
             raise ParameterError(f"there is no shared factor {entity!r}: {list(self.shared_)}")
         return Members(entity, len(rows), self.labels_.get(entity)).named(rows)

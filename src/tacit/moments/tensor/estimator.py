@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit._core.answers import Answer
 from tacit._core.arrays import Array
-from tacit._core.check import AnyOf, Constraint, Integer, Real
+from tacit._core.check import SIZE, AnyOf, Constraint, Integer
 from tacit._core.rng import generator
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
@@ -90,7 +90,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         "rank": Integer(1),
         "restarts": AnyOf(Integer(1), None),
         "iterations": Integer(1),
-        "sensitivity": AnyOf(Real(0, open_low=True), None),
+        "sensitivity": AnyOf(SIZE, None),
         "dimension": AnyOf(Integer(1), None),
         **PAID,
     }

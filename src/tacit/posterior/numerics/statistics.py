@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import Bounds, Real, check
+from tacit._core.check import Range, Real, check
 from tacit._core.linear import inlined
 from tacit.errors import ParameterError
 
@@ -174,7 +174,7 @@ class Custom(Additive):
         if not callable(self.function):
             raise ParameterError("function must be a function of x")
         for pair in self._pairs:
-            check("bounds of the statistic", pair, Bounds())
+            check("bounds of the statistic", pair, Range())
 
     @property
     def _pairs(self) -> list[Any]:

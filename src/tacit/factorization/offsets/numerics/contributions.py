@@ -17,8 +17,9 @@ from tacit._core.kernels import compiled
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
-__all__ = ["lattice_gram", "message_scales", "sum_messages"]
+__all__ = ["MOST_ROWS", "lattice_gram", "message_scales", "sum_messages"]
 
+MOST_ROWS = 1 << 23  # of products of at most 2^30 whose sum a float64 holds without error
 _ROOM = 1.0 - 2.0**-40  # for the rounding of norms and products
 
 
@@ -67,8 +68,8 @@ def lattice_gram(rows: Floats) -> Floats:
     """Return Σ x·xᵀ over rows of norm below one, each rounded to a lattice first; exact.
 
     On the lattice of 2⁻¹⁵ a row holds whole numbers of at most 2¹⁵, so products are at most 2³⁰
-    and a float64 adds up 2²² of them without error, in whatever order BLAS likes. Rows are
-    first scaled down by what rounding can add, so their norm stays below one.
+    and a float64 adds up `MOST_ROWS` of them without error, in whatever order BLAS likes. Rows
+    are first scaled down by what rounding can add, so their norm stays below one.
     """
     step = 2.0**-15
     shrunk = rows * (1.0 - step * np.sqrt(rows.shape[1]))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tacit._core.kernels import compiled
 from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
+from tacit._core.order import lexical_order
 from tacit._core.threads import over_range
 from tacit.data.relations import Relation
 from tacit.factorization.arrays import Floats, Integers
@@ -75,9 +76,11 @@ def by_member(relation: Relation, entity: str) -> ByMember:
     """Return the listed cells of a two-mode relation, sorted by the members of an entity."""
     mode = relation.entities.index(entity)
     member, item = relation.indices[:, mode], relation.indices[:, 1 - mode]
-    order = np.lexsort((item, member))
-    starts = np.searchsorted(member[order], np.arange(relation.shape[mode] + 1))
-    return ByMember(starts.astype(np.int64), item[order].astype(np.int32), relation.values[order])
+    members = relation.shape[mode]
+    order = lexical_order([item, member], [relation.shape[1 - mode], members])
+    starts = np.zeros(members + 1, np.int64)
+    np.cumsum(np.bincount(member, minlength=members), out=starts[1:])
+    return ByMember(starts, item[order].astype(np.int32), relation.values[order])
 
 
 def _add_normal(

@@ -1,0 +1,36 @@
+"""Orders by counting are those of a stable comparison sort."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit._core import order
+from tacit._core.order import lexical_order
+
+
+@pytest.fixture(autouse=True)
+def by_counting(monkeypatch):
+    monkeypatch.setattr(order, "_FEW", 0)
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.integers(3, 60),
+    st.integers(0, 2**32 - 1),
+)
+def test_counting_orders_like_lexsort(sizes, count, seed):
+    rng = np.random.default_rng(seed)
+    keys = [rng.integers(0, size, count) for size in sizes]
+    np.testing.assert_array_equal(lexical_order(keys, sizes), np.lexsort(keys))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+def test_any_whole_numbers_do(dtype):
+    keys = np.array([[3, 0, 3, 1], [1, 1, 0, 0]], dtype)
+    found = lexical_order([keys[0], keys[1]], [4, 2])
+    assert found.tolist() == [3, 2, 1, 0]
+
+
+def test_sizes_far_beyond_the_cells_need_no_memory():
+    assert lexical_order([np.array([2**31 - 2, 5])], [2**31 - 1]).tolist() == [1, 0]
