@@ -137,7 +137,7 @@ class Design:
     --------
     >>> design = Design((0.0,) * 5, (1.0,) * 5)
     >>> round(design.sensitivity, 4), design.size
-    (2.6898, 28)
+    (2.4967, 21)
     """
 
     # what sites must have in common, so that their moments add up
