@@ -94,6 +94,10 @@ class RegressionAgreement(Agreement):
             return "no row within its bounds is as long as the norm that rows are scaled to"
         if self.design.statistics == "weighted" and rows.norm * rows.product < rows.constant**2:
             return "the constant alone fills the bound of norm times response"
+        if self.design.statistics == "weighted" and self.design.neighbours == REPLACE:
+            last, fourth = self.design.square_weight, (self.design.cross_weight / 2.0) ** 2
+            if last > min(fourth, rows.norm**4) * (1.0 + 1e-9):
+                return "z and the square of the response cannot both move as far as they may"
         if self.design.neighbours == REPLACE and self.design.features == 1:
             return "the constant and one feature leave few directions to a row"
         if rows.constant > 0.0 and not self.design.intercept:
