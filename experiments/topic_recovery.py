@@ -25,8 +25,8 @@ nothing there, its vectors have the law of random ones, and which of the two is 
 whose mean has an error of 0.02, is a toss of a coin: in the paper's ten runs as in ours. Nor is
 AVN far enough ahead for ten runs to show it every time.
 
-**The fit.** Documents over ten words are released as pairs and triples (`tacit.moments.words`), and
-topics that explain these best are fitted, instead of whitened tensors decomposed. The prior of
+**The fit.** Documents over ten words are released as pairs and triples (`tacit.moments.words`),
+and topics that explain these best are fitted, instead of whitened tensors decomposed. The prior of
 half a word in every place was chosen on simulated data of other seeds. δ = 0 (Laplace noise, pure
 ε) is shown beside the others.
 
