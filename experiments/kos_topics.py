@@ -42,7 +42,7 @@ from tacit.privacy.ledger.ledger import Ledger
 TOPICS = 5
 DELTA = 1e-5
 QUICK_WORDS = 500
-EPSILONS = (0.01, 0.1, 1.0, 3.0, 10.0)
+EPSILONS = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
 PUBLIC_FROM = 1.0  # the ε from which topics with a public text beat all that is without them
 
 
