@@ -13,9 +13,10 @@ import numpy as np
 
 from tacit._core.check import OneOf, check
 from tacit.data.free_text import Keys, Text
-from tacit.data.kinds import Boolean, Category, Kind, Parsed
+from tacit.data.kinds import Category, Kind, Parsed
 from tacit.data.problems import Problem, trouble
 from tacit.data.reading import Table, read_rows
+from tacit.data.truth import Boolean
 from tacit.data.values import plain_text
 from tacit.errors import ParameterError, UnboundedData
 

@@ -16,9 +16,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from tacit._core.check import InstanceOf, Range, check
 from tacit.data.features import by_position, labels_of, numbers
-from tacit.data.kinds import Boolean, Category, Number
+from tacit.data.kinds import Category, Number
 from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
+from tacit.data.truth import Boolean
 from tacit.errors import ParameterError, UnboundedData
 
 if TYPE_CHECKING:

@@ -22,13 +22,14 @@ from tacit._core.rng import WordStream
 from tacit.data.dictionary import field_kind
 from tacit.data.duplicates import RULES
 from tacit.data.free_text import Keys, Text
-from tacit.data.kinds import Boolean, Category, Date, Kind, Number
+from tacit.data.kinds import Category, Date, Kind, Number
 from tacit.data.problems import BadTable, Problem, raise_for, trouble
 from tacit.data.reading import Table, read_rows
 from tacit.data.records import counted_once, record_codes, records_note
 from tacit.data.rows import Rows, bounded, numbered
 from tacit.data.rules import Rules
 from tacit.data.stating import kind_of
+from tacit.data.truth import Boolean
 from tacit.errors import ParameterError, UnboundedData
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.data.free_text import Keys, Text
-from tacit.data.kinds import Boolean, Category, Date, Kind, Number
+from tacit.data.kinds import Category, Date, Kind, Number
+from tacit.data.truth import Boolean
 from tacit.data.values import is_real, moment, writable
 from tacit.errors import ParameterError, UnboundedData
 

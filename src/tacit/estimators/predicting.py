@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.kinds import Boolean, Category, Date, Kind, Number
+from tacit.data.kinds import Category, Date, Kind, Number
 from tacit.data.reading import Table
 from tacit.data.schema import Columns
+from tacit.data.truth import Boolean
 from tacit.data.values import plain_text, texts
 from tacit.errors import ParameterError
 

@@ -9,10 +9,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from tacit._core.check import AnyOf, Constraint, InstanceOf
-from tacit.data.kinds import Boolean, Category, Kind
+from tacit.data.kinds import Category, Kind
 from tacit.data.problems import raise_for, trouble
 from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
+from tacit.data.truth import Boolean
 from tacit.data.values import few, plain_text, texts
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.fit import Outcome

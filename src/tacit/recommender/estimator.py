@@ -12,10 +12,9 @@ from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_bounds
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of, key, members_stated
-from tacit.data.problems import BadTable
 from tacit.data.reading import Table
 from tacit.data.written import written_names
-from tacit.errors import ParameterError, UnboundedData
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.features import check_fitted
@@ -34,18 +33,15 @@ from tacit.recommender.answers import items_answer
 from tacit.recommender.blanks import TO_STATE
 from tacit.recommender.device import Device, released_items
 from tacit.recommender.devices import Devices
-from tacit.recommender.method import Rated, RecommenderMethod, Task
+from tacit.recommender.holding import ratings_of, sites_with_weights, task_of
+from tacit.recommender.method import Rated, RecommenderMethod
 from tacit.recommender.predicting import answer, rating_schema
-from tacit.recommender.ratings import Facts, Ratings, from_table, same_names, users_of
+from tacit.recommender.ratings import Facts, Ratings, from_table, users_of
 from tacit.recommender.simulation import simulated_error
 
 __all__ = ["PrivateRecommender"]
 
 _HERE = "the raters"  # the name of all devices in one process
-_UNSTATED = (
-    "items must be stated, and are never read from private ratings: pass items=[…], the public "
-    "list of all items that may be rated, by their names"
-)
 
 
 @stores_parameters
@@ -151,42 +147,9 @@ class PrivateRecommender(PrivateEstimator):
         return as_bounds("bounds", self.bounds, "the range a rating may take")
 
     def _agree(self, facts: Sequence[Facts | None], shares: int = 1) -> Agreement:
-        return self._method().agree(self._task(facts, shares))
-
-    def _task(self, facts: Sequence[Facts | None], shares: int) -> Task:
-        """Return what is public about a fit."""
-        known = [one for one in facts if one is not None]
-        if len(known) < len(facts):
-            raise ParameterError("pass the ratings, or (users, items): the price depends on them")
-        first = known[0]
-        request = self._request(len(facts))
-        if request is not None and np.isfinite(request.epsilon) and any(o.unstated for o in known):
-            raise UnboundedData(_UNSTATED)
-        sizes = {one.items for one in known}
-        if len(sizes) > 1:
-            raise ParameterError(f"the sites have different numbers of items: {sorted(sizes)}")
-        if any(not same_names(one.labels, first.labels) for one in known):
-            raise ParameterError(f"the sites list different items: {_UNSTATED}")
-        gamma = first.item_weights
-        weights = None if gamma is None else tuple(float(one) for one in gamma)
-        counts = [one.users for one in known if one.users is not None]
-        users = sum(counts) if len(counts) == len(known) else None
-        beta = [one.openness for one in known if one.openness is not None]
-        openness = np.concatenate(beta) if len(beta) == len(known) else None
-        return Task(
-            users,
-            first.items,
-            self._range(),
-            self.rank,
-            request,
-            weights,
-            openness,
-            sites=len(facts),
-            shares=shares,
-            devices=first.devices,
-            by_rating=any(one.by_rating for one in known),
-            duplicates=tuple(sorted({self.duplicates, *(one.duplicates for one in known)})),
-        )
+        request, rules = self._request(len(facts)), self.duplicates
+        task = task_of(facts, request, self._range(), self.rank, shares, rules)
+        return self._method().agree(task)
 
     @property
     def _default_unit(self) -> str:
@@ -244,18 +207,9 @@ class PrivateRecommender(PrivateEstimator):
         over_sites = isinstance(data, Site) or sites[0].data is not data
         own = {"items": self.items, "duplicates": self.duplicates, "devices": not over_sites}
         return [
-            Site(s.name if over_sites else _HERE, self._ratings(s, own, over_sites), s.ledger)
+            Site(s.name if over_sites else _HERE, ratings_of(s, own, over_sites), s.ledger)
             for s in sites
         ]
-
-    @staticmethod
-    def _ratings(site: Site, own: Mapping[str, Any], over_sites: bool) -> Ratings:
-        try:
-            return Ratings.of(site.data, **own)
-        except ParameterError as error:
-            if not over_sites or isinstance(error, BadTable):
-                raise
-            raise ParameterError(f"site {site.name!r}: {error}") from None
 
     def fit(self, data: Any, y: None = None, *, weights: Any = None) -> Self:
         """Learn from ratings.
@@ -278,42 +232,13 @@ class PrivateRecommender(PrivateEstimator):
         self._check_parameters()
         sites = self._as_sites(data)
         if weights is not None:
-            each = not isinstance(weights, PrivacyWeights)
-            sites = (self._weighted_each if each else self._weighted)(sites, weights)
+            sites = sites_with_weights(sites, weights)
         outcome = self._run(sites, self._agreed(sites))
         taking = {site.name: site.data for site in sites if site.name in outcome.record.sites}
         self._people, self._columns = users_of(taking), sites[0].data.columns
         self._item_names = sites[0].data.items.names
         self._keep(outcome)
         return self
-
-    @staticmethod
-    def _weighted(sites: Sequence[Site], weights: PrivacyWeights) -> list[Site]:
-        """Return sites with the weights of their users, numbered one site after the other."""
-        sizes = [site.data.shape for site in sites]
-        everybody = users_of({site.name: site.data for site in sites})
-        ordered = not any(site.data.table for site in sites)
-        weights = weights.among(everybody, sites[0].data.items, ordered=ordered)
-        ends = np.cumsum([0, *(size[0] for size in sizes)])
-        return [
-            Site(site.name, site.data.weighted(weights, int(a), int(b)), site.ledger)
-            for site, a, b in zip(sites, ends, ends[1:], strict=False)
-        ]
-
-    @staticmethod
-    def _weighted_each(sites: Sequence[Site], weights: Any) -> list[Site]:
-        """Return sites with a weight for every rating."""
-        by_site = weights if isinstance(weights, Mapping) else {}
-        if not set(by_site) >= {site.name for site in sites}:
-            if len(sites) > 1:
-                raise ParameterError(
-                    "several sites have weights of their own: pass weights={site: array, …}"
-                )
-            by_site = {sites[0].name: weights}
-        return [
-            Site(site.name, site.data.weighted_each(by_site[site.name]), site.ledger)
-            for site in sites
-        ]
 
     def _conclude(self, outcome: Outcome) -> None:
         self._agreement: Any = outcome.agreement

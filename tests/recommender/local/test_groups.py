@@ -11,7 +11,8 @@ from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.recommender import LocalGroups
-from tacit.recommender.local.groups import believed, group_values
+from tacit.recommender.local.believing import believed
+from tacit.recommender.local.group_sides import group_values
 from tacit.recommender.local.hierarchy import Level, level_shares
 from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import Message

@@ -50,17 +50,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit._core.check import Integer, OneOf, Real, check
+from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
-from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
-from tacit.estimators.shards import Holder
-from tacit.factorization.arrays import Floats, Integers
-from tacit.factorization.offsets.numerics.contributions import message_scales
-from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember
+from tacit.factorization.arrays import Floats
+from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.sums import HALF
 from tacit.mechanisms.base import Mechanism
-from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.local import LocalNumber
@@ -70,7 +68,7 @@ from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.calibration import SOURCE_SHARE, gaussian_sigma, shuffled_local_epsilon
 from tacit.privacy.events import REPLACE, ApproximateDpEvent, DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.devices import Devices
+from tacit.recommender.local.believing import believed, penalties
 from tacit.recommender.local.hierarchy import (
     Level,
     LevelNeed,
@@ -80,21 +78,18 @@ from tacit.recommender.local.hierarchy import (
 )
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
+from tacit.rounds.sides import Participant
 
-__all__ = ["GroupsAgreement", "LocalGroups"]
+__all__ = ["COUNT", "GroupsAgreement", "LocalGroups"]
 
 _ANSWERS: dict[str, type[LocalNumber]] = {"one-bit": OneBitMean, "piecewise": Piecewise}
 _LOCAL = ("local", "shuffler")
 _OWN = 0.15  # the typical variance of a person's own answer about a group, for values in [−2, 2]
-_PRIOR = 2.0  # ratings that a device's own mean has to outweigh
-_COUNT, _SOFT = 0.5, 0.5  # of a message that is summed
+COUNT = 0.5  # of a message that is summed, beside a value
 _REACH = 0.08  # of the people asked about a level: how much of it they have rated
 _CLEAR = 3.0  # standard errors, from which that is believed
 _RESIDUAL = 0.8  # the variance of a rating about its offsets, as in `tacit.recommender.sides`
-_PERSON = 0.15  # the variance of people's own offsets, as a rule
-_LADDER = np.append(0.0, np.geomspace(1e-3, 0.2, 24))  # of τ²
-_NOTHING = 0.2  # the chance that a level says nothing, beforehand
-_FACTOR = 0.25  # the variance of a factor on what was learned, as a rule
+_PERSON = 0.15  # the variance of a person's answer about the mean, as a rule
 
 
 @dataclass(frozen=True)
@@ -380,9 +375,12 @@ class GroupsAgreement(Agreement):
 
     # -- the two sides ---------------------------------------------------------------------
 
-    def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> GroupRaters:
+    def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> Participant:
         """Return all devices, or those of a site."""
-        return GroupRaters(self, name, data, gate, seed)
+        made: Participant = late(f"{__package__}.group_sides").GroupRaters(
+            self, name, data, gate, seed
+        )
+        return made
 
     def coordinate(self, start: Start) -> Coordinating:
         """Ask level by level; return the table of items."""
@@ -411,7 +409,7 @@ class GroupsAgreement(Agreement):
         return {
             "base": middle + step * np.clip(base + offsets, -HALF, HALF),
             "features": features,
-            "penalties": _penalties(mean_variance, _RESIDUAL, step, bool(offsets.any())),
+            "penalties": penalties(mean_variance, _RESIDUAL, step, bool(offsets.any())),
             "spread": np.array([_RESIDUAL * step**2]),
         }
 
@@ -433,7 +431,7 @@ class GroupsAgreement(Agreement):
             assert isinstance(mechanism, Gaussian)
             noise = sites * mechanism.variance()
             sums, counts = np.asarray(total["sum"], np.float64).reshape(2, level.size)
-            weight = np.maximum(counts / _COUNT, math.sqrt(noise))
+            weight = np.maximum(counts / COUNT, math.sqrt(noise))
             return clip * sums / weight, clip**2 * noise / weight**2 + _OWN / weight
         sums, counts = (np.asarray(total[n], np.float64) for n in ("sum", "count"))
         people = np.maximum(counts, 1.0)
@@ -482,158 +480,3 @@ class GroupsAgreement(Agreement):
 
 _OPEN = "sums of people's answers about every level: no guarantee was asked for"
 _SHORT = "a message is scaled below norm one, and its counts never point the other way"
-
-
-def believed(estimate: Floats, variance: Floats) -> Floats:
-    """Return posterior means of a level's offsets, τ² averaged over a ladder from 0 on.
-
-    >>> believed(np.array([0.5, -0.5, 0.4]), np.full(3, 1e-4)).round(2).tolist()
-    [0.5, -0.5, 0.4]
-    """
-    known = np.isfinite(variance)
-    chances = np.log(np.append(_NOTHING, np.full(len(_LADDER) - 1, (1 - _NOTHING) / 24)))
-    total = _LADDER[:, None] + variance[known]
-    chances += -0.5 * (np.log(total) + estimate[known] ** 2 / total).sum(axis=1)
-    chances = np.exp(chances - chances.max())
-    gain = (chances / chances.sum()) @ (_LADDER[:, None] / total)
-    found = np.zeros(len(estimate))
-    found[known] = gain * estimate[known]
-    return found
-
-
-def _penalties(mean_variance: float, residual: float, step: float, learned: bool) -> Floats:
-    """Return what a device averages over: its own offset, and a factor on what was learned."""
-    own = residual / (_PERSON + mean_variance)
-    if not learned:
-        return np.array([[own, NEVER]])
-    factor = residual * step**2 / _FACTOR
-    return np.array([[own, one] for one in (NEVER, 4.0 * factor, factor, factor / 4.0)])
-
-
-class GroupRaters(Holder):
-    """All devices of one process or of a site."""
-
-    agreement: GroupsAgreement
-    devices: Devices
-
-    def __init__(
-        self, agreement: GroupsAgreement, name: str, data: Rated, gate: Gate, seed: int | None
-    ) -> None:
-        task = agreement.task
-        middle, half = task.scale
-        scaled = (clip_values(data.cells.values, *task.bounds) - middle) * (HALF / half)
-        super().__init__(agreement, name, [data.cells._replace(values=scaled)], gate)
-        self._rated, self._rng = data, generator(seed, f"recommender {name}")
-        order = self._rng.permutation(data.cells.members)  # who is asked about which level
-        ends = agreement.cohorts(data.cells.members)
-        parts = np.split(order, ends[:-1])
-        self._cohorts = {
-            question[0]: np.sort(part)
-            for question, part in zip(agreement.questions, parts, strict=True)
-        }
-
-    def units(self, shard: ByMember) -> int:
-        """Return the number of users."""
-        return shard.members
-
-    def contribute(
-        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: ByMember, picks: Integers
-    ) -> Any:
-        """Return what people send before noise, or its sum."""
-        public = self.agreement
-        level = next(level for name, level, _ in public.questions if name == step.name)
-        cells = shard.of(self._cohorts[step.name]) if public.local else shard
-        if step.name.startswith("reach"):
-            groups = group_values(cells, np.zeros(public.task.items), level, True)
-            self._places = np.zeros(cells.members, np.int64)
-            return self._sent(step, 2.0 * groups.sums(counted(cells, level)) / level.size - 1.0)
-        groups = group_values(cells, asked.arrays["base"], level, step.name == "level 0")
-        clip = HALF if step.name == "level 0" else public.settings.clip
-        if step.open is not None:
-            size = level.size
-            sums = np.bincount(groups.items, groups.values, size) / clip
-            return np.array([sums, np.bincount(groups.items, minlength=size)], np.float64)
-        if isinstance(step.mechanism, Gaussian):
-            return _summed(groups, level.size, clip, step.mechanism)
-        self._places = self._rng.integers(0, level.size, cells.members)
-        return self._sent(step, value_at(groups, self._places, level.size) / clip)
-
-    def _sent(self, step: Step, values: Floats) -> Floats:
-        """Return answers within [−1, 1]; beside them, for a shuffler, what they are about."""
-        answers = np.clip(values, -1.0, 1.0)
-        if isinstance(step.mechanism, Shuffled):
-            return np.column_stack([answers, self._places])
-        return answers
-
-    def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
-        """Return sums of messages by group: each message was randomised before."""
-        if step.open is not None:
-            return {"sum": released[0], "count": released[1]}
-        if isinstance(step.mechanism, Gaussian):
-            return {"sum": released}
-        answers, places = released, getattr(self, "_places", None)
-        if isinstance(step.mechanism, Shuffled):
-            answers, places = released[:, 0], released[:, 1].astype(np.int64)
-        (size,) = step.replies["sum"].shape
-        assert places is not None and isinstance(size, int)
-        count = np.bincount(places, minlength=size).astype(np.float64)
-        return {"sum": np.bincount(places, answers, size).astype(np.float64), "count": count}
-
-    def groups(self) -> Mapping[str, DpEvent]:
-        """Return nothing: everybody has the same ε."""
-        return {}
-
-    def finish(self, shared: Mapping[str, Any]) -> None:
-        """Fold every user's own ratings in."""
-        self.devices = Devices.folded(shared, self.agreement.task, self._rated)
-
-
-def group_values(cells: ByMember, base: Floats, level: Level, whole: bool) -> ByMember:
-    """Return every person's value for each group that it has rated something of.
-
-    Cells of a person and a group are one; ``whole`` is the question about the mean, of which the
-    own mean is not taken off.
-    """
-    rest = cells.values - base[cells.items]
-    owners = cells.owners
-    if not whole:
-        own = cells.sums(rest) / (np.diff(cells.starts) + _PRIOR)
-        rest = rest - own[owners]
-    keys = owners * level.size + level.of_items[cells.items]
-    order = np.argsort(keys, kind="stable")
-    found, first, counts = np.unique(keys[order], return_index=True, return_counts=True)
-    sums = np.add.reduceat(rest[order], first) if len(found) else np.zeros(0)
-    starts = np.searchsorted(found, np.arange(cells.members + 1) * level.size)
-    groups = (found % level.size).astype(np.int32)
-    return ByMember(starts.astype(np.int64), groups, sums / (counts + 1.0))
-
-
-def counted(cells: ByMember, level: Level) -> Floats:
-    """Return n/(n + 1) for every person and group of which it has rated n items."""
-    keys = cells.owners * level.size + level.of_items[cells.items]
-    counts = np.unique(keys, return_counts=True)[1]
-    return np.asarray(counts / (counts + 1.0))
-
-
-def value_at(groups: ByMember, places: Integers, size: int) -> Floats:
-    """Return every person's value for one group each, 0 where there is none."""
-    keys = groups.owners * size + groups.items
-    wanted = np.arange(groups.members) * size + places
-    if not len(keys):
-        return np.zeros(len(wanted))
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[place] == wanted, groups.values[place], 0.0)
-
-
-def _summed(groups: ByMember, size: int, clip: float, mechanism: Gaussian) -> Any:
-    """Return the sum of messages of norm below one: values, then counts."""
-    from tacit.factorization.offsets.numerics.contributions import sum_messages
-    from tacit.mechanisms.grid import GridSum
-
-    values = np.clip(groups.values / clip, -1.0, 1.0)
-    left = np.column_stack([values, np.full(len(values), _COUNT)])
-    right, which = np.ones((1, 1)), np.zeros(len(values), np.int64)
-    scales = message_scales(groups, left, right, which, _SOFT)
-    inverse = math.ldexp(1.0, -mechanism.grid.exponent)
-    total = sum_messages(groups.items, size, left, right, which, scales, inverse)
-    return GridSum(np.ascontiguousarray(total.T).ravel(), mechanism.grid)
