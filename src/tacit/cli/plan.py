@@ -9,6 +9,7 @@ import typer
 from tacit.cli.output import Json, show
 
 if TYPE_CHECKING:
+    from tacit.planning import Facts
     from tacit.privacy.guarantee import Privacy
 
 __all__ = ["plan"]
@@ -64,31 +65,13 @@ def plan(
     Example: tacit plan regression --find rows --want 0.1 --epsilon 1 --features 4
     """
     from tacit.errors import ParameterError
-    from tacit.planning import Facts, choose_rank, price_of_choosing
+    from tacit.planning import Facts
     from tacit.planning import plan as search
     from tacit.privacy.guarantee import Privacy
 
     facts = Facts(rows, sites, epsilon, delta, features, rank, per_row)
     if find == "rank":
-        try:
-            tried = [int(number) for number in ranks.split(",")]
-        except ValueError:
-            raise ParameterError(f"ranks must be numbers such as 1,2,4: got {ranks!r}") from None
-        chosen = choose_rank(kind, tried, facts, repeats=repeats)
-        best, table = chosen.rank, [row[:3] for row in chosen.table]
-        price = price_of_choosing(Privacy(epsilon, delta), len(tried))
-        lines = [f"{kind}: rank {best} has the least error (simulated)"]
-        lines += [f"  rank = {r}: error {e:.4g} ± {s:.2g}" for r, e, s in table]
-        show(
-            {
-                "find": "rank",
-                "value": best,
-                "table": [list(row) for row in table],
-                "choosing_on_private_data": {"total": price.total, "each": price.each},
-            },
-            "\n".join([*lines, str(price)]),
-            as_json,
-        )
+        _rank(kind, ranks, facts, repeats, as_json)
         return
     if find == "levels":
         _levels(kind, groups, Privacy(epsilon, delta, unit="user", trust=trust), rows, as_json)
@@ -104,6 +87,33 @@ def plan(
             "table": [list(row) for row in found.table],
         },
         str(found),
+        as_json,
+    )
+
+
+def _rank(kind: str, ranks: str, facts: Facts, repeats: int, as_json: bool) -> None:
+    """Choose a rank by simulated data."""
+    from tacit.errors import ParameterError
+    from tacit.planning import choose_rank, price_of_choosing
+    from tacit.privacy.guarantee import Privacy
+
+    try:
+        tried = [int(number) for number in ranks.split(",")]
+    except ValueError:
+        raise ParameterError(f"ranks must be numbers such as 1,2,4: got {ranks!r}") from None
+    chosen = choose_rank(kind, tried, facts, repeats=repeats)
+    best, table = chosen.rank, [row[:3] for row in chosen.table]
+    price = price_of_choosing(Privacy(facts.epsilon, facts.delta), len(tried))
+    lines = [f"{kind}: rank {best} has the least error (simulated)"]
+    lines += [f"  rank = {r}: error {e:.4g} ± {s:.2g}" for r, e, s in table]
+    show(
+        {
+            "find": "rank",
+            "value": best,
+            "table": [list(row) for row in table],
+            "choosing_on_private_data": {"total": price.total, "each": price.each},
+        },
+        "\n".join([*lines, str(price)]),
         as_json,
     )
 

@@ -134,20 +134,7 @@ class Relation:
             )
         check("zeros", zeros, OneOf("missing", "observed"))
         table = index_table("indices", indices, len(entities))
-        try:
-            numbers = np.ones(len(table)) if values is None else np.asarray(values, np.float64)
-        except (ValueError, TypeError):
-            raise ParameterError("values must be numbers, one per cell") from None
-        if numbers.shape != (len(table),):
-            raise ParameterError(
-                f"values must hold one number per cell ({len(table)}), got shape {numbers.shape}"
-            )
-        bad = np.flatnonzero(~np.isfinite(numbers))
-        if bad.size:
-            raise ParameterError(
-                f"values must be finite: cell {table[bad[0]].tolist()} is {numbers[bad[0]]}. "
-                "Leave missing cells out"
-            )
+        numbers = _numbers(table, values)
         known = {name: tuple(names) for name, names in (labels or {}).items()}
         for mode, name in zip(entities, named, strict=True):  # both modes of one entity
             if name in known:
@@ -170,14 +157,7 @@ class Relation:
             raise ParameterError("held_out only goes with zeros='observed': just leave cells out")
         check_range("indices", table, sizes, entities)
         check_range("held_out", apart, sizes, entities)
-        members = []
-        for entity, size in zip(entities, sizes, strict=True):
-            if entity in known and len(known[entity]) != size:
-                raise ParameterError(
-                    f"labels of {entity!r} must be {size}, one each, not {len(known[entity])}"
-                )
-            members.append(Members(entity, size, known.get(entity)))
-            _ = members[-1].place  # names are distinct
+        members = _members(entities, sizes, known)
         table, numbers = merged(table, numbers, duplicates, members)
         check_apart(table, apart)
         return cls(
@@ -373,6 +353,40 @@ class Relation:
     def __repr__(self) -> str:
         sizes = " × ".join(f"{e} {n:,}" for e, n in zip(self.entities, self.shape, strict=True))
         return f"<Relation {sizes}: {self.cells:,} listed cells, other cells {self.zeros}>"
+
+
+def _numbers(table: NDArray[np.int64], values: Any) -> NDArray[np.float64]:
+    """Return the values of cells, finite numbers; ones where none are given."""
+    try:
+        numbers = np.ones(len(table)) if values is None else np.asarray(values, np.float64)
+    except (ValueError, TypeError):
+        raise ParameterError("values must be numbers, one per cell") from None
+    if numbers.shape != (len(table),):
+        raise ParameterError(
+            f"values must hold one number per cell ({len(table)}), got shape {numbers.shape}"
+        )
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        raise ParameterError(
+            f"values must be finite: cell {table[bad[0]].tolist()} is {numbers[bad[0]]}. "
+            "Leave missing cells out"
+        )
+    return numbers
+
+
+def _members(
+    entities: Sequence[str], sizes: Sequence[int], known: Mapping[str, tuple[Any, ...]]
+) -> list[Members]:
+    """Return the members of every mode, with labels that are one each and distinct."""
+    members = []
+    for entity, size in zip(entities, sizes, strict=True):
+        if entity in known and len(known[entity]) != size:
+            raise ParameterError(
+                f"labels of {entity!r} must be {size}, one each, not {len(known[entity])}"
+            )
+        members.append(Members(entity, size, known.get(entity)))
+        _ = members[-1].place  # names are distinct
+    return members
 
 
 def _layout(

@@ -33,10 +33,23 @@ __all__ = ["DYNAMICS", "METHODS", "SCHEDULES", "Dynamics"]
 
 # the numbers of a training, as a release carries them
 DYNAMICS = (
-    "steps", "sampling_rate", "clips", "rows", "noise_multiplier", "sites", "step_size",
-    "schedule", "momentum", "method", "precision", "temperature", "burn_in", "samples",
-    "rows_per_unit", "shares",
-)  # fmt: skip
+    "steps",
+    "sampling_rate",
+    "clips",
+    "rows",
+    "noise_multiplier",
+    "sites",
+    "step_size",
+    "schedule",
+    "momentum",
+    "method",
+    "precision",
+    "temperature",
+    "burn_in",
+    "samples",
+    "rows_per_unit",
+    "shares",
+)
 
 METHODS = ("dpd", "sgld", "dp-sgd")
 SCHEDULES = ("constant", "linear", "cosine")

@@ -187,9 +187,13 @@ class _RNN(_Recurrent, nn.RNN):  # type: ignore[misc]
 
 
 _KINDS: dict[type, type] = {
-    nn.Linear: _Linear, nn.Conv2d: _Convolution, nn.Embedding: _Embedding,
-    nn.LSTM: _LSTM, nn.GRU: _GRU, nn.RNN: _RNN,
-}  # fmt: skip
+    nn.Linear: _Linear,
+    nn.Conv2d: _Convolution,
+    nn.Embedding: _Embedding,
+    nn.LSTM: _LSTM,
+    nn.GRU: _GRU,
+    nn.RNN: _RNN,
+}
 
 
 def _names(layer: Any) -> tuple[str, str | None]:

@@ -89,9 +89,14 @@ class SampledSums:
         if not len(blank):
             blank = targets.new_zeros((1, *targets.shape[1:]))
         self._gradients, self._tiles = row_gradients(
-            self._module, self._loss, inputs.shape[1:], inputs.dtype, blank,
-            self._examples_in_memory, {} if found is None else found,
-        )  # fmt: skip
+            self._module,
+            self._loss,
+            inputs.shape[1:],
+            inputs.dtype,
+            blank,
+            self._examples_in_memory,
+            {} if found is None else found,
+        )
 
     @property
     def fitting(self) -> int:

@@ -157,13 +157,17 @@ def choose_rank(
         from tacit.planning.tuning import tune
 
         found = tune(
-            what, data, {"rank": tried}, sites=sites, share=share, repeats=repeats,
+            what,
+            data,
+            {"rank": tried},
+            sites=sites,
+            share=share,
+            repeats=repeats,
             random_state=random_state,
-        )  # fmt: skip
+        )
         errors = {choice["rank"]: error for choice, error in found.table}
-        price = None
-        if what.privacy is not None and what.privacy.delta > 0.0:
-            price = price_of_choosing(what.privacy, len(tried))
+        asked = what.privacy
+        price = price_of_choosing(asked, len(tried)) if asked and asked.delta else None
         rows = tuple((rank, errors[rank], math.nan, math.nan, math.nan) for rank in tried)
         return RankChoice(found.best["rank"], rows, False, price)
     check("what", what, OneOf("factorization", "recommender"))

@@ -72,8 +72,9 @@ class PrivateItems(Items):
         about = sums - self.counts * self._average
         spread = noise / (_OWN * self._agreed.clip) ** 2
         moved = shrink(about, self.counts, spread, _WITHIN)
-        shares = np.clip(moved / np.maximum(self.counts, 1.0) + self._average,
-                         _LEAST * self._average, 1.0)  # fmt: skip
+        shares = np.clip(
+            moved / np.maximum(self.counts, 1.0) + self._average, _LEAST * self._average, 1.0
+        )
         self._weights = self.counts * shares
         # between the square of the mean and the mean: as of weights spread over (0, 1]
         self._squares = self.counts * shares**1.5

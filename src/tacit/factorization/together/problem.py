@@ -210,30 +210,8 @@ def state_problem(
     public = {n: found for n, found in known.items() if n not in opened}
     if protected not in model.latents:
         raise ParameterError(f"protected names {protected!r}, which is no entity of the model")
-    sizes: dict[str, int] = {}
-    labels: dict[str, tuple[Any, ...]] = {}
     noisy = privacy is not None and bool(np.isfinite(privacy.epsilon))
-    for relations in [*data, opened]:
-        for name, found in relations.items():
-            for entity, size in zip(found.entities, found.shape, strict=True):
-                if entity == protected:
-                    continue
-                if noisy and entity in found.unstated:
-                    raise UnboundedData(
-                        f"the members of {entity!r} must be stated, and are never read from "
-                        f"private data: pass entities={{{entity!r}: […]}}, the public list of "
-                        f"their names or how many there are (or labels or shape to the Relation)"
-                    )
-                if sizes.setdefault(entity, size) != size:
-                    raise ParameterError(
-                        f"sites disagree about {entity!r}: {sizes[entity]} and {size} members in "
-                        f"{name!r}. Pass the public list of members as labels to every relation"
-                    )
-                listed = found.labels.get(entity)
-                if listed is not None and labels.setdefault(entity, listed) != listed:
-                    raise ParameterError(
-                        f"sites list the members of {entity!r} differently: pass the same labels"
-                    )
+    sizes, labels = _members_of([*data, opened], protected, noisy)
     everything = tuple(name for name in model.latents if name != protected)
     chosen = everything if shared is None else tuple(shared)
     unknown = [name for name in chosen if name not in everything]
@@ -265,6 +243,36 @@ def state_problem(
         filled=_filled([*data, opened]),
         shares=shares,
     )
+
+
+def _members_of(
+    data: Sequence[Mapping[str, Relation]], protected: str, noisy: bool
+) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
+    """Return how many members every entity has, and their names; all sites must agree."""
+    sizes: dict[str, int] = {}
+    labels: dict[str, tuple[Any, ...]] = {}
+    for relations in data:
+        for name, found in relations.items():
+            for entity, size in zip(found.entities, found.shape, strict=True):
+                if entity == protected:
+                    continue
+                if noisy and entity in found.unstated:
+                    raise UnboundedData(
+                        f"the members of {entity!r} must be stated, and are never read from "
+                        f"private data: pass entities={{{entity!r}: […]}}, the public list of "
+                        f"their names or how many there are (or labels or shape to the Relation)"
+                    )
+                if sizes.setdefault(entity, size) != size:
+                    raise ParameterError(
+                        f"sites disagree about {entity!r}: {sizes[entity]} and {size} members in "
+                        f"{name!r}. Pass the public list of members as labels to every relation"
+                    )
+                listed = found.labels.get(entity)
+                if listed is not None and labels.setdefault(entity, listed) != listed:
+                    raise ParameterError(
+                        f"sites list the members of {entity!r} differently: pass the same labels"
+                    )
+    return sizes, labels
 
 
 def _filled(data: Sequence[Mapping[str, Relation]]) -> tuple[str, ...]:

@@ -37,8 +37,13 @@ from tacit.moments.numerics.multisets import (
 from tacit.moments.numerics.whitening import noise_edge, spread
 
 __all__ = [
-    "JointNoise", "Learned", "in_words", "learn", "noise_of_moments", "with_sampling",
-]  # fmt: skip
+    "JointNoise",
+    "Learned",
+    "in_words",
+    "learn",
+    "noise_of_moments",
+    "with_sampling",
+]
 
 _PASSES = 2  # the sampling variance follows from the topics
 

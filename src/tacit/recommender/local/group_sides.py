@@ -22,7 +22,7 @@ from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.events import DpEvent
 from tacit.recommender.devices import Devices
-from tacit.recommender.local.groups import COUNT, GroupsAgreement
+from tacit.recommender.local.group_agreement import COUNT, GroupsAgreement
 from tacit.recommender.local.hierarchy import Level
 from tacit.recommender.method import Rated
 
