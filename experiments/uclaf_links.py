@@ -245,6 +245,8 @@ def _completion(outcome: Outcome, known: dict[str, Relation], runs: int) -> None
         ]
         show("the mean, no model", "–", training, errors, "–")
     for name, by_cost in thesis.items():
+        if runs == 1 and name not in ("single CP", "coupled CP"):
+            continue  # the quick form
         forms, names = layouts[name]
         for divergence, values in by_cost.items():
             for training, expected in zip((0.3, 0.5), values, strict=True):
@@ -261,6 +263,8 @@ def _completion(outcome: Outcome, known: dict[str, Relation], runs: int) -> None
     for training in shares:
         for form in ("CP", "Tucker"):
             for divergence in ("euclidean", "kl"):
+                if (f"coupled {form}", divergence, training) not in found:
+                    continue
                 ours = found[f"coupled {form}", divergence, training]
                 single = found[f"single {form}", divergence, training]
                 what = f"RMSE, {form}, {divergence}, {training:.0%} for training"

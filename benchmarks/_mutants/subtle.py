@@ -219,8 +219,8 @@ SUBTLE: tuple[tuple[str, str, str, str], ...] = (
     # -- policies -------------------------------------------------------------------------------
     (
         "federation/policy.py",
-        "if privacy.epsilon > self.epsilon:",
-        "if privacy.epsilon > self.epsilon + 1:",
+        "if epsilon > self.epsilon:",
+        "if epsilon > self.epsilon + 1:",
         "a proposal may cost more than the policy allows",
     ),
     (

@@ -88,7 +88,7 @@ def _agreeing() -> list[Patch]:
     from tacit.federation.secure import terms
 
     return [
-        (Permission, "objections", lambda self, proposal, plugins=(): []),
+        (Permission, "objections", lambda self, proposal, plugins=(), site=None: []),
         (proposal, "check_threshold", lambda *numbers: None),
         (terms, "check_threshold", lambda *numbers: None),
     ]

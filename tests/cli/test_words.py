@@ -13,7 +13,7 @@ class Broken(tc.PrivateSummary):
 
     def _read(self, data, agreement):
         found = super()._read(data, agreement)
-        return lambda: found  # nothing that a side can add up
+        return {name: ["?"] * len(x) for name, x in found.items()}  # nothing that adds up
 
 
 def test_a_fit_of_one_table_that_fails_names_no_site_and_no_round():

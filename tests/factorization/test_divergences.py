@@ -156,7 +156,7 @@ def test_names_and_numbers_give_p():
     assert [as_power(name) for name in names] == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.25]
 
 
-@pytest.mark.parametrize("value", ["KL", "", -0.1, 2.1, np.nan, None, True])
+@pytest.mark.parametrize("value", ["KL", "", -0.1, 10.1, np.nan, None, True])
 def test_other_names_and_numbers_are_refused(value):
     with pytest.raises(ParameterError, match="divergence must be"):
         as_power(value)

@@ -599,7 +599,7 @@ def test_parameters_are_stored_untouched_and_cloned():
     summary = PrivateSummary(**parameters)
     parts = {
         f"privacy__{name}": getattr(PRIVACY, name)
-        for name in ("epsilon", "delta", "unit", "neighbours", "trust", "against")
+        for name in ("epsilon", "delta", "unit", "neighbours", "trust", "against", "by_site")
     }
     assert summary.get_params(deep=False) == parameters
     assert summary.get_params() == parameters | parts

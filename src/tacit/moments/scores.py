@@ -113,7 +113,8 @@ def coherence(bags: Documents, top: list[list[int]]) -> Array:
         i, j = np.triu_indices(len(words), 1)
         pair, apart = both[i, j], often[i] * often[j]
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.log(pair / apart) / -np.log(pair)
+            each = np.log(often)  # by logarithms: exactly 1 of words that always stand together
+            value = (each[i] + each[j]) / np.log(pair) - 1.0
         value = np.where(pair >= 1.0, 1.0, np.where(pair > 0.0, value, -1.0))
         found.append(float(np.mean(value[apart > 0.0])) if (apart > 0.0).any() else np.nan)
     return np.array(found)

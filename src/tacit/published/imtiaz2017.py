@@ -184,7 +184,7 @@ class NoisyTopicsAgreement(Agreement):
     def certified(self) -> TopicAgreement:
         """What is certified of the same moments: their sensitivities."""
         privacy = replace(self.privacy, delta=1e-9) if self.pure else self.privacy
-        return TopicAgreement(self.size, self.rank, privacy)
+        return TopicAgreement(self.size, self.rank, privacy, self.sites)
 
     @property
     def runs(self) -> tuple[int, int]:

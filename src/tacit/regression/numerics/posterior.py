@@ -352,7 +352,7 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     if total.square is None:
         raise ParameterError("the conjugate posterior needs yᵀy: pass moments with `square`")
     residual = max(total.square - float(total.cross @ _ols(moments)), 1e-12 * abs(total.square))
-    if np.linalg.eigvalsh(total.gram)[0] < -1e-9 * abs(np.trace(total.gram)):
+    if np.linalg.eigvalsh(total.gram)[0] < -_ROUNDED * abs(np.trace(total.gram)):
         raise ParameterError(
             "conjugate takes the moments as exact, and their sum of S is not positive "
             "semi-definite: use method='auto'"
