@@ -178,6 +178,7 @@ class LocalGroups(RecommenderMethod):
             How many groups there are in every level, where there is no hierarchy yet.
         """
         check("people", people, Integer(1))
+        privacy = privacy.suiting(self.unit, "local", REPLACE)
         self._check_delta(privacy)
         if sizes is None:
             names, sizes = [v.name for v in self.levels], [v.size for v in self.levels]
