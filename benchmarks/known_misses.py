@@ -30,6 +30,20 @@ KNOWN_MISSES: dict[str, dict[str, str]] = {
             "R-hat tells of the chain; the others are within 3 %"
         ),
     },
+    "hdpmf-table3": {
+        "certified at a real ε = 1, public W, MSE": (
+            "the quick form takes two of five splits, 0.927 and 0.904: over all five it is 0.908"
+        ),
+        "certified at a real ε = 0.1, public W, MSE": (
+            "the quick form takes two of five splits, 0.960 and 0.930: over all five it is 0.935"
+        ),
+    },
+    "sites-movielens": {
+        "user, ten sites, each its own, against only the best site": (
+            "the quick form takes one split, in which the two are 0.0002 apart: with everything "
+            "about users protected, both are hardly better than own means (1.036 and 1.038)"
+        ),
+    },
     "statistic-selection": {
         "Figure 6.5: widths at which adaptive selection has the smaller error": (
             "the quick form has too few runs to tell the errors apart"

@@ -13,12 +13,14 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import tacit
+from tacit.mechanisms.gaussian_share import GaussianShare
 
 SOURCE = Path(tacit.__file__).parent
 
@@ -269,7 +271,10 @@ def test_privatize_is_the_only_caller_of_draw():
         ("mechanisms/hybrid.py", "draw"),
         ("mechanisms/item_responses.py", "draw"),
         ("mechanisms/shuffled.py", "draw"),
+        # a share of noise alone, on zeros that it makes itself: it takes no value
+        ("mechanisms/gaussian_share.py", "unasked"),
     }
+    assert list(signature(GaussianShare.unasked).parameters) == ["self", "noise"]
 
 
 def test_private_helpers_that_draw_are_reached_through_draw_only():

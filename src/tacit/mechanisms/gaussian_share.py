@@ -19,6 +19,7 @@ import numpy as np
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError
 from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.events import DpEvent, GaussianDpEvent, NonPrivateDpEvent
 
@@ -61,6 +62,14 @@ class GaussianShare(Gaussian):
         if self.scale == 0.0:
             return NonPrivateDpEvent()
         return GaussianDpEvent(self.noise_multiplier / math.sqrt(self.shares))
+
+    def unasked(self, noise: Noise) -> NDArray[np.float64]:
+        """Return this share of the noise and nothing else, on zeros that are made here.
+
+        For a holder who has nothing to say while others count on its share: no value goes in, so
+        none can come out, and nothing is charged.
+        """
+        return self.draw(GridSum(np.zeros(self.shape, np.int64), self.grid), noise)
 
     def _noise(self, noise: Noise, count: int, scale: float) -> NDArray[np.int64]:
         return noise.gaussian(count, scale / math.sqrt(self.shares))

@@ -118,7 +118,7 @@ class Spectrum:
         self._words = {name: part["words"] for name, part in parts.items()}
         self.sites = tuple(found.sites)
 
-    def words(self, exponent: int) -> Array:
+    def words_on(self, exponent: int) -> Array:
         """Return the sum of words over the sites that are left."""
         return np.ldexp(np.asarray(self._summed(self._words), np.float64), exponent)
 

@@ -294,7 +294,7 @@ class SingleTopicModel(TopicEstimator):
     def _learn(self, found: Spectrum, white: Whitening) -> None:
         assert isinstance(found.public, TopicAgreement)
         mechanism = found.public.first
-        sums, factor, facts = read_first(found.words(mechanism.grid.exponent))
+        sums, factor, facts = read_first(found.words_on(mechanism.grid.exponent))
         sd = factor * mechanism.scale * math.sqrt(len(found.sites) / found.public.shares)
         documents = max(float(facts.documents), 0.0)
         check_delta(self.privacy, documents, self._default_unit)

@@ -12,6 +12,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
+from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.grid import GridSum
 from tacit.networks.agreement import STEP, Examples, NetworkAgreement
 from tacit.networks.backend import nn, torch
@@ -91,11 +92,9 @@ class Learner(Holder):
     def _nothing(self) -> NDArray[np.float64]:
         """Return a sum over no rows, with this site's share of the noise where others need it."""
         inner = self.agreement.mechanism.mechanism
-        none = GridSum(np.zeros(self.agreement.size, np.int64), inner.grid)
-        if self.agreement.dynamics.shares == 1:
-            return none.value()
-        drawn = inner.draw(none, self.gate.noise)  # of public zeros: nothing private is released
-        return np.asarray(drawn.value() if isinstance(drawn, GridSum) else drawn)
+        if not isinstance(inner, GaussianShare):
+            return np.zeros(self.agreement.size)
+        return inner.unasked(self.gate.noise)
 
 
 @contextmanager

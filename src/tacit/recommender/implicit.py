@@ -145,11 +145,6 @@ class ImplicitAgreement(OffsetsAgreement):
     task: Task
     settings: ImplicitFeedback
 
-    @property
-    def neighbours(self) -> str:
-        """The neighbour relation: everything about a user is replaced."""
-        return REPLACE
-
     @cached_property
     def sensitivities(self) -> dict[str, float]:
         """The L2 sensitivity of both sums; see the module."""

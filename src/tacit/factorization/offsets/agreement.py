@@ -253,6 +253,19 @@ class LeastSquaresAgreement(OffsetsAgreement):
             accountant=self.problem.accountant,
         )
 
+    def _reach_of(self, step: str) -> float | str:
+        """Return what the worst case reaches: its member, number 0, may have a weight of its own.
+
+        Observed zeros are at one end of the range: means of two members are half of [−2, 2] apart
+        at most. A member with no cell at all, who has no mean, is further from one who has.
+        """
+        found = super()._reach_of(step)
+        if isinstance(found, str):
+            return found
+        if step == "mean" and self.filled and self.unit == "user" and self.neighbours == REPLACE:
+            found = 0.5
+        return found * self.problem.weights.get("0", 1.0)
+
     def _noise(self, share: float, bound: float, shape: tuple[int, ...]) -> Gaussian:
         kind: type[Gaussian] = Gaussian
         more: dict[str, Any] = {"neighbours": self.neighbours}
