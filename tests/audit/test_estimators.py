@@ -20,7 +20,7 @@ from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.symmetric_operator import NoisyOperator
-from tacit.moments.agreement import TopicAgreement
+from tacit.moments.words.agreement import JointAgreement
 from tacit.posterior import estimator as posterior
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.regression.design import Design
@@ -108,8 +108,7 @@ CASES = {
     "perturbed counts over sites": ({"epsilon": 1.0, "delta": 0.0}, 8000, less_noise(2)),
     "single topics": (
         {"epsilon": 4.0, "delta": 1e-3}, 4000,
-        both(part_of(TopicAgreement, "second_sensitivity"),
-             part_of(TopicAgreement, "third_sensitivity"))),
+        part_of(JointAgreement, "sensitivity")),
     "mixture of Gaussians": ({"epsilon": 4.0, "delta": 1e-3}, 4000, less_noise(3)),
     "orthogonal decomposition, Gaussian": ({"epsilon": 2.0, "delta": 1e-3}, 4000, less_noise(2)),
     "orthogonal decomposition, K-norm, one number": (

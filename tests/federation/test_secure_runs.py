@@ -17,7 +17,7 @@ from tacit.federation.refusals import SENTENCES
 from tacit.federation.secure.site import SecureParticipant
 from tacit.federation.service import SiteService
 from tacit.privacy.accounting.accountants import epsilon_of
-from tacit.privacy.events import GaussianDpEvent, SelfComposedDpEvent
+from tacit.privacy.events import GaussianDpEvent, compose
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.messages import Message
 from tests.federation.identities import pinned, pinned_toml
@@ -91,9 +91,9 @@ def test_a_secure_run_uses_the_usual_threshold_and_noise_for_one_colluding_site(
     assert "one site can spoil it" in text
     for others, share in ((0, 3 / 2), (2, 1 / 2)):
         said = float(text.split(f"with {others} it is ")[1].split("; ")[0].split(" ")[0])
-        one = found.event.event  # two of them
-        scaled = GaussianDpEvent(one.noise_multiplier * share**0.5)
-        exact = epsilon_of(SelfComposedDpEvent(scaled, found.event.count), 1e-5)
+        each = [one.noise_multiplier * share**0.5 for one in found.event.events]
+        assert len(each) == 2  # words, and pairs with triples
+        exact = epsilon_of(compose(GaussianDpEvent(one) for one in each), 1e-5)
         assert exact <= said < exact * 1.001
 
 
@@ -161,13 +161,15 @@ def test_where_products_are_looked_at_again_all_sites_are_in_every_sum():
     """Two sums with and without a site would show its part under its own share of the noise."""
     words = [f"w{k}" for k in range(513)]
     five = tuple(f"site {k}" for k in range(5))
-    proposal = Proposal("topics", TOPICS | {"vocabulary": words}, PRIVACY, five, "run")
+    every = TOPICS | {"vocabulary": words, "common": "all"}
+    proposal = Proposal("topics", every, PRIVACY, five, "run")
     assert proposal.threshold == 4
     with pytest.raises(ParameterError, match="pass threshold = 5"):
         Computation(proposal)
     Computation(dataclasses.replace(proposal, threshold=5))
-    one_look = dataclasses.replace(proposal, settings=TOPICS | {"vocabulary": words[:512]})
-    assert Computation(one_look).terms.threshold == 4
+    for fewer in ({"vocabulary": words[:512]}, {"common": None}):
+        one_look = dataclasses.replace(proposal, settings=every | fewer)
+        assert Computation(one_look).terms.threshold == 4
 
 
 def test_the_page_says_what_secure_sums_hold_against():
