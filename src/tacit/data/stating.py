@@ -63,8 +63,9 @@ def boolean(true: Any = (), false: Any = ()) -> Boolean:
     """
     if not true and not false:
         return Boolean()
-    return Boolean(*((words,) if isinstance(words, str) else tuple(words)
-                     for words in (true, false)))  # fmt: skip
+    return Boolean(
+        *((words,) if isinstance(words, str) else tuple(words) for words in (true, false))
+    )
 
 
 def date(low: Any, high: Any, formats: str | Sequence[str] = ()) -> Date:

@@ -209,10 +209,12 @@ class _OneByOne(_Way):
                 weights = {n: p.detach().clone().requires_grad_() for n, p in self.own.items()}
                 loss = _total(self.loss(self._run.one(row.clone(), weights), target[None]))
                 found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
-                rows.append([
-                    torch.zeros_like(w) if g is None else g.to_dense() if g.is_sparse else g
-                    for g, w in zip(found, weights.values(), strict=True)
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        torch.zeros_like(w) if g is None else g.to_dense() if g.is_sparse else g
+                        for g, w in zip(found, weights.values(), strict=True)
+                    ]
+                )
         return [torch.stack(part).flatten(1) for part in zip(*rows, strict=True)]
 
 

@@ -127,9 +127,14 @@ class PrintedAgreement(OneAnswerAgreement):
             return (step,)
         replies = dict(step.replies)
         return (
-            Step("whole", open=step.open, asks=step.asks, replies=replies,
-                 times=self.settings.rounds + 1),
-        )  # fmt: skip
+            Step(
+                "whole",
+                open=step.open,
+                asks=step.asks,
+                replies=replies,
+                times=self.settings.rounds + 1,
+            ),
+        )
 
     @property
     def claim(self) -> tuple[float, str] | None:
@@ -229,8 +234,11 @@ class PrintedRaters(AnsweringRaters):
     def finish(self, shared: Mapping[str, Any]) -> None:
         """Step once more along the last V; the vector is the user's row."""
         task = self.agreement.task
-        self._stepped(self.shards[0], shared["features"],
-                      self.agreement.settings.step_size / max(self._asked, 1))  # fmt: skip
+        self._stepped(
+            self.shards[0],
+            shared["features"],
+            self.agreement.settings.step_size / max(self._asked, 1),
+        )
         weights = task.weights(self._rated.openness)
         self.devices = Devices(dict(shared), task.bounds, self._rated.cells, self._u, weights)
 

@@ -185,13 +185,18 @@ class ImplicitAgreement(OffsetsAgreement):
     def assumptions(self) -> tuple[str, ...]:
         """Say what is public and who is trusted."""
         _, *sizes = self.task.notes  # a click has no range
-        notes = [*sizes, "which items users took is private, and counts once each",
-                 "users keep their own taste: rankings are made on the device"]  # fmt: skip
+        notes = [
+            *sizes,
+            "which items users took is private, and counts once each",
+            "users keep their own taste: rankings are made on the device",
+        ]
         if not self.task.devices:
             notes += [*self.mechanisms["popularity"].assumptions, "the sites hold different users"]
         elif self.privacy is not None and self.privacy.trust == "aggregator":
-            notes.append("secure aggregation: only sums over users are seen, and every user adds "
-                         "a share of the noise")  # fmt: skip
+            notes.append(
+                "secure aggregation: only sums over users are seen, and every user adds "
+                "a share of the noise"
+            )
         return tuple(notes)
 
     def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> Participant:

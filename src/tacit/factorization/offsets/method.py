@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.lazy import late
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
-from tacit.factorization.offsets.sums import HALF
+from tacit.factorization.offsets.sums import HALF, OffsetsAgreement
 from tacit.factorization.together.problem import Problem
 from tacit.factorization.together.shape import FactorizationMethod
 from tacit.privacy.events import REPLACE
-
-if TYPE_CHECKING:
-    from tacit.factorization.offsets.agreement import LeastSquaresAgreement
 
 __all__ = ["AlternatingLeastSquares"]
 
@@ -68,14 +65,14 @@ class AlternatingLeastSquares(FactorizationMethod):
         check("clip", self.clip, Real(0, 2 * HALF, open_low=True))
         check("prior_weight", self.prior_weight, Real(0, open_low=True))
 
-    def agree(self, problem: Problem) -> LeastSquaresAgreement:
+    def agree(self, problem: Problem) -> OffsetsAgreement:
         """Return what is public about a fit; raise unless there is one matrix to factorize."""
         self._check(problem)
         kind = late(f"{__package__}.agreement").LeastSquaresAgreement
         ((relation, bounds),) = problem.bounds.items()
         item, tokens = problem.item, problem.model.forms[relation]
         pattern, filled = problem.unit == "entry" and self.pattern, relation in problem.filled
-        draft: LeastSquaresAgreement = kind(
+        draft: Any = kind(
             items=problem.sizes[item],
             rank=math.prod(problem.model.ranks[k] for k in tokens[0][1]),
             bounds=bounds,
@@ -94,7 +91,8 @@ class AlternatingLeastSquares(FactorizationMethod):
             problem=problem,
             factors=False if filled and self.factors == "auto" else self.factors,
         )
-        return draft.planned(0 if filled else self.rounds)
+        planned: OffsetsAgreement = draft.planned(0 if filled else self.rounds)
+        return planned
 
     def _check(self, problem: Problem) -> None:
         if not problem.is_matrix:
