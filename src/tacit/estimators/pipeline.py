@@ -28,8 +28,12 @@ __all__ = ["Pipeline", "make_pipeline", "seen_before"]
 
 # scikit-learn's steps that learn nothing from rows and map each row by itself
 _ROW_BY_ROW = {
-    "Binarizer", "FeatureHasher", "HashingVectorizer", "Normalizer", "PolynomialFeatures",
-}  # fmt: skip
+    "Binarizer",
+    "FeatureHasher",
+    "HashingVectorizer",
+    "Normalizer",
+    "PolynomialFeatures",
+}
 _INSIDE = {
     "Pipeline": "steps",
     "ColumnTransformer": "transformers",

@@ -45,8 +45,14 @@ class Plan(Answering):
         tried = [value for value, _, _ in self.table]
         errors = [error for _, error, _ in self.table]
         known = [sd for _, _, sd in self.table]
-        columns = estimates({self.find: [f"{value:.4g}" for value in tried]}, "error", errors,
-                            known, level, (0.0, math.inf))  # fmt: skip
+        columns = estimates(
+            {self.find: [f"{value:.4g}" for value in tried]},
+            "error",
+            errors,
+            known,
+            level,
+            (0.0, math.inf),
+        )
         caption = f"Simulated errors, {100 * level:g} % intervals"
         note = "errors are of simulated data of this size: no private row was read"
         reached = {
@@ -60,11 +66,15 @@ class Plan(Answering):
             ("nothing within reach is enough.",) if self.value is None else (),
             pictures={
                 "plan": Lines(
-                    f"Accuracy against {self.find}", self.find, "error", reached,
-                    {"wanted": self.want}, logarithmic=True,
+                    f"Accuracy against {self.find}",
+                    self.find,
+                    "error",
+                    reached,
+                    {"wanted": self.want},
+                    logarithmic=True,
                 )
             },
-        )  # fmt: skip
+        )
 
     @property
     def _head(self) -> str:

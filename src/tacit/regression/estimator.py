@@ -28,7 +28,6 @@ from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.features import NotFitted, check_fitted, remember
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.parameters import stores_parameters
-from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE
@@ -450,12 +449,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return answer_of(*known, drawn, prior, level)
 
     _told = property(released.told)
-
-    def _settings(self) -> dict[str, Any]:
-        return released.settings_of(self)
-
-    def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
-        return released.dimensions_of(self)
-
-    def _adopt(self, release: Release) -> None:
-        released.adopt(self, release)
+    _settings = released.settings_of
+    _dimensions = released.dimensions_of
+    _adopt = released.adopt

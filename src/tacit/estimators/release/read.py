@@ -34,14 +34,31 @@ __all__ = ["MALFORMED", "file_bytes", "read_release"]
 _NEEDED = set(LARGEST) - {"SHA256SUMS.sig"}
 _TEXTS = ("estimator", "module", "date", "learned", "purpose", "contact")
 _FIELDS = {
-    *_TEXTS, "format", "schema", "settings", "arrays", "coords", "promises", "signers", "cites",
+    *_TEXTS,
+    "format",
+    "schema",
+    "settings",
+    "arrays",
+    "coords",
+    "promises",
+    "signers",
+    "cites",
     "versions",
-}  # fmt: skip
+}
 # what readers of JSON, archives and arrays raise about nonsense
 MALFORMED = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
-    MemoryError, RuntimeError, struct.error, zipfile.BadZipFile,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+)
 
 
 def read_release(folder: str | os.PathLike[str]) -> Release:

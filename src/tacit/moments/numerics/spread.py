@@ -48,8 +48,13 @@ from tacit.moments.numerics.whitening import (
 )
 
 __all__ = [
-    "JOINT", "Errors", "MomentNoise", "joint_errors", "mixture_errors", "topic_errors",
-]  # fmt: skip
+    "JOINT",
+    "Errors",
+    "MomentNoise",
+    "joint_errors",
+    "mixture_errors",
+    "topic_errors",
+]
 
 Integers = NDArray[np.int64]
 
@@ -134,8 +139,9 @@ def joint_errors(shared: Mapping[str, Any]) -> Errors:
     law = noise_of_moments(noise, many)
     blank = NoisyMoments(*expected, *law)
     means = [max(total, 1.0) * part for total, part in zip(totals, expected, strict=True)]
-    counted = with_sampling(replace(blank, first=means[0], second=means[1], third=means[2]),
-                            expected, noise, facts)  # fmt: skip
+    counted = with_sampling(
+        replace(blank, first=means[0], second=means[1], third=means[2]), expected, noise, facts
+    )
 
     def replicate() -> tuple[Array, Array, float, float]:
         drawn = [
@@ -148,10 +154,15 @@ def joint_errors(shared: Mapping[str, Any]) -> Errors:
         ]
         seen = replace(counted, first=drawn[0], second=drawn[1], third=drawn[2])
         again = fit_topics(
-            seen, len(weights), rng, middle=middle, mixing=mixing, steps=_AGAIN,
+            seen,
+            len(weights),
+            rng,
+            middle=middle,
+            mixing=mixing,
+            steps=_AGAIN,
             begin=(inner, weights),
             polish=False,
-        )  # fmt: skip
+        )
         order = nearest_rows(inner, again.topics)
         return again.topics[order], again.weights[order], 0.0, facts.documents
 
@@ -160,8 +171,10 @@ def joint_errors(shared: Mapping[str, Any]) -> Errors:
     own = words / max(float(words.sum()), 1e-300)
     unsure = noise.first * factor / max(totals[0], 1.0)  # of a word's probability
     share = np.where(inside, own / middle[places] / own[inside].sum(), 0.0)
-    topics = np.hypot(found.components[:, places] * np.minimum(share, 1.0) * own[inside].sum(),
-                      np.minimum(unsure, own) * (kinds < len(own)))  # fmt: skip
+    topics = np.hypot(
+        found.components[:, places] * np.minimum(share, 1.0) * own[inside].sum(),
+        np.minimum(unsure, own) * (kinds < len(own)),
+    )
     return Errors(topics, found.weights, 0.0, noise.first / first_beside(noise.norm))
 
 

@@ -352,11 +352,15 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     if total.square is None:
         raise ParameterError("the conjugate posterior needs yᵀy: pass moments with `square`")
     residual = max(total.square - float(total.cross @ _ols(moments)), 1e-12 * abs(total.square))
-    if np.linalg.eigvalsh(total.gram)[0] < -_ROUNDED * abs(np.trace(total.gram)):
+    values, vectors = np.linalg.eigh(total.gram)
+    if values[0] < -_ROUNDED * abs(np.trace(total.gram)):
         raise ParameterError(
             "conjugate takes the moments as exact, and their sum of S is not positive "
             "semi-definite: use method='auto'"
         )
+    # what rounding leaves below zero, where there are fewer rows than coefficients, is zero
+    if values[0] < 0.0:
+        total = replace(total, gram=(vectors * np.maximum(values, 0.0)) @ vectors.T)
     precision = prior.precision(total.dimension) * max(residual, 1e-300) / total.rows
     mean = np.full(total.dimension, prior.mean)
     return NormalInverseGamma(mean, precision, prior.noise_shape, prior.noise_scale).given(total)
