@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tacit.regression.estimator import INTERCEPT_SD
-
 QUANTILES = (0.25, 0.5, 0.75)
 
 
@@ -108,9 +106,8 @@ def regression_rows(seed: int, n: int) -> tuple[dict[str, Any], dict[str, float]
     """Return a table and its coefficients.
 
     Coefficients are drawn anew for every table, on the scale on which ranges are [−1, 1], from the
-    law that the estimator believes in: slopes normal with a variance ~ IG(2, 0.05), the fit at the
-    middle of the bounds normal by itself, residuals with a variance ~ IG(1.5, 0.01), up to 0.15².
-    Features fill a part of their ranges, so that responses
+    law that the estimator believes in: normal with a variance ~ IG(2, 0.2), residuals with a
+    variance ~ IG(1.5, 0.01), up to 0.15². Features fill a part of their ranges, so that responses
     keep within theirs for nearly all coefficients; the few tables of which one does not are drawn
     again. What lies outside is clipped, and no interval counts that.
     """
@@ -123,14 +120,13 @@ def regression_rows(seed: int, n: int) -> tuple[dict[str, Any], dict[str, float]
         ]
     )
     while True:
-        sd, residual_sd = math.sqrt(0.05 / rng.gamma(2.0)), math.sqrt(0.01 / rng.gamma(1.5))
-        middle_fit = INTERCEPT_SD * rng.standard_normal()
-        slopes = sd * rng.standard_normal(3)
-        y = middle_fit + scaled @ slopes + residual_sd * rng.standard_normal(n)
+        sd, residual_sd = math.sqrt(0.2 / rng.gamma(2.0)), math.sqrt(0.01 / rng.gamma(1.5))
+        intercept, *slopes = sd * rng.standard_normal(4)
+        y = 0.5 * intercept + scaled @ slopes + residual_sd * rng.standard_normal(n)
         if residual_sd < 0.15 and np.abs(y).max() < 1.0:
             break
     half_y, middle_y = (RESPONSE[1] - RESPONSE[0]) / 2.0, (RESPONSE[1] + RESPONSE[0]) / 2.0
-    table, truth = {}, {"intercept": middle_y + half_y * middle_fit}
+    table, truth = {}, {"intercept": middle_y + half_y * 0.5 * intercept}
     for k, (name, (low, high)) in enumerate(FEATURES.items()):
         half, middle = (high - low) / 2.0, (high + low) / 2.0
         table[name] = middle + half * scaled[:, k]
