@@ -173,8 +173,8 @@ def _believed(prior: Prior | None, level: float) -> float:
 
     if prior is not None and prior.sd is not None:
         return reach(level, prior.sd**2)
-    # a learned variance ~ IG(2, 0.05): Student's law with four degrees of freedom
-    return float(stdtrit(4.0, 0.5 + level / 2.0)) * math.sqrt(0.025)
+    # a learned variance ~ IG(2, 0.2): Student's law with four degrees of freedom
+    return float(stdtrit(4.0, 0.5 + level / 2.0)) * math.sqrt(0.1)
 
 
 def _details(

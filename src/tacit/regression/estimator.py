@@ -204,7 +204,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         defaults = inspect.signature(type(self)).parameters
         changed = [n for n in SAMPLING if self._given(n) != defaults[n].default]
         check_method(self.method, self._noisy, self.statistics, changed)
-        self._check_public()
+        self._public.check()
 
     # -- what is public --------------------------------------------------------------------
 
@@ -215,9 +215,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     @property
     def _public(self) -> PublicBounds:
         return PublicBounds.of(self.bounds, self.y_bounds, self.columns, self.target)
-
-    def _check_public(self) -> None:
-        self._public.check()
 
     def _design(self, features: int | None) -> Design:
         """Return what is public about the sums of rows."""
@@ -247,8 +244,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     _simulate = classmethod(simulated_error)
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> RegressionAgreement:
-        known = next((width for width in facts if width is not None), None)
-        design = self._design(known)
+        design = self._design(next((width for width in facts if width is not None), None))
         check_prior(self.prior or Prior(), design.coefficients)
         return self._agreement(design, len(facts))
 

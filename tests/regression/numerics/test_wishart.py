@@ -32,7 +32,7 @@ THRESHOLD = 5.0
 def prior_state(rng, learn):
     """Draw (S_j, β, scales) from the prior."""
     spread = (0.1 * np.abs(rng.standard_cauchy())) ** 2
-    variance0 = 0.05 / rng.gamma(2.0) if learn else 0.7**2
+    variance0 = 0.2 / rng.gamma(2.0) if learn else 0.7**2
     size = 0.01 * 100.0 ** rng.standard_normal() if learn else 1.0
     features = inverse_wishart(rng, size * SCALE, KAPPA)
     grams = []

@@ -376,7 +376,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
             accepts[3] += 1.0 if took else 0.0
             tune(tuning, 3, took, WALK_TARGET, gain)
 
-        # --- the coefficients' prior variance: IG(2, 0.05), so that β is Student's t with four
+        # --- the coefficients' prior variance: IG(2, 0.2), so that β is Student's t with four
         if learn_variance:
             norm, along = 0.0, 0.0
             for i in range(d):
@@ -384,7 +384,7 @@ def trajectories(rng: Any, data: Any, state: Any, adapt: bool, thin: int, out: A
                 along += data.axis[i] * (beta[i] - data.center[i])
             norm = max(norm - along * along, 0.0)
             half = 0.5 * slopes
-            scales[2] = math.log(0.05 + 0.5 * norm) - math.log(rng.standard_gamma(2.0 + half))
+            scales[2] = math.log(0.2 + 0.5 * norm) - math.log(rng.standard_gamma(2.0 + half))
 
         # --- windows of warm-up, each as long as all before it
         since = time + 1 - tuning[5]
