@@ -193,7 +193,6 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # a table that names its target has its responses with it
         tags.target_tags.required = self.target is None and self.columns is None
         tags.regressor_tags.poor_score = self._noisy  # of the few rows that checks try
         return tags
@@ -204,7 +203,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         defaults = inspect.signature(type(self)).parameters
         changed = [n for n in SAMPLING if self._given(n) != defaults[n].default]
         check_method(self.method, self._noisy, self.statistics, changed)
-        self._public.check()
+        self._check_public()
 
     # -- what is public --------------------------------------------------------------------
 
@@ -215,6 +214,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     @property
     def _public(self) -> PublicBounds:
         return PublicBounds.of(self.bounds, self.y_bounds, self.columns, self.target)
+
+    def _check_public(self) -> None:
+        self._public.check()
 
     def _design(self, features: int | None) -> Design:
         """Return what is public about the sums of rows."""
@@ -231,9 +233,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     @property
     def _noise_multiplier(self) -> float:
         """The noise that the request needs, relative to a sensitivity; 0 where there is none."""
-        if not self._noisy or self.privacy is None or self.privacy.delta <= 0.0:
-            return 0.0
-        return gaussian_sigma(self.privacy.epsilon, self.privacy.delta)
+        asked = self.privacy if self._noisy else None
+        return gaussian_sigma(asked.epsilon, asked.delta) if asked and asked.delta else 0.0
 
     def _facts(self, data: Any) -> int | None:
         return self._public.width(data)
@@ -249,9 +250,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         return self._agreement(design, len(facts))
 
     def _agreement(self, design: Design, sites: int) -> RegressionAgreement:
-        public, privacy = self._public, self._request(sites)
-        names = public.names(design)
-        return self._agreements(design, names, privacy, sites, self.noise, public.notes)
+        names, notes = self._public.names(design), self._public.notes
+        return self._agreements(design, names, self._request(sites), sites, self.noise, notes)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
