@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ def _quietly(work: Callable[[], Any]) -> Any:
         return work()
 
 
-class _Way:
+class _Way(ABC):
     """A way to per-example gradients of a module's learned parameters."""
 
     def __init__(self, module: nn.Module, loss: Any) -> None:
@@ -120,9 +121,9 @@ class _Way:
         """Return the weights as they are now."""
         return {n: p.detach() for n, p in self.own.items()}
 
+    @abstractmethod
     def __call__(self, inputs: Any, targets: Any) -> list[Rows]:
         """Return every parameter's gradients, one row for each example."""
-        raise NotImplementedError
 
 
 class _Recorded(_Way):
@@ -135,7 +136,7 @@ class _Recorded(_Way):
         tape = self._play(None, row, self._state())[1]
         self._notes, self._shapes = tape.notes, tape.shapes
         if not self._notes:
-            raise NotImplementedError("no layer whose maps are known")
+            raise ValueError("no layer whose maps are known")
         names = {id(p): n for n, p in self._run.module.named_parameters()}
         self._targets = [
             {
