@@ -148,33 +148,46 @@ def choose_rank(
     if isinstance(what, CoupledFactorization):
         return _own(what, tried, data, share, repeats, restarts, random_state)
     if isinstance(what, PrivateFactorization):
-        if not isinstance(data, Relation):
-            raise ParameterError(
-                "data must be a public or simulated Relation: a rank that private data choose "
-                "is a release for each candidate; tacit.planning.price_of_choosing says what that "
-                "costs"
-            )
-        from tacit.planning.tuning import tune
-
-        found = tune(
-            what,
-            data,
-            {"rank": tried},
-            sites=sites,
-            share=share,
-            repeats=repeats,
-            random_state=random_state,
-        )
-        errors = {choice["rank"]: error for choice, error in found.table}
-        asked = what.privacy
-        price = price_of_choosing(asked, len(tried)) if asked and asked.delta else None
-        rows = tuple((rank, errors[rank], math.nan, math.nan, math.nan) for rank in tried)
-        return RankChoice(found.best["rank"], rows, False, price)
+        return _public(what, tried, data, sites, share, repeats, random_state)
     check("what", what, OneOf("factorization", "recommender"))
     facts = data or Facts()
     table = [(r, *error_of(what, replace(facts, rank=r), repeats, random_state)) for r in tried]
     rows = tuple((rank, error, spread, math.nan, math.nan) for rank, error, spread in table)
     return RankChoice(min(rows, key=lambda row: row[1])[0], rows, False)
+
+
+def _public(
+    what: Any,
+    tried: Sequence[int],
+    data: Any,
+    sites: int,
+    share: float,
+    repeats: int,
+    seed: int,
+) -> RankChoice:
+    """Choose by public or simulated data, and say what private ones would cost."""
+    if not isinstance(data, Relation):
+        raise ParameterError(
+            "data must be a public or simulated Relation: a rank that private data choose "
+            "is a release for each candidate; tacit.planning.price_of_choosing says what that "
+            "costs"
+        )
+    from tacit.planning.tuning import tune
+
+    found = tune(
+        what,
+        data,
+        {"rank": tried},
+        sites=sites,
+        share=share,
+        repeats=repeats,
+        random_state=seed,
+    )
+    errors = {choice["rank"]: error for choice, error in found.table}
+    asked = what.privacy
+    price = price_of_choosing(asked, len(tried)) if asked and asked.delta else None
+    rows = tuple((rank, errors[rank], math.nan, math.nan, math.nan) for rank in tried)
+    return RankChoice(found.best["rank"], rows, False, price)
 
 
 def _own(
