@@ -29,6 +29,7 @@ from tacit.published.hua2015_hu2023 import (
     GradientFactorization,
     GradientRecommender,
 )
+from tacit.recommender.holding import sites_with_weights
 
 DELTA = 1e-5
 BOUNDS = {"movielens": (1.0, 5.0), "filmtrust": (0.5, 4.0)}
@@ -130,7 +131,7 @@ def chosen(given: Trial, kind: str, rank: int, quick: bool) -> GradientFactoriza
 def real_epsilon(given: Trial, method: GradientFactorization, rank: int) -> dict[str, Any]:
     """Return claimed and recomputed ε, from what would be agreed on."""
     model = published(given, method, rank)
-    public = model._agreed(model._weighted(model._as_sites(given.train), given.weights))
+    public = model._agreed(sites_with_weights(model._as_sites(given.train), given.weights))
     assert isinstance(public, GradientAgreement)
     return {
         "claimed ε": public.claim[0] if public.claim else None,
