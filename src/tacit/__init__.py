@@ -29,6 +29,7 @@ _EXPORTS = {
     "PrivateSummary": "tacit.summary.estimator",
     "PublicScaler": "tacit.data.scaling",
     "Relation": "tacit.data.relations",
+    "Shards": "tacit.data.shards",
     "SingleTopicModel": "tacit.moments.topics",
     "Site": "tacit.estimators.site",
     "SiteSummary": "tacit.regression.summary",
@@ -88,6 +89,7 @@ __all__ = [
     "PrivateSummary",
     "PublicScaler",
     "Relation",
+    "Shards",
     "SingleTopicModel",
     "Site",
     "SiteSummary",
@@ -129,6 +131,7 @@ if TYPE_CHECKING:
     from tacit.data.relations import Relation
     from tacit.data.scaling import PublicScaler
     from tacit.data.schema import Columns
+    from tacit.data.shards import Shards
     from tacit.data.stating import boolean, category, date, keys, number, text, time
     from tacit.estimators.pipeline import Pipeline, make_pipeline
     from tacit.estimators.release import read_release

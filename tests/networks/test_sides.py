@@ -168,7 +168,7 @@ def test_a_request_that_failed_leaves_nothing_behind(monkeypatch):
     shard, picks = holder.shards[0], np.arange(3)
     once = holder.contribute(agreement.steps[0], asked, {}, shard, picks)
     with monkeypatch.context() as patch:
-        patch.setattr(type(holder._sums), "result", lambda self: 1 / 0)
+        patch.setattr(type(holder._sums), "exact", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             holder.contribute(agreement.steps[0], asked, {}, shard, picks)
     again = holder.contribute(agreement.steps[0], asked, {}, shard, picks)

@@ -11,6 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -18,7 +22,17 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KeyedWords", "WordStream", "fresh_seed", "generator", "streams"]
+__all__ = [
+    "KeyedWords",
+    "WordStream",
+    "choices",
+    "fresh_seed",
+    "generator",
+    "keyed_choices",
+    "streams",
+]
+
+_choosing: ContextVar[Iterator[bytes] | None] = ContextVar("_choosing", default=None)
 
 Seed = int | np.random.SeedSequence | None
 
@@ -189,3 +203,33 @@ class _Keyed(WordStream):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key of privacy noise cannot be pickled: it would undo the noise")
+
+
+@contextmanager
+def keyed_choices(key: bytes) -> Iterator[None]:
+    """Let `choices` be made by a key, so that who reads the same data again makes the same ones.
+
+    Parameters
+    ----------
+    key
+        As secret as the data.
+    """
+    keys = (hashlib.sha256(key + number.to_bytes(8, "little")).digest() for number in count())
+    before = _choosing.set(keys)
+    try:
+        yield
+    finally:
+        _choosing.reset(before)
+
+
+def choices() -> WordStream:
+    """Return a secret stream that chooses among a unit's rows: fresh, or by a key.
+
+    >>> with keyed_choices(b"a"):
+    ...     first = choices().words(2).tolist()
+    >>> with keyed_choices(b"a"):
+    ...     choices().words(2).tolist() == first
+    True
+    """
+    keys = _choosing.get()
+    return WordStream() if keys is None else _Keyed(next(keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,10 +85,11 @@ def name_ledgers(config: Config, sites: Sequence[Site]) -> None:
     for number, (entry, site) in enumerate(zip(config.data["site"], sites, strict=True)):
         if site.ledger is None:
             continue
-        file = entry["data"] if isinstance(entry["data"], str) else entry["data"].get("file")
+        stated = {"file": entry["data"]} if isinstance(entry["data"], str) else entry["data"]
+        file = stated.get("file", stated.get("shards"))
         if file is None:  # a database has no folder to keep the name in
             continue
-        data = config.folder / str(file)
+        data = config.folder / re.sub(r"[*?\[\]]", "_", str(file))
         place = data.with_name(data.name + ".ledger")
         try:
             name_ledger(

@@ -20,6 +20,7 @@ test = "tests.txt"
 [[site]]                             # one for each holder
 name = "North"
 data = "north.csv"                   # or {file = "north.csv", separator = ";", decimal = ","}
+                                     # or {shards = "north/*.parquet", executor = "dask://…"}
 ledger = "north.db"                  # made with the next two if it does not exist
 ledger_epsilon = 8.0
 ledger_delta = 1e-5

@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 _EXACT = 2.0**53  # whole numbers up to here are told apart as decimals
 _MANY = 20_000  # rows, from which on threads pay
 
-__all__ = ["Source", "Table", "is_table", "read_rows", "source"]
+__all__ = ["Source", "Table", "is_table", "joined", "read_rows", "source"]
 
 
 class Table(Mapping[str, "NDArray[Any]"]):
@@ -46,8 +46,10 @@ class Table(Mapping[str, "NDArray[Any]"]):
         na: tuple[str, ...] = NA_WORDS,
         places: tuple[tuple[str, int], ...] = (("the table", 0),),  # name, first row
         written: Source | None = None,
+        origin: tuple[pl.Series, pl.Series] | None = None,  # of each row, where rows were moved
     ) -> None:
         self.frame, self.na, self.places, self.written = frame, na, places, written
+        self._origin = origin
 
     def __len__(self) -> int:
         return int(self.frame.width)
@@ -70,9 +72,23 @@ class Table(Mapping[str, "NDArray[Any]"]):
 
     def place(self, row: int) -> tuple[str, int]:
         """Return the file of a row and its number there, counted from 1."""
+        if self._origin is not None:
+            return self._origin[0][row], self._origin[1][row]
         found = [(name, first) for name, first in self.places if first <= row]
         name, first = found[-1]
         return name, row - first + 1
+
+    def origins(self) -> tuple[pl.Series, pl.Series]:
+        """Return `place` of every row."""
+        import polars as pl
+
+        if self._origin is not None:
+            return self._origin
+        names, starts = [name for name, _ in self.places], [first for _, first in self.places]
+        rows = np.arange(self.rows)
+        which = np.searchsorted(starts, rows, side="right") - 1
+        files = pl.Series(names, dtype=pl.String).gather(which)
+        return files, pl.Series(rows - np.array(starts)[which] + 1)
 
     def column(self, name: str) -> pl.Series:
         """Return a column by name; another case will do where only one column fits."""
@@ -210,8 +226,6 @@ def _from_source(where: Source, folder: Path | None) -> Table:
 
 
 def _joined(frames: list[pl.DataFrame], files: list[Path], where: Source) -> Table:
-    import polars as pl
-
     first, starts, rows = frames[0].columns, [], 0
     for frame, file in zip(frames, files, strict=True):
         if set(frame.columns) != set(first):
@@ -219,16 +233,22 @@ def _joined(frames: list[pl.DataFrame], files: list[Path], where: Source) -> Tab
             raise ParameterError(f"{file.name} and {files[0].name} differ in columns {odd}")
         starts.append((file.name, rows))
         rows += frame.height
-    if len(frames) > 1:  # value by value: a type of one file says nothing about the others
-        frames = [
-            _as_texts(f.select(first)) if _mixed(frames) else f.select(first) for f in frames
-        ]
-    frame = pl.concat(frames) if len(frames) > 1 else frames[0]
-    return Table(frame, where.na, tuple(starts), where)
+    return Table(joined(frames), where.na, tuple(starts), where)
 
 
-def _mixed(frames: list[pl.DataFrame]) -> bool:
-    return len({tuple(f.select(frames[0].columns).dtypes) for f in frames}) > 1
+def joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return frames with the same columns as one; value by value as text where types differ.
+
+    A type of one of them says nothing about the others.
+    """
+    import polars as pl
+
+    if len(frames) == 1:
+        return frames[0]
+    parts = [frame.select(frames[0].columns) for frame in frames]
+    if len({tuple(part.dtypes) for part in parts}) > 1:
+        parts = [_as_texts(part) for part in parts]
+    return pl.concat(parts)
 
 
 def _as_texts(frame: pl.DataFrame) -> pl.DataFrame:

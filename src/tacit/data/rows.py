@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit._core.rng import WordStream
+from tacit._core.rng import WordStream, choices
 from tacit.data.kinds import Kind
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def shuffled(count: int, words: WordStream | None = None) -> NDArray[np.int64]:
     stand elsewhere. In a random order whoever takes a place takes that of one person, and nobody
     else moves.
     """
-    stream = WordStream() if words is None else words
+    stream = choices() if words is None else words
     return np.argsort(stream.words(count), kind="stable")
 
 
@@ -125,7 +125,7 @@ def bounded(
     if not crowded.size:
         return keep
     owners = people[crowded]
-    drawn = (WordStream() if words is None else words).words(len(crowded))
+    drawn = (choices() if words is None else words).words(len(crowded))
     # one sort by owner, then by 64 - bits random bits: 40 and more for sixteen million rows
     bits = np.uint64(int(owners.max()).bit_length())
     keys = (owners.astype(np.uint64) << (np.uint64(64) - bits)) | (drawn >> bits)

@@ -12,11 +12,13 @@ from typing import Any
 
 from tacit.data.files import Source, source
 from tacit.data.reading import Table, read_rows
+from tacit.data.shards import Shards
 from tacit.errors import ParameterError
 
 __all__ = ["read_source", "read_table"]
 
 _KEYS = {field.name for field in fields(Source)} - {"connection"}
+_SHARDS = {"shards", "rows", "at_once", "scratch", "executor"}
 _OWN = {"columns", "value"}  # what a site's file says besides
 
 
@@ -35,12 +37,13 @@ def read_table(path: str | Path) -> Table:
     return read_rows(path)
 
 
-def read_source(stated: Mapping[str, Any] | str, folder: Path = Path()) -> Table:
-    """Return the columns of one table that a file of settings names.
+def read_source(stated: Mapping[str, Any] | str, folder: Path = Path()) -> Table | Shards:
+    """Return the columns of one table that a file of settings names, or its shards.
 
     It has either ``file`` (looked for in ``folder``; or is its path), or ``url`` and ``query`` for
     a database, and how text is written, as in `tacit.source`. ``$NAME`` in a url is taken from the
-    environment, so that passwords need not be written down.
+    environment, so that passwords need not be written down. ``shards`` is a pattern of files that
+    are read in parts of so many ``rows``, ``at_once`` at a time, by an ``executor``.
 
     Examples
     --------
@@ -53,7 +56,12 @@ def read_source(stated: Mapping[str, Any] | str, folder: Path = Path()) -> Table
     array([1., 2.])
     """
     settings = {"file": stated} if isinstance(stated, str) else dict(stated)
-    unknown = sorted(set(settings) - _KEYS - _OWN)
+    parted = _SHARDS if "shards" in settings else set()
+    unknown = sorted(set(settings) - _KEYS - _OWN - parted)
     if unknown:
-        raise ParameterError(f"a source has no {unknown[0]!r}: there are {sorted(_KEYS)}")
+        raise ParameterError(f"a source has no {unknown[0]!r}: there are {sorted(_KEYS | parted)}")
+    if parted:
+        how: dict[str, Any] = {k: v for k, v in settings.items() if k in _KEYS}
+        more: dict[str, Any] = {k: v for k, v in settings.items() if k in parted - {"shards"}}
+        return Shards.files(folder / str(settings["shards"]), written=how, **more)
     return read_rows(source(**{k: v for k, v in settings.items() if k in _KEYS}), folder=folder)

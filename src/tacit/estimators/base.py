@@ -17,6 +17,7 @@ from tacit._core.answers import Answer
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer
 from tacit.data.reading import Table
 from tacit.data.schema import Columns
+from tacit.data.shards import Shards
 from tacit.errors import HoldsData, ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.blanks import Blank
@@ -24,6 +25,7 @@ from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Outcome, Place, fit
+from tacit.estimators.loading import check_shards
 from tacit.estimators.plain import Estimator
 from tacit.estimators.predicting import predicted, schema_of
 from tacit.estimators.price import Price, price_of
@@ -31,7 +33,7 @@ from tacit.estimators.release import Release, read_release
 from tacit.estimators.release.models import adopted, write_model
 from tacit.estimators.release.promise import gathered
 from tacit.estimators.row_privacy import check_dropping, check_row_privacy
-from tacit.estimators.site import ALONE, Site, check_own_epsilons, check_sites
+from tacit.estimators.site import ALONE, Site, check_curated, check_own_epsilons, check_sites
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
@@ -65,6 +67,7 @@ class PrivateEstimator(Estimator):
         "noise",
         "on_failure",
     )
+    _takes_shards: ClassVar[bool] = False  # whether a holder may pass `Shards`
     _secret: int | None = None  # the seed of an audit's noise
     _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
     _upstream: Mapping[str, Certificate] = MappingProxyType({})  # of private steps before this one
@@ -101,6 +104,10 @@ class PrivateEstimator(Estimator):
     def _facts(self, data: Any) -> Any:
         """Return what is public and only the holder knows, such as sizes; no value is read."""
         return None
+
+    def _facts_of(self, data: Any) -> Any:
+        """Return the same of shards: what the first of them says, unless a family asks all."""
+        return self._facts(data.pieces[0].read() if isinstance(data, Shards) else data)
 
     def _imagined(self) -> Any:
         """Return the facts of a small holder that is only imagined, for audits and plans."""
@@ -303,7 +310,7 @@ class PrivateEstimator(Estimator):
         """Return the agreement with sites that are in this process."""
         privacy = self._request(len(sites))
         secure = privacy is not None and privacy.trust == "aggregator"
-        facts = [None if site.data is None else self._facts(site.data) for site in sites]
+        facts = [None if site.data is None else self._facts_of(site.data) for site in sites]
         return self._agree(facts, len(sites) if secure else 1)
 
     def _as_sites(self, data: Any) -> list[Site]:
@@ -313,15 +320,10 @@ class PrivateEstimator(Estimator):
             data = [data if data.ledger is not None else Site(data.name, data.data, own)]
         if isinstance(data, list | tuple) and data and all(isinstance(s, Site) for s in data):
             sites = list(data)
-            privacy = self._given("privacy")
-            curated = privacy is not None and privacy.is_curated
-            if len(sites) > 1 and curated:
-                raise ParameterError(
-                    "several sites have nobody who sees all rows, as trust='central' would mean: "
-                    "pass Privacy(…, trust='site')"
-                )
+            check_curated(len(sites), self._given("privacy"))
         else:
             sites = [Site(ALONE, data, own)]
+        check_shards(sites, taken=self._takes_shards)
         check_sites(sites)
         check_own_epsilons(sites, self._given("privacy"))
         return sites
@@ -369,7 +371,7 @@ class PrivateEstimator(Estimator):
         self, sites: Sequence[Site], agreement: Agreement, exclude: bool
     ) -> tuple[dict[str, Any], list[Failure]]:
         """Read what every site holds; those that cannot are left out only to ``exclude`` them."""
-        return loaded_by(self._read, sites, agreement, exclude)
+        return loaded_by(self, sites, agreement, exclude)
 
     def _place(self) -> Place:
         given = self._given

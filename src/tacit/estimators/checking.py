@@ -15,6 +15,7 @@ from tacit._core.pictures import Bars
 from tacit.data.problems import BadTable, Problem
 from tacit.errors import ParameterError, TacitError
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.loading import held_by
 from tacit.estimators.site import ALONE, Site
 from tacit.rounds.sides import Failure
 
@@ -88,7 +89,7 @@ def examined(model: Any, sites: Sequence[Site]) -> Findings:
     sites
         Who holds what.
     """
-    found = tried({site.name: partial(model._facts, site.data) for site in sites})
+    found = tried({site.name: partial(model._facts_of, site.data) for site in sites})
     ready = [site for site in sites if site.name not in found]
     if not ready:
         return found
@@ -100,7 +101,7 @@ def examined(model: Any, sites: Sequence[Site]) -> Findings:
     loaded: dict[str, Any] = {}
 
     def read(site: Site) -> None:
-        loaded[site.name] = model._read(site.data, agreement)
+        loaded[site.name] = held_by(model, site, agreement)
 
     found.update(tried({site.name: partial(read, site) for site in ready}))
     if len(loaded) == len(ready):
@@ -110,7 +111,7 @@ def examined(model: Any, sites: Sequence[Site]) -> Findings:
 
 
 def loaded_by(
-    read: Callable[[Any, Agreement], Any],
+    model: Any,
     sites: Sequence[Site],
     agreement: Agreement,
     exclude: bool,
@@ -119,8 +120,8 @@ def loaded_by(
 
     Parameters
     ----------
-    read
-        How a family reads a holder's data.
+    model
+        A private estimator, whose reader it is.
     sites, agreement
         Who reads what.
     exclude
@@ -131,7 +132,7 @@ def loaded_by(
     failures: list[Failure] = []
     for site in sites:
         try:
-            loaded[site.name] = read(site.data, agreement)
+            loaded[site.name] = held_by(model, site, agreement)
         except Exception as error:
             if exclude:
                 failures.append(Failure(0, site.name, BadTable.said))

@@ -25,6 +25,7 @@ from tacit.errors import BudgetExceeded, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.gate import Gate
+from tacit.estimators.loading import closing_shards
 from tacit.estimators.rehearsal import rehearse
 from tacit.estimators.shards import Holder
 from tacit.estimators.site import Site
@@ -156,6 +157,13 @@ def fit(
     place
         How it runs.
     """
+    with closing_shards(data.values()):
+        return _fit(agreement, sites, data, place)
+
+
+def _fit(
+    agreement: Agreement, sites: Sequence[Site], data: Mapping[str, Any], place: Place
+) -> Outcome:
     folder = None if place.checkpoint is None else Path(place.checkpoint)
     kept_in = {site.name: _own_folder(folder, site.name) for site in sites}
     gates = {

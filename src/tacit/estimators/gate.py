@@ -72,6 +72,10 @@ class Gate:
         lost = () if self.attempt is None else self.attempt.lost
         return self.reservation.last_try(step, position) not in lost
 
+    def samples(self, step: Step) -> bool:
+        """Whether a step is about a secret sample of the units."""
+        return isinstance(step.mechanism, PoissonSampled)
+
     def sample(self, step: Step, units: int) -> NDArray[np.int64]:
         """Return a fresh secret sample of the units, at the step's rate; all without one."""
         if isinstance(step.mechanism, PoissonSampled):

@@ -10,15 +10,17 @@ made from the request alone.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
 from tacit.errors import NothingReleased, ParameterError, RequestRefused
 from tacit.estimators.agreement import Agreement, Asked, Step
+from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
 from tacit.privacy.events import DpEvent
@@ -28,10 +30,11 @@ from tacit.rounds.sides import Participant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Holder", "Kept", "Order", "Picks", "merged"]
+__all__ = ["Contribution", "Holder", "Kept", "Order", "Picks", "merged"]
 
 Kept: TypeAlias = Mapping[str, Any]  # what a site keeps between rounds, by name
 Picks: TypeAlias = "NDArray[np.int64]"  # which units of a shard are in a sample
+_ALL = None  # of a shard's units
 
 
 class Order:
@@ -73,14 +76,41 @@ class Order:
         self.at, self.round = k, self.round + 1
 
 
-def merged(how: str, parts: Sequence[Any]) -> Any:
+def merged(how: str, parts: Iterable[Any]) -> Any:
     """Return the contributions of shards as one value, the same whatever the shards are."""
     if how == "sum":
-        return reduce(add, parts)
-    if isinstance(parts[0], list):  # one entry per unit
-        return [entry for part in parts for entry in part]
-    whole = parts[0] if len(parts) == 1 else np.concatenate(list(parts))
+        return reduce(add, parts)  # as they come: one is in memory at a time
+    every = list(parts)
+    if isinstance(every[0], list):  # one entry per unit
+        return [entry for part in every for entry in part]
+    whole = every[0] if len(every) == 1 else np.concatenate(every)
     return np.sort(whole) if how == "values" else whole
+
+
+@dataclass(frozen=True, eq=False)
+class Contribution:
+    """What a step asks of a shard, wherever that is: a function that can be sent there.
+
+    It has what is public, what the request holds and what the site keeps; no data, noise or
+    ledger.
+    """
+
+    hand: Holder
+    step: str
+    asked: Asked
+    kept: Mapping[str, Any]
+
+    def __call__(self, shard: Any, given: tuple[int, Any]) -> Any:
+        """Return what the sampled units of a shard contribute; all of them without a sample.
+
+        ``given`` is how many units the shard held when it was looked at, and the sample.
+        """
+        units, picks = given
+        if self.hand.units(shard) != units:
+            raise NothingReleased("the data of a shard changed during the run")
+        chosen = np.arange(units) if picks is _ALL else picks
+        step = self.hand.agreement.step(self.step)
+        return self.hand.contribute(step, self.asked, self.kept, shard, chosen)
 
 
 class Holder(Participant):
@@ -93,13 +123,17 @@ class Holder(Participant):
     name
         The site.
     shards
-        The parts of its data, each unit in one of them.
+        The parts of its data, each unit in one of them; or where these are (`Loaded`).
     gate
         The only way out.
     """
 
-    def __init__(self, agreement: Agreement, name: str, shards: Sequence[Any], gate: Gate) -> None:
-        self.agreement, self.name, self.shards, self.gate = agreement, name, tuple(shards), gate
+    def __init__(
+        self, agreement: Agreement, name: str, shards: Sequence[Any] | Loaded, gate: Gate
+    ) -> None:
+        self.agreement, self.name, self.gate = agreement, name, gate
+        self._loaded = shards if isinstance(shards, Loaded) else None
+        self.shards = () if isinstance(shards, Loaded) else tuple(shards)
         self.kept: dict[str, Any] = {}
         self._order = Order(agreement.steps)
         self._last: tuple[Message, Message] | None = None
@@ -151,14 +185,34 @@ class Holder(Participant):
         """Return groups of units → everything released, as each of them sees it; public."""
         return {}
 
+    def ready(self, shard: Any) -> None:
+        """Try what contributing from a shard needs, before anybody pays; nothing, unless said."""
+
+    def completed(self, step: Step, asked: Asked, value: Any) -> Any:
+        """Return what is drawn upon, of what all shards contributed: the same, unless said."""
+        return value
+
     # -- what is true of every family ------------------------------------------------------
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Of every shard, how many units it holds and how many parts it adds to a sum."""
+        if self._loaded is not None:
+            return self._loaded.sizes
+        return tuple((self.units(shard), self.contributions(shard)) for shard in self.shards)
+
+    def hand(self) -> Self:
+        """Return what contributes elsewhere: what is public, without data, noise and ledger."""
+        made = type(self).__new__(type(self))
+        made.agreement, made.name, made.shards, made.kept = self.agreement, self.name, (), {}
+        return made
 
     def check_room(self) -> None:
         """Raise where 64-bit sums could overflow, before anybody is charged or asked.
 
         Each part is bounded by the sensitivity, so that their number alone decides.
         """
-        parts = sum(self.contributions(shard) for shard in self.shards)
+        parts = sum(parts for _, parts in self.sizes)
         for step in self.agreement.steps:
             for kind in ("", *step.kinds):
                 drawn = step.mechanism_of(kind)
@@ -195,7 +249,7 @@ class Holder(Participant):
         if step.view_of is not None:
             released = self._look(self.agreement.step(step.view_of), asked)
         elif step.open is not None:
-            value = self._merged(step, asked, [np.arange(self.units(s)) for s in self.shards])
+            value = self._merged(step, asked)
             arrays = self.gate.open(step, self.sends(step, asked, value))
             self.settle(step, asked, value, self.kept)
             return self._checked(step, asked, arrays)
@@ -206,21 +260,30 @@ class Holder(Participant):
             self.settle(step, asked, released, self.kept)
         return self._checked(step, asked, self.sends(step, asked, released))
 
-    def _picks(self, step: Step) -> list[NDArray[np.int64]]:
+    def _picks(self, step: Step) -> Sequence[NDArray[np.int64]] | None:
         """Return the sample of every shard's units: one sample of all, cut at the shards."""
-        sizes = [self.units(shard) for shard in self.shards]
-        ends = np.cumsum([0, *sizes])
+        if not self.gate.samples(step):
+            return None
+        ends = np.cumsum([0, *(units for units, _ in self.sizes)])
         picks = self.gate.sample(step, int(ends[-1]))
         cuts = np.searchsorted(picks, ends[1:-1])
         parts = np.split(picks, cuts)
         return [part - start for part, start in zip(parts, ends, strict=False)]
 
-    def _merged(self, step: Step, asked: Asked, picks: Sequence[Any]) -> Any:
-        parts = [
-            self.contribute(step, asked, self.kept, shard, part)
-            for shard, part in zip(self.shards, picks, strict=True)
-        ]
-        return merged(step.merge_of(asked.kind), parts)
+    def _merged(self, step: Step, asked: Asked, picks: Sequence[Any] | None = None) -> Any:
+        """Return what all shards contribute; without a sample, of all of their units."""
+        if self._loaded is not None:
+            work = Contribution(self.hand(), step.name, asked, dict(self.kept))
+            chosen = [_ALL] * len(self.sizes) if picks is None else picks
+            given = [(units, one) for (units, _), one in zip(self.sizes, chosen, strict=True)]
+            parts = self._loaded.executor.each(work, given)
+        else:
+            own = picks or [np.arange(self.units(shard)) for shard in self.shards]
+            parts = (
+                self.contribute(step, asked, self.kept, shard, part)
+                for shard, part in zip(self.shards, own, strict=True)
+            )
+        return self.completed(step, asked, merged(step.merge_of(asked.kind), parts))
 
     def _look(self, first: Step, asked: Asked) -> Any:
         """Return an earlier release again; after a restart it is put together as it was."""
@@ -229,7 +292,7 @@ class Holder(Participant):
         return self.gate.standing(
             first.name,
             first.mechanism,
-            lambda: self._merged(first, nothing, [np.arange(self.units(s)) for s in self.shards]),
+            lambda: self._merged(first, nothing),
         )
 
     def _checked(

@@ -11,7 +11,14 @@ from tacit.estimators.release.plain import check_text
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
-__all__ = ["ALONE", "Site", "check_named", "check_own_epsilons", "check_sites"]
+__all__ = [
+    "ALONE",
+    "Site",
+    "check_curated",
+    "check_named",
+    "check_own_epsilons",
+    "check_sites",
+]
 
 ALONE = "the data"  # what a table that was passed by itself is called in prices and certificates
 
@@ -31,6 +38,9 @@ class Site:
     key
         A secret that the sites share and nobody else has: for estimators that let it decide at
         which of them somebody counts whom several know.
+    executor
+        Where its `Shards` are worked on: a client of ``dask.distributed``, or an address such as
+        ``"dask://scheduler:8786"``; in this process unless given.
 
     Examples
     --------
@@ -42,6 +52,7 @@ class Site:
     data: Any = field(repr=False)
     ledger: Ledger | None = None
     key: bytes | None = field(default=None, repr=False)
+    executor: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check("name", self.name, InstanceOf(str))
@@ -64,6 +75,15 @@ def check_sites(sites: list[Site]) -> None:
         raise ParameterError(
             "every site needs a ledger of its own, which counts what is learned about the people "
             "of that site"
+        )
+
+
+def check_curated(sites: int, privacy: Privacy | None) -> None:
+    """Raise where several sites would share a curator, who sees all rows."""
+    if sites > 1 and privacy is not None and privacy.is_curated:
+        raise ParameterError(
+            "several sites have nobody who sees all rows, as trust='central' would mean: pass "
+            "Privacy(…, trust='site')"
         )
 
 

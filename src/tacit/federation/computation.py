@@ -19,6 +19,7 @@ from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.families import estimator_of
 from tacit.estimators.fit import Outcome, SiteSide, coordinator, paper_ledger, take_part
+from tacit.estimators.loading import held_by
 from tacit.estimators.site import Site
 from tacit.federation.proposal import Proposal
 from tacit.federation.secure.exchange import EXCHANGES
@@ -193,7 +194,8 @@ class Computation:
 
     def read(self, tables: Mapping[str, Any]) -> Any:
         """Return a site's data as its side takes them, or raise what is wrong, to the holder."""
-        return self.model._read(self.model._tables(tables, self._facts), self.agreement)
+        own = self.model._tables(tables, self._facts)
+        return held_by(self.model, Site("here", own), self.agreement)
 
     def rehearsing(self, name: str) -> SiteSide:
         """Return a site's side on made-up data, which pays from nothing."""

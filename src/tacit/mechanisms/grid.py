@@ -138,6 +138,18 @@ class GridSum:
             raise ParameterError("sums on different grids cannot be added")
         return GridSum(wide_sum([self.integers, other.integers]), self.grid)
 
+    def onto(self, grid: Grid) -> GridSum:
+        """Return the sum on another grid, by floor(x/g + ½): rounded once, however many parts.
+
+        >>> GridSum(np.array([5, 6]), Grid(-3)).onto(Grid(-1)).integers
+        array([1, 2])
+        """
+        shift = self.grid.exponent - grid.exponent
+        if shift >= 0:
+            return GridSum(self.integers << shift, grid)
+        half = 1 << (-shift - 1)
+        return GridSum((self.integers + half) >> -shift, grid)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the sum."""

@@ -286,7 +286,7 @@ class NetworkAgreement(Agreement):
 
     # -- the two sides ---------------------------------------------------------------------
 
-    def holder(self, name: str, data: Examples, gate: Gate, seed: int | None) -> Participant:
+    def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
         """Return a site with its examples."""
         made: Participant = late(f"{__package__}.sides").Learner(self, name, data, gate)
         return made

@@ -63,6 +63,7 @@ class PrivateNetwork(TableNetwork):
     )  # fmt: skip
     _to_state = TO_STATE
     _stated_facts = ("inputs",)
+    _takes_shards = True
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "hidden": AnyOf(InstanceOf(tuple, list), None),
         "activation": AnyOf(OneOf(*ACTIVATIONS), None),

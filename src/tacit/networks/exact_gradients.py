@@ -225,6 +225,10 @@ class LinearSums:
 
     def result(self) -> GridSum:
         """Return the sum on the mechanism's grid, rounded by floor(x/g + ½), and start anew."""
+        return self.exact().onto(self._grid)
+
+    def exact(self) -> GridSum:
+        """Return the sum before it is rounded, and start anew."""
         sums = {}
         for layer, total in zip(self._layers, self._total, strict=True):
             sums[id(layer.weight)] = total[:, : layer.in_features]
@@ -232,13 +236,7 @@ class LinearSums:
                 sums[id(layer.bias)] = total[:, -1]
         self.reset()
         flat = np.concatenate([sums[id(p)].reshape(-1) for p in self._module.parameters()])
-        shift = self._exponent - _BITS - self._grid.exponent
-        if shift > 0:
-            flat <<= shift
-        elif shift < 0:
-            flat += np.int64(1) << np.int64(-shift - 1)
-            flat >>= np.int64(-shift)
-        return GridSum(flat, self._grid)
+        return GridSum(flat, Grid(self._exponent - _BITS))
 
 
 def _add_products(total: Any, left: Any, right: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.executors import Loaded, shards_of
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.mechanisms.gaussian_share import GaussianShare
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Learner", "rows_of"]
 
+_BUILT = ("_parameters", "_batch", "_sums")
 _FEW_PRODUCTS = 1 << 24  # some milliseconds on one core
 
 
@@ -35,8 +38,30 @@ class Learner(Holder):
 
     agreement: NetworkAgreement
 
-    def __init__(self, agreement: NetworkAgreement, name: str, data: Examples, gate: Gate) -> None:
-        super().__init__(agreement, name, [data], gate)
+    def __init__(
+        self, agreement: NetworkAgreement, name: str, data: Examples | Loaded, gate: Gate
+    ) -> None:
+        super().__init__(agreement, name, shards_of(data), gate)
+        for shard in self.shards:
+            self.ready(shard)
+
+    def hand(self) -> Self:
+        """Return what contributes elsewhere; nobody watches there."""
+        made = super().hand()
+        made.agreement = replace(self.agreement, watch=None)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels: a network is built where it is needed."""
+        return {name: part for name, part in vars(self).items() if name not in _BUILT}
+
+    def ready(self, shard: Examples) -> None:
+        """Build the network, and try it on a row."""
+        if "_sums" not in vars(self):
+            self._build(shard)
+
+    def _build(self, data: Examples) -> None:
+        agreement = self.agreement
         module = agreement.build().to(data.device)
         self._parameters = learned(module)
         inner, numbers = agreement.mechanism.mechanism, agreement.dynamics
@@ -65,6 +90,7 @@ class Learner(Holder):
         picks: NDArray[np.int64],
     ) -> GridSum:
         """Return the sum of the clipped gradients of the sampled rows."""
+        self.ready(shard)
         write_weights(self._parameters, asked.arrays["weights"])
         self._sums.reset()
         rows = picks if shard.starts is None else rows_of(shard.starts, picks)
@@ -72,7 +98,11 @@ class Learner(Holder):
             for part in torch.from_numpy(rows).split(self._sums.fitting):
                 inputs, targets = shard.inputs[part], shard.targets[part]
                 self._sums.add(inputs.to(shard.device), targets.to(shard.device))
-        return self._sums.result()
+        return self._sums.exact()
+
+    def completed(self, step: Step, asked: Asked, value: GridSum) -> GridSum:
+        """Return the sum on the mechanism's grid: rounded once, however many shards there are."""
+        return value.onto(self.agreement.mechanism.mechanism.grid)
 
     def units(self, shard: Examples) -> int:
         """Return the number of rows, or of people where several rows of each count."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from tacit.data.matrices import row_shape
 from tacit.data.problems import gathered
 from tacit.data.reading import read_rows
 from tacit.data.schema import Columns
+from tacit.data.shards import Shards
 from tacit.errors import ParameterError
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.features import rows_seen
@@ -125,7 +127,7 @@ class TableNetwork(PrivateEstimator):
             held = site.data
             pair = isinstance(held, tuple | list) and len(held) == 2
             held = (settled(held[0]), held[1]) if pair else settled(held)
-            found.append(Site(site.name, held, site.ledger))
+            found.append(replace(site, data=held))
         return found
 
     def _pair(self, data: Any) -> tuple[Any, Any]:
@@ -148,6 +150,13 @@ class TableNetwork(PrivateEstimator):
             return Facts((len(labels),), rows, labels)
         shape = row_shape(X, images=True)
         return Facts(tuple(shape[1:]), shape[0])
+
+    def _facts_of(self, data: Any) -> Facts:
+        if not isinstance(data, Shards) or self.rows is not None:
+            found: Facts = super()._facts_of(data)
+            return found
+        each = [self._facts(piece.read()) for piece in data]
+        return each[0]._replace(rows=sum(one.rows for one in each))
 
     @staticmethod
     def _common(facts: Sequence[Facts]) -> tuple[str, ...]:

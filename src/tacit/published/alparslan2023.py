@@ -287,6 +287,7 @@ class ThesisRegression(PrivateLinearRegression):
     """
 
     _agreements, _summaries = ThesisAgreement, ThesisSummary
+    _takes_shards = False  # bounds are read from all of the data
     _stored = ("method",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{

@@ -187,6 +187,7 @@ class AveragedRegression(PrivateLinearRegression):
     """
 
     _agreements, _summaries = AveragedAgreement, AveragedSummary
+    _takes_shards = False  # groups are of consecutive rows
     _stored = ("method", "bounds", "y_bounds", "target", "intercept", "clip", "rows_per_group")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{n: c for n, c in PrivateLinearRegression._constraints.items() if n != "statistics"},

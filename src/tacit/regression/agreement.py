@@ -22,6 +22,7 @@ from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.executors import shards_of
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.privacy.events import ADD_REMOVE, REPLACE
@@ -119,7 +120,7 @@ class RegressionAgreement(Agreement):
 
     def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
         """Return a site with the exact sum of its rows."""
-        made: Participant = late(f"{__package__}.sides").Rows(self, name, [data], gate)
+        made: Participant = late(f"{__package__}.sides").Rows(self, name, shards_of(data), gate)
         return made
 
     def coordinate(self, start: Start) -> Coordinating:

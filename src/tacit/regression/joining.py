@@ -10,7 +10,7 @@ from typing import Any
 from tacit.data.columns import column_names
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.fit import Outcome
-from tacit.estimators.site import Site, check_sites
+from tacit.estimators.site import Site, check_curated, check_sites
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
@@ -62,11 +62,8 @@ def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | 
             f"{sorted(twice)} would count twice: give every site a name of its own"
         )
     check_sites(list(sites))
-    if sites and len(names) > 1 and privacy is not None and privacy.is_curated:
-        raise ParameterError(
-            "several sites have nobody who sees all rows, as trust='central' would mean: pass "
-            "Privacy(…, trust='site')"
-        )
+    if sites:
+        check_curated(len(names), privacy)
 
 
 def check_together(

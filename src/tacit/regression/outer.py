@@ -223,6 +223,11 @@ class ExactSum:
     exponent: int
     divisor: int = 1
 
+    def __add__(self, other: ExactSum) -> ExactSum:
+        if (self.exponent, self.divisor) != (other.exponent, other.divisor):
+            raise ParameterError("sums of rows on different lattices cannot be added")
+        return ExactSum(self.integers + other.integers, self.exponent, self.divisor)
+
     def value(self) -> Array:
         """Return the sum as floats."""
         scale = Fraction(2) ** self.exponent / self.divisor

@@ -10,6 +10,7 @@ from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.grid import GridSum
 from tacit.regression.agreement import RegressionAgreement
+from tacit.regression.outer import ExactSum
 from tacit.regression.rows import SiteSum
 
 __all__ = ["Rows"]
@@ -22,11 +23,15 @@ class Rows(Holder):
 
     def contribute(
         self, step: Step, asked: Asked, kept: Kept, shard: SiteSum, picks: Picks
-    ) -> GridSum:
-        """Return the entries of the sum that are released, on the mechanism's grid."""
-        return self.agreement.design.vector(shard.total, self.agreement.mechanism)
+    ) -> ExactSum:
+        """Return the exact sum of outer products."""
+        return shard.total
 
-    def contributions(self, shard: SiteSum) -> int:
+    def completed(self, step: Step, asked: Asked, value: ExactSum) -> GridSum:
+        """Return the entries that are released on the mechanism's grid: rounded once, in all."""
+        return self.agreement.design.vector(value, self.agreement.mechanism)
+
+    def units(self, shard: SiteSum) -> int:
         """Return the number of rows."""
         return int(shard.count)
 
@@ -35,5 +40,5 @@ class Rows(Holder):
         design = self.agreement.design
         if not design.knows_rows:
             return {"vector": released}
-        rows = sum(design.counted(shard.count) for shard in self.shards)
+        rows = sum(design.counted(count) for _, count in self.sizes)
         return {"vector": released, "rows": np.array([rows], np.int64)}

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit._core.lazy import late
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.executors import shards_of
 from tacit.estimators.gate import Gate
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
@@ -119,7 +120,7 @@ class SummaryAgreement(Naming, Agreement):
 
     def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
         """Return a site with its columns."""
-        site: Participant = late(f"{__package__}.sides").Rows(self, name, [data], gate)
+        site: Participant = late(f"{__package__}.sides").Rows(self, name, shards_of(data), gate)
         return site
 
     def coordinate(self, start: Start) -> Coordinating:

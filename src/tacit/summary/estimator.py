@@ -111,6 +111,7 @@ class PrivateSummary(PrivateEstimator):
     """
 
     _purpose = "private summary"
+    _takes_shards = True
     _told = released.TOLD
     _stated_facts = ("bounds",)  # ranges alone, where a file states columns
     _constraints: ClassVar[Mapping[str, Constraint]] = {

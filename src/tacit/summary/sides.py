@@ -111,7 +111,7 @@ class Rows(Holder):
             return row_sums(public, shard, public.mechanism.grid)
         scaled = [_scaled(public, c, shard[name]) for c, name in enumerate(public.columns)]
         if step.name == "fullest":
-            return np.array([_equal_cells(t, public.bins).max() for t in scaled])
+            return np.array([_equal_cells(t, public.bins) for t in scaled])
         if "edges" in asked.arrays:
             return self._counts(step.name, asked.arrays["edges"], scaled)
         c = _number(step)
@@ -122,6 +122,10 @@ class Rows(Holder):
                 _equal_cells(scaled[c], public.bins) * int(cells.grid.round(1.0)), cells.grid
             )
         return shard[public.columns[c]]
+
+    def completed(self, step: Step, asked: Asked, value: Any) -> Any:
+        """Return the sums, and of all rows' cells how many the fullest of each column holds."""
+        return value.max(axis=1) if step.name == "fullest" else value
 
     def _counts(self, step: str, edges: Array, scaled: Sequence[Array]) -> GridSum:
         """Return how many rows lie between edges; any edges put a row into one cell."""
@@ -144,7 +148,7 @@ class Rows(Holder):
         if step.name != "rows":
             (name,) = step.leaving
             return {name: released}
-        rows = np.array([sum(self.units(shard) for shard in self.shards)], np.int64)
+        rows = np.array([sum(units for units, _ in self.sizes)], np.int64)
         found = {"rows": rows} if public.counted else {}
         if public.bare:
             return found

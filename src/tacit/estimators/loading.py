@@ -1,0 +1,158 @@
+"""Shards of one holder, read before anybody pays: every problem of every shard, in one pass.
+
+Each shard is read where it will be worked on, by the estimator's own reader, and looked at: how
+many units it holds, and how many bounded parts it adds to a sum. Where a unit may have several
+rows, shards are laid out anew first, so that it lies in one of them. Randomness that chooses among
+a person's rows is keyed by the holder: a shard that is read again is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sklearn.base import clone
+
+from tacit._core.rng import keyed_choices
+from tacit.data.problems import BadTable, Problem
+from tacit.data.schema import Columns
+from tacit.data.shards import Piece, Shards
+from tacit.data.spooling import by_unit
+from tacit.errors import ParameterError
+from tacit.estimators.agreement import Agreement
+from tacit.estimators.executors import Here, Loaded, executor_of
+from tacit.estimators.gate import Gate
+from tacit.estimators.site import Site
+from tacit.mechanisms.noise import Noise
+
+__all__ = ["check_shards", "closing_shards", "held_by"]
+
+_PLACES = 20  # of one problem that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """How one shard is read, wherever that is: a function of the piece."""
+
+    read: Callable[[Any, Agreement], Any]
+    agreement: Agreement
+    piece: Piece
+    key: bytes = field(repr=False)
+
+    def __call__(self) -> Any:
+        with keyed_choices(self.key):
+            return self.read(self.piece.read(), self.agreement)
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """What is looked at of a shard before anybody pays."""
+
+    hand: Any
+
+    def __call__(self, shard: Any) -> tuple[int, int]:
+        self.hand.ready(shard)
+        return int(self.hand.units(shard)), int(self.hand.contributions(shard))
+
+
+def held_by(model: Any, site: Site, agreement: Agreement) -> Any:
+    """Return what a site's holder takes: all of its data, or where its shards are.
+
+    Parameters
+    ----------
+    model
+        A private estimator, whose reader it is; its ledger goes nowhere.
+    site
+        Who holds what, and where its shards are worked on.
+    agreement
+        What is public.
+    """
+    if not isinstance(site.data, Shards):
+        return model._read(site.data, agreement)
+    executor = site.data.executor if site.executor is None else site.executor
+    return _loaded(model, site.data, agreement, executor)
+
+
+def _loaded(model: Any, shards: Shards, agreement: Agreement, executor: Any) -> Loaded:
+    """Read all shards where they will be worked on, or raise all that is wrong with them."""
+    units = _unit_columns(model._stated_columns)
+    laid_out = by_unit(shards, units) if units and len(shards) > 1 else shards
+    place = executor_of(executor, shards.at_once)
+    reader, key = _reader(model), os.urandom(32)
+    nothing = Loaded(Here(1), ())
+    hand = agreement.holder("", nothing, Gate(None, Noise("grid")), 0).hand()  # type: ignore[attr-defined]
+    reading = [
+        _Reading(reader, agreement, piece, key + number.to_bytes(8, "little"))
+        for number, piece in enumerate(laid_out)
+    ]
+    found = place.load(reading, _Look(hand))
+    _raise_for(one for one in found if isinstance(one, Exception))
+    sizes = tuple(one for one in found if not isinstance(one, Exception))
+    return Loaded(place, sizes, laid_out)
+
+
+@contextmanager
+def closing_shards(loaded: Iterable[Any]) -> Iterator[None]:
+    """Let go of shards when a run is over, whatever became of it."""
+    try:
+        yield
+    finally:
+        for one in loaded:
+            if isinstance(one, Loaded):
+                one.executor.close()
+
+
+def check_shards(sites: Sequence[Site], *, taken: bool) -> None:
+    """Raise where sites have shards and an estimator takes none, or an executor and no shards."""
+    for site in sites:
+        held = isinstance(site.data, Shards)
+        if held and not taken:
+            raise ParameterError(
+                f"the data of {site.name!r} are shards, and this estimator takes one table of a "
+                "holder: summaries, linear regressions and networks take shards"
+            )
+        if site.executor is not None and not held and site.data is not None:
+            raise ParameterError(
+                "executor says where shards are worked on: pass Shards([…]) as the site's data"
+            )
+
+
+def _unit_columns(columns: Columns | None) -> tuple[str, ...]:
+    """Return the columns that name a unit of privacy; none where each row is one."""
+    if columns is None:
+        return ()
+    return (columns.person,) if columns.person is not None else tuple(columns.key or ())
+
+
+def _reader(model: Any) -> Callable[[Any, Agreement], Any]:
+    """Return how one table is read, by an estimator that pays for nothing."""
+    twin = clone(model)
+    if "ledger" in twin.get_params(deep=False):
+        twin.set_params(ledger=None)
+    read: Callable[[Any, Agreement], Any] = twin._read
+    return read
+
+
+def _raise_for(errors: Iterable[Exception]) -> None:
+    """Raise everything that is wrong with tables at once; else the first error."""
+    problems: dict[tuple[str, str, str], Problem] = {}
+    others = []
+    for error in errors:
+        if not isinstance(error, BadTable):
+            others.append(error)
+            continue
+        for one in error.problems:
+            kind = one.what, one.column, one.remedy
+            known = problems.get(kind)
+            if known is None:
+                problems[kind] = one
+                continue
+            places = (*known.places, *one.places)[:_PLACES]
+            problems[kind] = replace(known, places=places, count=known.count + one.count)
+    if problems:
+        raise BadTable(list(problems.values()))
+    if others:
+        raise others[0]
