@@ -105,7 +105,7 @@ class PrivateEstimator(Estimator):
         """Return what is public and only the holder knows, such as sizes; no value is read."""
         return None
 
-    def _facts_of(self, data: Any) -> Any:
+    def _facts_held(self, data: Any) -> Any:
         """Return the same of shards: what the first of them says, unless a family asks all."""
         return self._facts(data.pieces[0].read() if isinstance(data, Shards) else data)
 
@@ -310,7 +310,7 @@ class PrivateEstimator(Estimator):
         """Return the agreement with sites that are in this process."""
         privacy = self._request(len(sites))
         secure = privacy is not None and privacy.trust == "aggregator"
-        facts = [None if site.data is None else self._facts_of(site.data) for site in sites]
+        facts = [None if site.data is None else self._facts_held(site.data) for site in sites]
         return self._agree(facts, len(sites) if secure else 1)
 
     def _as_sites(self, data: Any) -> list[Site]:

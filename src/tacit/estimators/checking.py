@@ -89,7 +89,7 @@ def examined(model: Any, sites: Sequence[Site]) -> Findings:
     sites
         Who holds what.
     """
-    found = tried({site.name: partial(model._facts_of, site.data) for site in sites})
+    found = tried({site.name: partial(model._facts_held, site.data) for site in sites})
     ready = [site for site in sites if site.name not in found]
     if not ready:
         return found

@@ -151,9 +151,9 @@ class TableNetwork(PrivateEstimator):
         shape = row_shape(X, images=True)
         return Facts(tuple(shape[1:]), shape[0])
 
-    def _facts_of(self, data: Any) -> Facts:
+    def _facts_held(self, data: Any) -> Facts:
         if not isinstance(data, Shards) or self.rows is not None:
-            found: Facts = super()._facts_of(data)
+            found: Facts = super()._facts_held(data)
             return found
         each = [self._facts(piece.read()) for piece in data]
         return each[0]._replace(rows=sum(one.rows for one in each))

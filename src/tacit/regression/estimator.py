@@ -332,7 +332,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     def _together(self, known: list[SiteSummary], sites: list[Site]) -> RegressionAgreement:
         """Return one agreement for what is raw and what was released before."""
         norm = self._public.is_norm
-        facts = [self._facts_of(site.data) for site in sites]
+        facts = [self._facts_held(site.data) for site in sites]
         agreement = self._agree([*facts, *(s.design.features if norm else None for s in known)])
         if not known or known[0].design.constant == agreement.design.constant:
             return agreement
