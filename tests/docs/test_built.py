@@ -60,7 +60,7 @@ def test_it_asks_for_files_only_and_does_not_scroll_sideways(browser, site, name
 
 @pytest.mark.parametrize("name", MAIN)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1280, 1920])
 def test_axe_finds_nothing(browser, site, name, scheme, width):
     if not AXE.exists():
         pytest.skip("axe-core is not here: run `make axe`, or name axe.min.js in TACIT_AXE")

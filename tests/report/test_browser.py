@@ -113,9 +113,9 @@ def test_it_prints_with_the_certificate_unfolded_and_in_ink(browser, page, tmp_p
         browser.call("Emulation.setEmulatedMedia", media="")
 
 
-@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=SLOW)])
-def test_axe_finds_nothing_in_a_notebooks_cell(browser, cell, width):
-    assert violations(browser, cell, width, False) == []
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
+def test_axe_finds_nothing_in_a_notebooks_cell(browser, cell, width, dark):
+    assert violations(browser, cell, width, dark) == []
     assert browser.run("document.documentElement.scrollWidth") <= width
 
 
