@@ -24,7 +24,6 @@ class Shape:
     quantiles: tuple[float, ...]
     densities: tuple[float, ...]  # at the quantiles; none of a column of whole numbers
     step: float = 0.0  # between neighbouring values, as it is stated
-    crowded: bool = False  # whether most rows lie in one of the cells that the range is cut into
 
     @property
     def whole(self) -> bool:
@@ -52,7 +51,7 @@ class Shape:
         return z * math.sqrt(QUANTILES[k] * (1.0 - QUANTILES[k]) / rows) / self.densities[k]
 
 
-def _smooth(law: Any, bounds: tuple[float, float], crowded: bool = False) -> Shape:
+def _smooth(law: Any, bounds: tuple[float, float]) -> Shape:
     """Return a column that follows a law of SciPy and is clipped to its bounds."""
     low, high = bounds
 
@@ -69,7 +68,6 @@ def _smooth(law: Any, bounds: tuple[float, float], crowded: bool = False) -> Sha
         math.sqrt(expected(2) - mean**2),
         tuple(float(x) for x in places),
         tuple(float(x) for x in law.pdf(places)),
-        crowded=crowded,
     )
 
 
@@ -84,7 +82,7 @@ def shapes() -> dict[str, Shape]:
     return {
         "normal": _smooth(stats.norm(50.0, 10.0), (0.0, 100.0)),
         "lognormal": _smooth(tail, (0.0, 200.0)),
-        "lognormal, wide range": _smooth(tail, (0.0, 1000.0), crowded=True),
+        "lognormal, wide range": _smooth(tail, (0.0, 1000.0)),
         "uniform": _smooth(stats.uniform(0.0, 100.0), (0.0, 100.0)),
         "whole numbers": Shape(
             lambda rng, n: np.minimum(rng.poisson(4.0, n), most).astype(float),
