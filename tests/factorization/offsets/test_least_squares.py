@@ -126,12 +126,16 @@ def test_a_taste_is_visible_from_as_many_members_as_outweigh_the_noise(sites):
     crowded = replace(agreement, items=1)
     assert crowded.refines(6.001 * enough) and not crowded.refines(5.999 * enough)
     assert not replace(agreement, items=10**9).refines(6.001 * enough)
+    assert crowded.refines(2.501 * enough, each=0.25)  # of so many items which ones says little
+    assert not crowded.refines(2.499 * enough, each=0.25)
+    assert not crowded.refines(2.501 * enough, each=0.249)
 
 
 def test_a_taste_that_hardly_stands_out_gets_all_later_rounds_for_its_covariance():
     asked = []
-    sites = [tc.Site("A", relation(ratings(users=300, items=40)))]
-    for epsilon in (8.0, 200.0):
+    few = [tc.Site("A", relation(ratings(users=300, items=40, share=0.15)))]
+    many = [tc.Site("A", relation(ratings(users=300, items=40, share=0.5)))]
+    for epsilon, sites in ((8.0, few), (8.0, many), (200.0, few)):
         fitted = factorization("user", epsilon, method=AlternatingLeastSquares(popular=12))
         with pytest.MonkeyPatch.context() as patch:
             kind = coordinators._Items.kind
@@ -141,8 +145,9 @@ def test_a_taste_that_hardly_stands_out_gets_all_later_rounds_for_its_covariance
                 lambda self, step, kind=kind: asked.append(kind(self, step)) or asked[-1],
             )
             fitted.fit(sites)
-    assert asked[-10:] == [
+    assert asked[-15:] == [
         "mean", "offsets", "covariance", "covariance", "covariance",
+        "mean", "offsets", "covariance", "factors", "factors",
         "mean", "offsets", "covariance", "factors", "factors",
     ]  # fmt: skip
 

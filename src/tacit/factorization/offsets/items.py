@@ -113,8 +113,18 @@ class _Items:
             return name
         if not (self._agreed.factors is True or self._agreed.visible(self._members)):
             return "offsets"
-        first = later == "0" or not self._agreed.refines(self._members)
+        first = later == "0" or not self._agreed.refines(self._members, self._each)
         return "covariance" if first else "factors"
+
+    @property
+    def _each(self) -> float:
+        """How many items a member has, as a rule.
+
+        Of users only weights are known: of n items those of a message of length one add up to
+        n/√(n·(r² + COUNT²)), with r² the variance of a residual.
+        """
+        total = float(self.weights.sum()) / self._members
+        return total**2 * (_RESIDUAL + COUNT**2) if self._user else total
 
     def asks(self, kind: str) -> dict[str, Any]:
         """Return what a request holds, within the ranges that sensitivities are stated for."""
