@@ -108,7 +108,9 @@ def _of_fit(config: Path) -> tuple[str, Findings, str]:
     found = tried({e["name"]: partial(read, e) for e in settings.data["site"]})
     if sites:
         found.update(examined(model, model._as_sites(sites)))
-    well = f"All {len(sites)} sites can be read. Nothing was paid: run tacit fit {config}."
+    one = len(sites) == 1
+    whose = f"The data of {sites[0].name}" if one else f"All {len(sites)} sites"
+    well = f"{whose} can be read. Nothing was paid: run tacit fit {config}."
     return str(settings.data["estimator"]), found, well
 
 

@@ -14,6 +14,7 @@ from tacit.demo.hospitals import EPSILONS, Comparison, compare, estimator
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import shown_left
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.promises import promise
 from tacit.report.accuracy import Accuracy
 from tacit.report.page import write_report
 
@@ -62,10 +63,11 @@ def run_demo(
         return {"refused": True}
     found = _compared(console, results, ledgers)
     _print_errors(console, found)
-    console.print("[bold]The certificates[/bold]")
+    console.print(f"[bold]What is promised of the release at ε = {_SHOWN:g}[/bold]")
     model = found.fitted[_SHOWN]
     for name, certificate in model.certificates_.items():
-        console.print(f"• {certificate.verify(ledgers[name])}", soft_wrap=True, highlight=False)
+        certificate.verify(ledgers[name])
+    console.print(promise(model.certificates_), soft_wrap=True, highlight=False)
     console.print("[bold]What is left in each ledger[/bold]")
     left = {name: ledger.remaining.epsilon for name, ledger in ledgers.items()}
     for name, epsilon in left.items():
@@ -83,7 +85,7 @@ def run_demo(
     )
     console.print(
         f"\nThe report is in {report}: open it in a browser.\nThe releases are beside it; check "
-        f"one with: tacit verify {folder / f'release-{_SHOWN:g}'}",
+        f"one, with its certificates in full: tacit verify {folder / f'release-{_SHOWN:g}'}",
         soft_wrap=True,
     )
     return {
