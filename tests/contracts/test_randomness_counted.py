@@ -150,11 +150,13 @@ MASKS = ("federation/secure/keys.py", "stream")
 CHOICE = ("data/rows.py", "bounded")
 # where people stand who are told apart by their names: no privacy noise
 ORDER = ("data/rows.py", "shuffled")
+# which shard a person's rows are brought to, and the key of that choice and order there
+SHARDS = (("data/spooling.py", "by_unit"), ("estimators/loading.py", "_loaded"))
 
 
 def allowed(draw: Draw) -> bool:
     """Whether a draw of privacy noise stands where only `privatize` can reach it."""
-    if draw.path in NOISE_FILES or (draw.path, draw.function) in (MASKS, CHOICE, ORDER):
+    if draw.path in NOISE_FILES or (draw.path, draw.function) in (MASKS, CHOICE, ORDER, *SHARDS):
         return True
     private_helper = draw.function.startswith("_") and not draw.function.startswith("__")
     return draw.path.startswith("mechanisms/") and (

@@ -108,7 +108,7 @@ def closing_shards(loaded: Iterable[Any]) -> Iterator[None]:
 def check_shards(sites: Sequence[Site], *, taken: bool) -> None:
     """Raise where sites have shards and an estimator takes none, or an executor and no shards."""
     for site in sites:
-        held = isinstance(site.data, Shards)
+        held = issubclass(type(site.data), Shards)  # a price looks at no data, not at this much
         if held and not taken:
             raise ParameterError(
                 f"the data of {site.name!r} are shards, and this estimator takes one table of a "
