@@ -13,6 +13,8 @@ __getattr__, __dir__ = lazy_names(
         "PublishedLangevin": "ermis2020",
         "PublishedNoise": "noise",
         "PrintedGradient": "shin2018",
+        "PrintedItemResponses": "shin2018",
+        "PrintedResponses": "shin2018",
         "ShinRecommender": "shin2018",
         "ThesisRegression": "alparslan2023",
         "ThesisTraining": "ermis2020_dropout",
