@@ -8,6 +8,7 @@ __getattr__, __dir__ = lazy_names(
         "AveragedRegression": "alparslan2023_averaged",
         "GradientFactorization": "hua2015_hu2023",
         "GradientRecommender": "hua2015_hu2023",
+        "NoisyMixture": "imtiaz2017_mixture",
         "NoisyTopics": "imtiaz2017",
         "PRINTED": "noise",
         "PublishedLangevin": "ermis2020",
