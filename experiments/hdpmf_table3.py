@@ -7,7 +7,8 @@ seed, as the paper does (its ε does not count that either); users count alike t
 among test ratings. The certified method has defaults that were chosen on simulated ratings, with
 one exception: that features of the pattern say what to expect of an item's offset was first seen
 on test ratings of three of these seeds. δ = 1e-5. FilmTrust is run with everything unchanged. The
-quick form has ten epochs and no cross-validation.
+quick form has what is certified with public weights on all five splits and the rest on two of
+them, published methods with ten epochs and no cross-validation.
 """
 
 from __future__ import annotations
@@ -146,13 +147,13 @@ def table(
 ) -> Any:  # fmt: skip
     """Table III: every method at both ranks, with settings of another table where given."""
     trials = [trial(name, relation, seed) for seed in seeds]
-    settings, found = dict(settings or {}), {}
+    settings = dict(settings or {})
+    found: dict[Any, Any] = {}
     for method in ("heterogeneous", "private-weights", "offsets"):
         for epsilon in (1.0, 0.1):
-            fits = [certified(t, epsilon, method=method) for t in trials]
-            each = [
-                errors(t.values, f.predict(t.cells)) for t, f in zip(trials, fits, strict=True)
-            ]
+            taken = trials[: 2 if quick and method != "heterogeneous" else None]
+            fits = [certified(t, epsilon, method=method) for t in taken]
+            each = [errors(t.values, f.predict(t.cells)) for t, f in zip(taken, fits, strict=True)]
             found[method, epsilon] = np.array(each)
             certificate = fits[0].certificate_
             outcome.add({"data": name, "method": f"certified ({method})", "K": 10, "ε": epsilon,
@@ -164,6 +165,7 @@ def table(
         each = [errors(t.values, guess(t)) for t in trials]
         found[label, ""] = np.array(each)
         outcome.add({"data": name, "method": label, **summary(np.array(each))})
+    trials = trials[: 2 if quick else None]
     for rank in (5,) if quick else (5, 10):
         for kind in ("mf", "hdpmf", "pdpmf", "dpmf"):
             if (kind, rank) not in settings:
@@ -201,7 +203,8 @@ def never_worse(outcome: Outcome, name: str, found: Any) -> None:
     )
     for method in ("heterogeneous", "private-weights", "offsets"):
         for epsilon in (1.0, 0.1):
-            gap = found[method, epsilon][:, 0] - free[:, 0]
+            ours = found[method, epsilon][:, 0]
+            gap = ours - free[: len(ours), 0]
             error = gap.std(ddof=1) / np.sqrt(len(gap))
             outcome.check(
                 f"{name}, {method}, ε = {epsilon:g}: MSE above the free predictor's",
@@ -272,7 +275,7 @@ def thinned(given: Trial, share: float) -> tc.Relation:
 def run(quick: bool) -> Outcome:
     """Run the table, the sweeps and FilmTrust."""
     outcome = Outcome()
-    seeds = range(2 if quick else 5)
+    seeds = range(5)
     ratings = movielens(data_folder("ml-100k"))
     settings, found = table(outcome, "movielens", ratings, seeds, quick)
     ranks = () if quick else (5, 10)
@@ -289,9 +292,9 @@ def run(quick: bool) -> Outcome:
         ours = found["heterogeneous", epsilon][:, 0].mean()
         outcome.check(f"certified at a real ε = {epsilon:g}, public W, MSE", ours, f"≤ {bar:.3f}",
                       ours <= bar)  # fmt: skip
-        hidden = found["private-weights", epsilon][:, 0].mean()
-        outcome.check(f"private W over public W, ε = {epsilon:g}", hidden / ours, "≤ 1.03",
-                      hidden <= 1.03 * ours)  # fmt: skip
+        hidden = found["private-weights", epsilon][:, 0]
+        ratio = hidden.mean() / found["heterogeneous", epsilon][: len(hidden), 0].mean()
+        outcome.check(f"private W over public W, ε = {epsilon:g}", ratio, "≤ 1.03", ratio <= 1.03)
     never_worse(outcome, "movielens", found)
     for rank in ranks:
         p = paired(found["hdpmf", rank][:, 0], found["pdpmf", rank][:, 0])

@@ -56,7 +56,8 @@ from tacit.moments.tensor.estimator import OrthogonalDecomposition
 from tacit.moments.topics import SingleTopicModel
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.published.imtiaz2017 import METHODS, NoisyTopics
+from tacit.published.imtiaz2017 import NoisyTopics
+from tacit.published.imtiaz2017_noise import METHODS
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0)
 BARS = dict(zip(EPSILONS, (0.10, 0.058, 0.042, 0.040), strict=True))

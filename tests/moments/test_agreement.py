@@ -19,6 +19,7 @@ from tacit.moments.numerics.whitening import spread
 from tacit.moments.sides import as_tensor
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.published import imtiaz2017 as published
+from tacit.published.imtiaz2017_noise import METHODS, STARTS, STEPS
 
 SIZE, RANK, DRAWS = 6, 3, 4000
 
@@ -75,9 +76,7 @@ def test_the_law_test_notices_noise_that_is_not_isotropic():
 
 def test_published_noise_is_what_the_paper_prints():
     privacy = tc.Privacy(0.8, 0.01, unit="document", neighbours=REPLACE)
-    found = {
-        name: published.NoisyTopicsAgreement(10, 5, privacy, name) for name in published.METHODS
-    }
+    found = {name: published.NoisyTopicsAgreement(10, 5, privacy, name) for name in METHODS}
     parts = {name: agreement.mechanisms for name, agreement in found.items()}
     delta = math.sqrt(2.0)
     half = delta / 0.4 * math.sqrt(2.0 * math.log(1.25 / 0.005))
@@ -87,7 +86,7 @@ def test_published_noise_is_what_the_paper_prints():
     assert parts["agn"]["third"].scale == pytest.approx(half, rel=2e-2)
     assert parts["avn"]["second"].scale == pytest.approx(whole, rel=2e-2)
     assert parts["agn"]["third"].shape == parts["avn"]["third"].shape == (220,)
-    steps = 5 * published.STARTS * (published.STEPS + 1)
+    steps = 5 * STARTS * (STEPS + 1)
     step = 0.4 / math.sqrt(steps * (4.0 + math.log(2.0 / 0.005)))
     nu = math.sqrt(2.0 * math.log(1.25 / (0.005 / (2 * steps)))) / step
     assert parts["dp-tpm"]["image"].scale == pytest.approx(nu, rel=2e-2)
@@ -104,12 +103,14 @@ def test_a_step_of_the_noisy_power_method_moves_no_farther_than_is_paid_for(neig
         moments = DocumentMoments(Documents.from_words([bag], 3))
         thirds.append(np.ldexp(spread(moments.whole_third(), 3), moments.exponent))
     rng = np.random.default_rng(0)
+    privacy = tc.Privacy(0.8, 0.01, unit="document", neighbours=neighbours)
+    public = published.NoisyTopicsAgreement(3, 2, privacy, "dp-tpm")
     shares = []
     for trial in range(30):
         w = np.eye(3)[:, :2] if trial == 0 else rng.standard_normal((3, 2))
         u = np.array([1.0, 0.0]) if trial == 0 else rng.standard_normal(2)
         u /= np.linalg.norm(u)
-        reach = np.array(published.reaches(w, u)) * (2.0 if neighbours == REPLACE else 1.0)
+        reach = np.array(public.reaches(w, u)) * (2.0 if neighbours == REPLACE else 1.0)
         y = w @ u
         images = np.array([np.einsum("abc,ai,b,c->i", t, w, y, y) for t in thirds])
         values = np.array([np.einsum("abc,a,b,c->", t, y, y, y) for t in thirds])
@@ -123,7 +124,7 @@ def test_a_step_of_the_noisy_power_method_moves_no_farther_than_is_paid_for(neig
     assert np.max(shares) > (0.99 if neighbours == ADD_REMOVE else 0.7)
 
 
-@pytest.mark.parametrize("method", published.METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_no_published_method_tells_the_exact_number_of_documents(method):
     documents, _, _ = topic_documents(5000, 6, 2, seed=1)
     model = published.NoisyTopics(

@@ -15,7 +15,8 @@ from tacit.moments.agreement import TopicAgreement
 from tacit.moments.numerics.power import symmetrise
 from tacit.moments.sides import Spectrum
 from tacit.privacy.events import REPLACE
-from tacit.published.imtiaz2017 import METHODS, NoisyTopics
+from tacit.published.imtiaz2017 import NoisyTopics
+from tacit.published.imtiaz2017_noise import METHODS
 
 
 def privacy(epsilon=5.0, delta=1e-6, **more):

@@ -270,13 +270,13 @@ def test_no_contribution_exceeds_norm_one_at_any_size():
 # -- samples ---------------------------------------------------------------------------------
 
 
-def sample_attack(neighbours, kind=None):
+def sample_attack(neighbours, kind=None, rank=2, own=False):
     privacy = Privacy(2.0, 1e-5, neighbours=neighbours)
-    agreement = MixtureAgreement(SIZE, 2, privacy, radius=2.0, centre=(0.5,))
-    basis = np.linalg.qr(np.random.default_rng(2).standard_normal((SIZE, 2)))[0]
+    agreement = MixtureAgreement(SIZE, rank, privacy, radius=2.0, centre=(0.5,), own_variances=own)
+    basis = np.linalg.qr(np.random.default_rng(2).standard_normal((SIZE, rank)))[0]
 
     def moments(rows):
-        return SampleMoments(rows, 2.0, 0.5)
+        return SampleMoments(rows, 2.0, 0.5, own)
 
     return Attack(agreement, basis, kind or moments)
 
@@ -286,9 +286,13 @@ def sample_search(attack, neighbours):
     base = rng.standard_normal((5, SIZE))
     basis = attack.basis
     candidates = [0.5 + s * r * v for s in (-1, 1) for r in (0.3, 2.0, 50.0)
-                  for v in (basis[:, 0], basis[:, 1], np.eye(SIZE)[0])]  # fmt: skip
+                  for v in (*basis.T, np.eye(SIZE)[0])]  # fmt: skip
     candidates += [np.full(SIZE, bad) for bad in (np.nan, np.inf, -1e308)]
     candidates += list(0.5 + 3.0 * rng.standard_normal((10, SIZE)))
+    across = rng.standard_normal((6, SIZE))  # half along the basis, half across it
+    across -= across @ basis @ basis.T
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    candidates += [0.5 + s * 2.0 * (basis[:, 0] + a) for a in across for s in (-0.71, 0.71, 0.9)]
     found = [attack.replies(np.vstack([base, c])) for c in candidates]
     if neighbours == ADD_REMOVE:
         without = attack.replies(base)
@@ -311,3 +315,27 @@ def test_the_search_catches_samples_that_are_not_scaled():
 
     attack = sample_attack(ADD_REMOVE, lambda rows: Unscaled(rows, 2.0, 0.5))
     assert sample_search(attack, ADD_REMOVE) > 1.5 * attack.paid
+
+
+@RELATIONS
+@pytest.mark.parametrize("rank", [1, 2])
+def test_no_sample_moves_variances_of_their_own_farther_than_was_paid_for(neighbours, rank):
+    attack = sample_attack(neighbours, rank=rank, own=True)
+    worst = sample_search(attack, neighbours)
+    assert 0.75 * attack.paid <= worst <= attack.paid
+    basis = attack.basis
+    near = SampleMoments(0.5 + 2.0 * np.vstack([basis[:, 0], -basis[:, 0]]), 2.0, 0.5, True)
+    assert near.third(basis).shape == (math.comb(rank + 2, 3) + rank,)
+
+
+def test_the_search_catches_variances_that_are_taken_too_large():
+    """The rank across the basis forgotten, and no ball."""
+
+    class Large(SampleMoments):
+        def third(self, basis):
+            found = super().third(basis)
+            found[math.comb(basis.shape[1] + 2, 3) :] *= 3
+            return found
+
+    attack = sample_attack(ADD_REMOVE, lambda rows: Large(rows, 2.0, 0.5, True), 1, True)
+    assert sample_search(attack, ADD_REMOVE) > 1.01 * attack.paid

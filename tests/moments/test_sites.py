@@ -18,7 +18,8 @@ from tacit.mechanisms.noise import Noise
 from tacit.moments.agreement import TopicAgreement
 from tacit.moments.numerics.sums import DocumentMoments
 from tacit.moments.sides import Spectrum
-from tacit.published.imtiaz2017 import METHODS, NoisyTopics
+from tacit.published.imtiaz2017 import NoisyTopics
+from tacit.published.imtiaz2017_noise import METHODS
 from tacit.rounds.aggregate import SumAggregator
 from tacit.rounds.messages import Message
 

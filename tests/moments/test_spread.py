@@ -32,23 +32,32 @@ def test_errors_of_topics_are_those_of_new_documents_and_new_noise(
     assert low < stated.components.mean() / real < high
 
 
-def test_errors_of_gaussians_are_those_of_new_samples_and_new_noise() -> None:
-    found, weights, counts = [], [], []
+@pytest.mark.parametrize("variances", ["common", "own"])
+def test_errors_of_gaussians_are_those_of_new_samples_and_new_noise(variances: str) -> None:
+    found, weights, counts, spreads = [], [], [], []
     for seed in range(16):
         rng = np.random.default_rng(seed)
         data = MEANS[rng.choice(2, 3000, p=WEIGHTS)] + 0.5 * rng.standard_normal((3000, 3))
         model = tc.GaussianMixture(
-            2, radius=5, features=3, privacy=tc.Privacy(4.0, 1e-5), random_state=seed
+            2,
+            radius=5,
+            features=3,
+            variances=variances,
+            privacy=tc.Privacy(4.0, 1e-5),
+            random_state=seed,
         ).fit(data)
         found.append(model.means_)
         weights.append(model.weights_)
         counts.append(model.rows_)
+        spreads.append(model.variances_)
     noise = MomentNoise(*model.shared_["moment_noise"])
-    stated = mixture_errors(MEANS / 5, WEIGHTS, 0.01, 3000.0, noise)
+    own, one = variances == "own", np.full(2, 0.01)
+    stated = mixture_errors(MEANS / 5, WEIGHTS, one, 3000.0, noise, own)
     for real, ours in (
         (np.std(found, axis=0, ddof=1), 5 * stated.components),
         (np.std(weights, axis=0, ddof=1), stated.weights),
         (np.std(counts, ddof=1), stated.number),
+        (np.std(spreads, axis=0, ddof=1), 25 * stated.variance),
     ):
         assert 0.6 < np.mean(ours) / np.mean(real) < 1.6
 

@@ -8,8 +8,18 @@ from experiments.datasets import libimseti, movielens_20m
 from tacit.data.split import hold_out_per_member
 from tacit.data.synthetic import simulated_ratings
 from tacit.errors import ParameterError
-from tacit.published.shin2018 import PrintedGradient, ShinRecommender, printed_baseline_reach
+from tacit.factorization.offsets.numerics.ridge import by_member
+from tacit.mechanisms.noise import Noise
+from tacit.published.shin2018 import (
+    PrintedGradient,
+    PrintedItemResponses,
+    PrintedResponses,
+    ShinRecommender,
+    printed_baseline_reach,
+)
+from tacit.published.shin2018_responses import printed_messages
 from tacit.recommender import LocalGradient
+from tacit.recommender.method import Task
 
 ASKED = tc.Privacy(2.0, unit="user", neighbours="replace-one", trust="local")
 
@@ -99,6 +109,87 @@ def test_the_baselines_scale_forgets_the_users_own_vector():
 def test_what_is_not_printed_is_refused():
     with pytest.raises(ParameterError, match="printed"):
         PrintedGradient(answer="piecewise")
+    with pytest.raises(ParameterError, match="no norm"):
+        PrintedResponses(norm=1.0)
+
+
+def asked_for(kind, epsilon=2.0):
+    return tc.Privacy(epsilon, unit=kind.unit, neighbours="replace-one", trust="local")
+
+
+@pytest.mark.parametrize("kind", [PrintedResponses, PrintedItemResponses])
+def test_the_baseline_has_the_printed_noise_and_shows_what_that_gives(kind):
+    task = Task(50, 40, (1.0, 5.0), 3, asked_for(kind))
+    public = kind(rounds=4).agree(task)
+    changed = 40 if kind is PrintedResponses else 1
+    mechanism = public.mechanism
+    assert mechanism.scale == pytest.approx(changed * 4.0 * 3 * 4 / 1.0)  # (m)·Δ·d·k/ε₂
+    assert mechanism._bits.lie == pytest.approx(2.0 / (1.0 + np.exp(1.0 / 4 / changed)))
+    # ε₁ = ε₂ = 1: bits as claimed; of the numbers everything may change, not one item's alone
+    assert public.charged.epsilon == pytest.approx(1.0 + 4.0 * 40 / changed, rel=1e-5)
+    assert public.claim[0] == 2.0 and len(public.steps) == 4
+
+
+@pytest.mark.parametrize("kind", [PrintedResponses, PrintedItemResponses])
+def test_no_two_users_are_further_apart_than_the_baseline_is_charged_for(kind):
+    """Through the real messages, for vectors within bounds and far out of them."""
+    rng = np.random.default_rng(0)
+    task = Task(1, 8, (1.0, 5.0), 2, asked_for(kind))
+    mechanism = kind(rounds=2).agree(task).mechanism
+    shares, printed = [], []
+    for size in (0.3, 1.0, 30.0, 1e90):
+        for _ in range(40):
+            v, pair = size * rng.standard_normal((8, 2)), []
+            for first in (1.0, 5.0):
+                table = rng.choice([1.0, 5.0], (1, 8)) if kind is PrintedResponses else None
+                table = np.full((1, 8), 3.0) if table is None else table
+                table[0, 0] = first
+                cells = by_member(tc.Relation.from_dense(("user", "item"), table), "user")
+                u = np.linalg.lstsq(v / size, table[0], rcond=None)[0][None] / size
+                pair.append(printed_messages(task, cells, u, v))
+            shares.append(mechanism.distance(*pair))
+            printed.append(np.abs(pair[0] - pair[1])[:, 8:].sum() / (4.0 * 2))
+    assert max(shares) <= 1.0
+    assert max(printed) > 1.0  # what is printed, Δ·d, is exceeded
+
+
+def test_the_printed_estimate_is_unbiased():
+    """The average of (y* − p/2)/(1 − p)·g* is that of the gradient, items not rated included."""
+    rng = np.random.default_rng(1)
+    task = Task(40, 5, (1.0, 5.0), 2, asked_for(PrintedItemResponses, 40.0))
+    public = PrintedItemResponses(rounds=1).agree(task)
+    table = np.where(rng.random((40, 5)) < 0.5, rng.uniform(1, 5, (40, 5)), np.nan)
+    table[:, 0] = 3.0
+    cells = by_member(tc.Relation.from_dense(("user", "item"), table), "user")
+    u, v = 0.5 * rng.standard_normal((40, 2)), rng.standard_normal((5, 2))
+    sent = printed_messages(task, cells, u, v)
+    truth = (sent[:, :5, None] * sent[:, 5:].reshape(40, 5, 2)).mean(axis=0)
+    found = []
+    for seed in range(300):
+        noisy = public.mechanism.draw(sent, Noise("grid", seed=seed))
+        numbers = noisy[:, 5:].reshape(40, 5, 2)
+        found.append(np.einsum("ij,ijk->jk", public.mechanism.rated(noisy), numbers) / 40)
+    error = np.std(found, axis=0) / np.sqrt(300)
+    assert (np.abs(np.mean(found, axis=0) - truth) < 4.0 * error).all()
+
+
+def test_the_baseline_is_chosen_by_name_and_pays_what_it_costs(ratings):
+    asked = asked_for(PrintedResponses)
+    model = ShinRecommender((1, 5), items=40, method="responses", privacy=asked, rank=2,
+                            random_state=0).fit(ratings)  # fmt: skip
+    certificate = model.certificate_.verify()
+    assert certificate.claimed_epsilon == 2.0 < certificate.epsilon == pytest.approx(5.0, rel=1e-5)
+    assert "nothing keeps them in bounds" in str(certificate)
+
+
+def test_the_baseline_without_noise_is_the_same_descent_as_gd(ratings):
+    both = [
+        ShinRecommender((1, 5), items=40, method=method, rank=3, random_state=0)
+        .fit(ratings)
+        .shared_["features"]
+        for method in (PrintedResponses(5, step_size=0.5), PrintedGradient(4, step_size=0.5))
+    ]
+    np.testing.assert_allclose(*both, rtol=1e-10)  # the printed loop of the latter runs k + 1
 
 
 @pytest.mark.parametrize("settings", [{}, {"dimensions": 8}, {"participation": "once"}])

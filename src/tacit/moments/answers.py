@@ -137,8 +137,8 @@ def mixture_answer(model: Any, level: float) -> Answer:
     found = None
     if noise is not None:
         inside = (means - model._centre) / scale
-        unit = model.variance_ / model._radius**2
-        found = mixture_errors(inside, weights, unit, model.rows_, noise)
+        unit = model.variances_ / model._radius**2
+        found = mixture_errors(inside, weights, unit, model.rows_, noise, model._own)
     names = texts(model.columns_) or _numbered("feature", means.shape[1])
     note = (_UNKNOWN if found is None else _MIXTURE_NOTE,)
     heavy = estimates(
@@ -157,14 +157,18 @@ def mixture_answer(model: Any, level: float) -> Answer:
         note,
     )
     weighed = Table("components", _caption("Components", level, found), heavy, note)
-    spreads = None
+    spreads, of = None, {"feature": names}
+    if model.sd_.ndim == 2:
+        of = {"component": [one for one in labels for _ in names], "feature": names * len(labels)}
     if found is not None:  # of a root: half the relative error of the square
-        relative = found.variance / max(2.0 * model.variance_ / model._radius**2, 1e-300)
-        spreads = (model.sd_ * relative).tolist()
+        unit = np.maximum(model.variances_, 1e-12 * model._radius**2) / model._radius**2
+        relative = np.asarray(found.variance / (2.0 * unit))
+        relative = relative[:, None] if model.sd_.ndim == 2 else relative[:1]
+        spreads = np.ravel(model.sd_ * relative).tolist()
     wide = Table(
         "spreads",
         _caption("Standard deviation within every component", level, found),
-        estimates({"feature": names}, "sd", model.sd_, spreads, level, (0.0, math.inf)),
+        estimates(of, "sd", np.ravel(model.sd_), spreads, level, (0.0, math.inf)),
         note,
     )
     return Answer(

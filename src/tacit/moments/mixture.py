@@ -1,4 +1,4 @@
-"""`GaussianMixture`: spherical Gaussians from noisy moments."""
+"""`GaussianMixture`: spherical Gaussians from noisy moments, with one variance or one each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit._core.answers import Answer
 from tacit._core.arrays import Array
-from tacit._core.check import SIZE, AnyOf, Constraint, InstanceOf, Integer, Real, check
+from tacit._core.check import SIZE, AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit.data.features import Features, common_names, labels_of, numbers, settled
 from tacit.data.matrices import row_shape
 from tacit.data.schema import Columns
@@ -36,7 +36,7 @@ LARGEST = 4096  # features: the coordinator holds the second moment as a whole
 
 
 class GaussianMixture(MomentEstimator):
-    """Means, weights and the common variance of spherical Gaussians.
+    """Means, weights and variances of spherical Gaussians.
 
     The means must be linearly independent as seen from the centre, which needs at least as many
     features as components. Samples farther than ``radius`` from ``centre`` are scaled down to it.
@@ -58,6 +58,9 @@ class GaussianMixture(MomentEstimator):
         the caller measures it, for those whose centre is not the middle of their range.
     features
         How many features there are, if the price is to be known before fitting.
+    variances
+        ``"common"`` to all Gaussians, or each its ``"own"``: that needs more features than
+        components and costs no more ε, but shows in a variance only where it is far from the mean.
     share, restarts, iterations, privacy, on_failure, ledger, random_state
         As in `SingleTopicModel`; the unit of privacy is ``"row"``, or ``"user"`` where ``columns``
         name the person.
@@ -66,9 +69,12 @@ class GaussianMixture(MomentEstimator):
     ----------
     means_, weights_, variance_
         The Gaussians, the heaviest first; the variance is that of one coordinate, of one that
-        ranges map to [−1, 1] where there are ``columns``.
+        ranges map to [−1, 1] where there are ``columns``, averaged over Gaussians.
+    variances_
+        That of every Gaussian.
     sd_
-        The standard deviation along every feature, as the caller measures it.
+        The standard deviation along every feature, as the caller measures it; with variances of
+        their own one row for each Gaussian.
     columns_
         What the features are called, in the order of `means_`; categories by their values.
     rows_
@@ -95,13 +101,22 @@ class GaussianMixture(MomentEstimator):
 
     _unit = "row"
     _purpose = "a mixture of Gaussians"
-    _told = ("components", "radius", "centre", "columns", "names", "privacy")
+    _told: ClassVar[tuple[str, ...]] = (
+        "components",
+        "radius",
+        "centre",
+        "columns",
+        "names",
+        "variances",
+        "privacy",
+    )
     _inference_only = ("restarts", "iterations")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "components": Integer(1, MOST_COMPONENTS),
         "radius": AnyOf(SIZE, None),
         "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray, Mapping)),
         "features": AnyOf(Integer(1), None),
+        "variances": OneOf("common", "own"),
         **COMMON,
     }
 
@@ -113,6 +128,7 @@ class GaussianMixture(MomentEstimator):
         radius: float | None = None,
         centre: float | Sequence[float] | Mapping[str, float] = 0.0,
         features: int | None = None,
+        variances: str = "common",
         share: float = 0.5,
         restarts: int | None = None,
         iterations: int = 100,
@@ -126,6 +142,7 @@ class GaussianMixture(MomentEstimator):
         self.radius = radius
         self.centre = centre
         self.features = features
+        self.variances = variances
         self.share = share
         self.restarts = restarts
         self.iterations = iterations
@@ -207,33 +224,43 @@ class GaussianMixture(MomentEstimator):
             return sites
         return [Site(site.name, settled(site.data), site.ledger) for site in sites]
 
+    @property
+    def _own(self) -> bool:
+        return bool(self._given("variances", "common") == "own")
+
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         """Return what is public; a fact is how many features there are, or their names."""
         size = self._size([len(fact) if isinstance(fact, tuple) else fact for fact in facts])
         if size > LARGEST:
             raise ParameterError(f"at most {LARGEST} features are supported")
-        moments = size, self.components, self._request(len(facts)), len(facts), self.share, shares
-        features = self._features
+        request = self._request(len(facts))
+        return self._within(facts, size, self.components, request, len(facts), self.share, shares)
+
+    def _within(self, facts: Sequence[Any], *moments: Any) -> MixtureAgreement:
+        """Return moments with the public ball that samples are scaled to."""
+        features, own = self._features, self._own
         if features is None:
             assert self.radius is not None
             centre = tuple(float(value) for value in np.ravel(np.asarray(self.centre, np.float64)))
             names = common_names([fact for fact in facts if isinstance(fact, tuple)])
-            return MixtureAgreement(*moments, float(self.radius), centre, names=names)
+            ball: Any = float(self.radius), centre, (1.0,), names, 1, (), own
+            return MixtureAgreement(*moments, *ball)
         low, high = np.array(list(features.ranges.values()), np.float64).T
         half, middle = high / 2.0 - low / 2.0, low / 2.0 + high / 2.0
         stated = self.centre if isinstance(self.centre, Mapping) else {}
         pairs = zip(features.ranges, middle.tolist(), strict=True)
         centre = tuple(float(stated.get(name, value)) for name, value in pairs)
         farthest = np.linalg.norm(1.0 + np.abs(np.asarray(centre) - middle) / half)
-        return MixtureAgreement(
-            *moments,
+        ball = (
             float(farthest if self.radius is None else self.radius),
             centre,
             tuple(half.tolist()),
             tuple(features.ranges),
             features.columns.rows_per_unit,
             features.columns.assumptions(),
+            own,
         )
+        return MixtureAgreement(*moments, *ball)
 
     def _read(self, data: Any, agreement: Agreement) -> NDArray[Any]:
         assert isinstance(agreement, MixtureAgreement)
@@ -295,21 +322,41 @@ class GaussianMixture(MomentEstimator):
         return super().fit(data)
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
-        spherical = found.spherical
-        self.rows_ = spherical.count
-        check_delta(self.privacy, self.rows_, self._default_unit)
-        means, mass = self._decompose(spherical.corrected(found.third), white, found.rng)
+        assert isinstance(found.public, MixtureAgreement)
+        spherical, own = found.spherical, found.public.own_variances
+        check_delta(self.privacy, spherical.count, self._default_unit)
+        pulled = found.across if own else None
+        means, mass = self._decompose(spherical.corrected(found.third, pulled), white, found.rng)
+        variances = np.full(len(means), spherical.variance)
+        if own:
+            mechanism, rest = found.public.mechanisms[1], found.public.size - found.public.rank
+            sd = mechanism.scale * np.sqrt(len(found.sites) / found.public.shares / (3.0 * rest))
+            weighed = as_weights(mass, spherical.count) * spherical.count
+            variances = spherical.own_variances(means, weighed, found.across, sd)
+        self._publish(means, as_weights(mass, spherical.count), variances, spherical.count)
+
+    def _publish(self, means: Array, weights: Array, variances: Array, rows: float) -> None:
+        """Keep Gaussians of the unit ball as the caller measures them."""
         self.means_ = self._centre + self._radius * self._half * means
-        self.weights_ = as_weights(mass, self.rows_)
-        self.variance_ = self._radius**2 * spherical.variance
-        self.sd_ = self._half * np.sqrt(max(self.variance_, 0.0))
+        self.weights_, self.rows_ = weights, rows
+        self._spread(self._radius**2 * variances)
         self.shared_ = {
             "means": self.means_,
             "weights": self.weights_,
             "variance": np.array(self.variance_),
             "rows": np.array(self.rows_),
+            **({"variances": self.variances_} if self._own else {}),
             **self._spectrum(),
         }
+
+    def _spread(self, variances: Array) -> None:
+        """Keep the variances of all components."""
+        self.variances_ = np.maximum(variances, 0.0)
+        self.variance_ = float(variances[0])
+        self.sd_ = self._half * np.sqrt(self.variances_[0])
+        if self._own:
+            self.variance_ = float(self.weights_ @ variances)
+            self.sd_ = np.sqrt(self.variances_)[:, None] * self._half
 
     def _settings(self) -> dict[str, Any]:
         public = self._stated_columns
@@ -323,6 +370,7 @@ class GaussianMixture(MomentEstimator):
             "centre": centre,
             "columns": None if public is None else public.described(),
             "names": list(self.columns_),
+            "variances": self._given("variances", "common"),
             "privacy": self._asked(),
         }
 
@@ -340,14 +388,14 @@ class GaussianMixture(MomentEstimator):
             settings["centre"] = centre if len(centre) > 1 else centre[0]
         if settings.get("columns"):
             settings["columns"] = Columns.of(settings["columns"]).in_order(names)
-        GaussianMixture.__init__(self, **settings)
+        own = self._get_param_names()
+        type(self).__init__(self, **{name: settings[name] for name in settings if name in own})
         self.means_, self.weights_ = release.arrays["means"], release.arrays["weights"]
         size = self.means_.shape[1]
-        public = self._agree([names if names and self.columns is None else size])
-        assert isinstance(public, MixtureAgreement)
-        self._scaled_by(public)
-        self.variance_ = float(release.arrays["variance"])
-        self.sd_ = self._half * np.sqrt(max(self.variance_, 0.0))
+        facts = [names if names and self.columns is None else size]
+        self._scaled_by(self._within(facts, size, self.components, None, 1, 0.5, 1))
+        one = np.full(len(self.means_), float(release.arrays["variance"]))
+        self._spread(np.asarray(release.arrays.get("variances", one)))
         self.rows_ = float(release.arrays["rows"])
         self._take_spectrum(release)
 
@@ -365,17 +413,22 @@ class GaussianMixture(MomentEstimator):
         else:
             x = _joined([rows_seen(self, part) for part in _pieces(data)])
         squares = np.square((x[:, None, :] - self.means_) / self._half).sum(axis=2)
-        spread = max(self.variance_, 1e-12 * self._radius**2)
+        spread = np.maximum(self.variances_, 1e-12 * self._radius**2)
+        apart = 0.5 * len(self._half) * np.log(spread / self._typical)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.weights_) - squares / (2.0 * spread))
+            return np.asarray(np.log(self.weights_) - squares / (2.0 * spread) - apart)
+
+    @property
+    def _typical(self) -> float:
+        """The variance, but for none at all."""
+        return max(self.variance_, 1e-12 * self._radius**2)
 
     def score(self, samples: Any, y: None = None) -> float:
         """Return the mean log density of a sample; not private."""
         from scipy.special import logsumexp
 
         joint = self._log_joint(samples)
-        spread = max(self.variance_, 1e-12 * self._radius**2)
-        constant = 0.5 * np.log(2.0 * np.pi * spread) * len(self._half)
+        constant = 0.5 * np.log(2.0 * np.pi * self._typical) * len(self._half)
         return float(np.mean(logsumexp(joint, axis=1)) - constant - np.log(self._half).sum())
 
 

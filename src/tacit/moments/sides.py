@@ -19,6 +19,7 @@ the place of the eigenvalues: a rotation of U makes it diagonal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,6 +95,7 @@ class Spectrum:
         self.basis: Array | None = None
         self.values: Array = np.full(public.rank, np.inf)
         self.third: Array = np.zeros((public.rank,) * 3)
+        self.across: Array = np.zeros(0)  # Σ (Uᵀz)·zᵀPz/r, where it is asked for
         self.sites: tuple[str, ...] = ()  # whose moments these are
         self._words: Mapping[str, Any] = {}  # every site's words, where they came first
         self._seen: list[tuple[Any, Mapping[str, Any]]] = []  # vectors, and every site's product
@@ -145,6 +147,10 @@ class Spectrum:
         lost, self.sites = tuple(found.sites) != self.sites, tuple(found.sites)
         exponent = self.public.mechanisms[1].grid.exponent
         self.third = as_tensor(found.total["third"], exponent, self.public.rank)
+        more = found.total["third"][len(entry_weights(self.public.rank)) :]
+        rest = max(self.public.size - self.public.rank, 1)
+        scale = SHRINK * math.sqrt(3.0 * rest)
+        self.across = np.ldexp(np.asarray(more, np.float64), exponent) / scale
         if lost:
             self._turn()
 
@@ -225,6 +231,7 @@ class Spectrum:
             turned, values = turned_within(basis.T @ products @ (q.T @ basis), basis)
         turn = basis.T @ turned
         self.third = np.einsum("abc,ai,bj,ck->ijk", self.third, turn, turn, turn, optimize=True)
+        self.across = self.across @ turn if len(self.across) else self.across
         self._settle(values, turned)
 
     def _settle(self, values: Any, basis: Any) -> None:
@@ -263,15 +270,18 @@ def in_steps(released: Any, grid: Grid) -> NDArray[np.int64]:
 def weighted_sum(entries: NDArray[Any], rank: int, grid: Grid) -> GridSum:
     """Return the entries at a ≤ b ≤ c of a summed third moment as coordinates on a grid.
 
-    Times √(permutations) they are coordinates along an orthonormal basis. Rounding the sum moves
+    Times √(permutations) they are coordinates along an orthonormal basis; what follows them is so
+    already. Rounding the sum moves
     each by half a step, which the mechanism counts; the error of the product, some 2⁻⁵³ of a sum
     of at most 2²⁶, is far below what `tacit.moments.numerics.sums.SHRINK` leaves.
     """
-    values = np.ldexp(entries.astype(np.float64), -FINE) * entry_weights(rank)
+    values, weights = np.ldexp(entries.astype(np.float64), -FINE), entry_weights(rank)
+    values[: len(weights)] *= weights
     return GridSum(grid.round(values), grid)
 
 
 def as_tensor(steps: Any, exponent: int, rank: int) -> Array:
     """Return the symmetric tensor of released coordinates, undoing weights and `SHRINK`."""
-    coordinates = np.ldexp(np.asarray(steps, np.float64), exponent)
-    return spread(coordinates / entry_weights(rank) / SHRINK, rank)
+    weights = entry_weights(rank)
+    coordinates = np.ldexp(np.asarray(steps, np.float64)[: len(weights)], exponent)
+    return spread(coordinates / weights / SHRINK, rank)

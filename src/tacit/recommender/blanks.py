@@ -17,6 +17,11 @@ TO_STATE: Mapping[str, Blank] = {
         '["…"]',
         needed=False,
     ),
+    "parameters.options": Blank(
+        "settings of the method; of 'groups': levels, a name and the group of every item each",
+        "{}",
+        needed=False,
+    ),
     "columns.user": Blank("the column that names the person"),
     "columns.item": Blank("the column that names the item"),
 }

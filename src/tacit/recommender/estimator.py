@@ -23,7 +23,6 @@ from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
 from tacit.factorization.arrays import Floats
-from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
@@ -38,6 +37,7 @@ from tacit.recommender.method import Rated, RecommenderMethod
 from tacit.recommender.predicting import answer, rating_schema
 from tacit.recommender.ratings import Facts, Ratings, from_table, users_of
 from tacit.recommender.simulation import simulated_error
+from tacit.recommender.stated import stated
 
 __all__ = ["PrivateRecommender"]
 
@@ -108,7 +108,7 @@ class PrivateRecommender(PrivateEstimator):
     _raw_parts: ClassVar[Mapping[str, tuple[str, str]]] = {
         "_devices": ("the ratings of its users", "from_release(folder)")
     }
-    _stated_facts = ("item_weights",)
+    _stated_facts = ("item_weights", "options")
     _methods: ClassVar[Mapping[str, Callable[[], RecommenderMethod]]] = METHODS
     _kinds: ClassVar[Mapping[str, type[RecommenderMethod]]] = KINDS
     _constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -173,24 +173,8 @@ class PrivateRecommender(PrivateEstimator):
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
-        """Return the parameters and the facts that a file or a proposal states.
-
-        There ``items`` is their list or their number, and ``item_weights`` are γ.
-        """
-        found = dict(settings)
-        items, weights = found.get("items"), found.pop("item_weights", None)
-        if not isinstance(items, int | list) or isinstance(items, bool):
-            raise ParameterError("a recommender needs items, the list or the number of them")
-        stated = members_stated("item", items)
-        size, labels = stated.size, stated.names
-        if weights is not None:
-            weights = PrivacyWeights(np.ones(1), weights).items
-            if len(weights) != size:
-                raise ParameterError(f"item_weights are for {len(weights)} items, not for {size}")
-        if isinstance(found.get("bounds"), list):
-            found["bounds"] = tuple(found["bounds"])
-        each = _has_weights_of_ratings(cls, found.get("method"))
-        return found, Facts(None, size, weights, labels=labels, by_rating=each)
+        """Return the parameters and the facts that a file or a proposal states."""
+        return stated(settings, cls._methods)
 
     def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
         """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
@@ -436,9 +420,3 @@ class PrivateRecommender(PrivateEstimator):
                 "their own ratings"
             )
         return self._devices
-
-
-def _has_weights_of_ratings(kind: type[PrivateRecommender], method: Any) -> bool:
-    """Whether a proposed method takes a weight for every rating."""
-    made = kind._methods.get(method) if isinstance(method, str) else None
-    return made is not None and not getattr(made(), "public_weights", True)

@@ -8,9 +8,8 @@ words does, by more than half the logarithm of their number, it is one value: th
 distribution, which is what knowing nothing says. Without noise q is y. Everything is a function
 of released numbers and public facts.
 
-With a public text of the same kind q is a multiple of its public probability, and the prior is on
-the multiple: one for the most common words, whose multiples are near one, and others for rarer
-words, of which a text of some size says less.
+With a public text of the same kind q is a multiple of its public probability instead
+(`tacit.moments.numerics.multiples`), and knowing nothing is what is public.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from tacit._core.arrays import Array
+from tacit.moments.numerics.multiples import multiples_of
 
 __all__ = ["word_probabilities"]
 
 _VALUES = 60  # of the prior's grid
 _STEPS = 200  # of EM
-_FIRST, _GROWTH = 64, 8  # so many of the most common words share a prior, then more and more
 _FAR = 5.0  # standard deviations
 _FLOOR = 1e-4  # of a word's probability that is uniform: a word may occur though none was seen
 
@@ -53,39 +52,29 @@ def word_probabilities(sums: Any, sd: float, like: Any = None, laplace: bool = F
     [0.333, 0.333, 0.333]
     """
     y = np.asarray(sums, np.float64)
-    base = np.ones(len(y)) if like is None else np.maximum(np.asarray(like, float), 0.0)
-    base = base / max(float(base.mean()), 1e-300)
-    base = np.maximum(base, 1e-3)
-    found = np.maximum(y, 0.0) if sd <= 0.0 else _expected(y, sd, base, laplace)
+    base = np.ones(len(y))
+    if like is not None:
+        base = np.maximum(np.asarray(like, np.float64), 0.0)
+        base = np.maximum(base / max(float(base.mean()), 1e-300), 1e-3)
+    if sd <= 0.0:
+        found = np.maximum(y, 0.0)
+    elif like is not None:
+        found = multiples_of(base, y, sd, laplace)
+    else:
+        found = _expected(y, sd, laplace)
     total = float(found.sum())
     if total <= 0.0:
         found, total = base, float(base.sum())
     return np.asarray((1.0 - _FLOOR) * found / total + _FLOOR / len(y))
 
 
-def _expected(y: Array, sd: float, base: Array, laplace: bool) -> Array:
-    """Return the mean of q given y, with q = r · base.
-
-    The prior of r is shared by words that are about as common by what is public.
-    """
-    same = max(float(y @ base) / float(base @ base), 0.0)  # if all multiples were one
-    found = np.empty(len(y))
-    order, start, size = np.argsort(-base, kind="stable"), 0, _FIRST
-    if not np.ptp(base):
-        size = len(y)
-    while start < len(y):
-        some = order[start : start + size]
-        found[some] = _alike(y[some], sd, base[some], same, laplace)
-        start, size = start + size, _GROWTH * size
-    return found
-
-
-def _alike(y: Array, sd: float, base: Array, same: float, laplace: bool) -> Array:
-    """Return the mean of q given y, with q = r · base and a prior of r that all words share."""
-    top = max(float((y / base).max()), 2.0 * same, 1e-9 * sd) * 1.05
+def _expected(y: Array, sd: float, laplace: bool) -> Array:
+    """Return the mean of q given y, with a prior of q that all words share."""
+    same = max(float(y.mean()), 0.0)  # if all words had one value
+    top = max(float(y.max()), 2.0 * same, 1e-9 * sd) * 1.05
     least = max(min(same, sd / math.sqrt(len(y))), top * 1e-6) * 0.1
     values = np.concatenate([[0.0, same], np.geomspace(min(least, top / 2.0), top, _VALUES)])
-    far = (y[:, None] - base[:, None] * values) / sd
+    far = (y[:, None] - values) / sd
     loss = math.sqrt(2.0) * np.abs(far) if laplace else 0.5 * np.square(far)
     likelihood = np.exp(loss.min(axis=1, keepdims=True) - loss)
     prior = np.full(len(values), 1.0 / len(values))
@@ -95,8 +84,7 @@ def _alike(y: Array, sd: float, base: Array, same: float, laplace: bool) -> Arra
     explained = likelihood @ prior
     gain = float((np.log(explained) - loss.min(axis=1)).sum() + loss[:, 1].sum())
     if gain <= 0.5 * math.log(len(y)):  # noise alone gains less, nearly always
-        return base * same
-    inverse = 1.0 / explained
-    shrunk = base * (likelihood @ (prior * values)) * inverse
+        return np.full(len(y), same)
+    shrunk = (likelihood @ (prior * values)) / explained
     # the grid is coarser than the noise of what stands far out of it, and no prior matters there
     return np.where(y > _FAR * sd, y, shrunk)

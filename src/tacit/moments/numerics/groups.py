@@ -19,17 +19,38 @@ from tacit.errors import ParameterError
 __all__ = ["public_probabilities", "public_vectors", "word_groups"]
 
 _LENGTH = 50  # of a vector from a public text
-_COUNTED = 0.5  # of a word that no public text has
+_COUNTED = 0.5  # α, where there is one public document only
+_ADDED = np.geomspace(0.01, 100.0, 41)  # what α is chosen from
 
 
 def public_probabilities(public: Documents) -> Array:
     """Return how common every word is in public texts; none is impossible.
 
+    Every word counts α times more than it occurs, with the α by which each document is most
+    probable given all the others.
+
     >>> public_probabilities(Documents.read([[0, 0, 1]], vocabulary=2)).round(3).tolist()
     [0.625, 0.375]
     """
-    counts = np.bincount(public.words, public.counts, minlength=public.vocabulary) + _COUNTED
+    found = np.bincount(public.words, public.counts, minlength=public.vocabulary)
+    counts = np.asarray(found, np.float64)
+    counts = counts + _added(public, counts)
     return np.asarray(counts / counts.sum())
+
+
+def _added(public: Documents, counts: Array) -> float:
+    """Return α: a word comes in bursts, so that one document says little of the next."""
+    lengths = public.lengths.astype(np.float64)
+    if (lengths > 0.0).sum() < 2:
+        return _COUNTED
+    owner = np.repeat(np.arange(len(public)), np.diff(public.starts))
+    others, rest = counts[public.words] - public.counts, counts.sum() - lengths
+
+    def score(alpha: float) -> float:
+        whole = np.log(rest + alpha * public.vocabulary)
+        return float(public.counts @ (np.log(others + alpha) - whole[owner]))
+
+    return float(_ADDED[np.argmax([score(alpha) for alpha in _ADDED])])
 
 
 def public_vectors(public: Documents) -> Array:

@@ -78,7 +78,7 @@ class Errors(NamedTuple):
 
     components: Array
     weights: Array
-    variance: float = 0.0
+    variance: Any = 0.0  # of all components, or one each
     number: float = 0.0  # of units
 
 
@@ -197,39 +197,55 @@ def _symmetric_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array
 
 
 def mixture_errors(
-    means: Array, weights: Array, variance: float, count: float, noise: MomentNoise
+    means: Array, weights: Array, variances: Array, count: float, noise: MomentNoise, own: bool
 ) -> Errors:
-    """Return the standard errors of spherical Gaussians in the unit ball, and of their number."""
+    """Return the standard errors of spherical Gaussians in the unit ball, and of their number.
+
+    ``own``: whether every one has a variance of its own, and was found so.
+    """
     rng, rank, size = generator(0, "spread of Gaussians"), len(weights), means.shape[1]
     edge, units = noise_edge(noise.second, size + 1), min(_UNITS, max(int(count), 1))
     share = np.maximum(weights, 0.0) / max(float(np.sum(np.maximum(weights, 0.0))), 1e-300)
-    sd = np.sqrt(max(variance, 0.0))
+    sd, rest = np.sqrt(np.maximum(variances, 0.0)), size - rank
     whole = np.column_stack([np.full(rank, CONSTANT), means])
     expected = (whole.T * share) @ whole
-    expected[1:, 1:] += variance * np.eye(size)
+    expected[1:, 1:] += float(share @ variances) * np.eye(size)
     growth = np.sqrt(max(count, 1.0) / units)
 
-    def replicate() -> tuple[Array, Array, float, float]:
-        drawn = means[rng.choice(rank, units, p=share)] + sd * rng.standard_normal((units, size))
+    def replicate() -> tuple[Array, Array, Any, float]:
+        which = rng.choice(rank, units, p=share)
+        drawn = means[which] + sd[which, None] * rng.standard_normal((units, size))
         rows = np.column_stack([np.full(units, CONSTANT), drawn])
         matrix = max(count, 1.0) * expected + (rows.T @ rows - units * expected) * growth
         g = rng.standard_normal(matrix.shape)
         found = spherical_moments(matrix + noise.second * (g + g.T) / 2.0, rank)
         white = whiten(found.values, found.basis, edge)
         u = white.basis
-        exact = _spherical_third(means @ u, share, variance)
+        exact = _spherical_third(means @ u, share, variances)
         third = _symmetric(np.repeat((drawn @ u)[:, None], 3, axis=1)) - units * exact
         third = max(count, 1.0) * exact + third * growth
         third = third + _tensor_noise(rng, rank, noise.third)
-        mass = share * max(count, 1.0)
-        components, own = _components(white, found.corrected(third), means @ u, mass)
-        return components, as_weights(own, found.count), found.variance, found.count
+        mass, pulled = share * max(count, 1.0), None
+        if own:
+            beside = np.square(drawn).sum(axis=1) - np.square(drawn @ u).sum(axis=1)
+            across = np.square(means).sum(axis=1) - np.square(means @ u).sum(axis=1)
+            mean = (share * (across / rest + variances)) @ (means @ u)
+            pulled = max(count, 1.0) * mean
+            pulled = pulled + growth * (beside @ (drawn @ u) / rest - units * mean)
+            pulled = pulled + noise.third / np.sqrt(3.0 * rest) * rng.standard_normal(rank)
+        components, heavy = _components(white, found.corrected(third, pulled), means @ u, mass)
+        shares = as_weights(heavy, found.count)
+        spreads: Any = found.variance
+        if pulled is not None:
+            sure = noise.third / np.sqrt(3.0 * rest)
+            spreads = found.own_variances(components, shares * found.count, pulled, sure)
+        return components, shares, spreads, found.count
 
     return _spread_of(replicate)
 
 
 def _spread_of(
-    replicate: Callable[[], tuple[Array, Array, float, float]], times: int = _REPLICATES
+    replicate: Callable[[], tuple[Array, Array, Any, float]], times: int = _REPLICATES
 ) -> Errors:
     """Return the standard deviations of replicates."""
     found = [replicate() for _ in range(times)]
@@ -237,7 +253,7 @@ def _spread_of(
     return Errors(
         parts.std(axis=0, ddof=1),
         weights.std(axis=0, ddof=1),
-        float(variances.std(ddof=1)),
+        variances.std(axis=0, ddof=1),
         float(counts.std(ddof=1)),
     )
 
@@ -278,12 +294,12 @@ def _symmetric(rows: Array) -> Array:
     return np.asarray(sum(total.transpose(order) for order in orders) / 6.0)
 
 
-def _spherical_third(means: Array, share: Array, variance: float) -> Array:
+def _spherical_third(means: Array, share: Array, variances: Array) -> Array:
     """Return E[z⊗z⊗z] of a mixture of spherical Gaussians."""
     third = np.einsum("k,ka,kb,kc->abc", share, means, means, means, optimize=True)
-    placed = (share @ means)[:, None, None] * np.eye(means.shape[1])
+    placed = ((share * variances) @ means)[:, None, None] * np.eye(means.shape[1])
     whole = placed + placed.transpose(1, 0, 2) + placed.transpose(1, 2, 0)
-    return np.asarray(third + variance * whole)
+    return np.asarray(third + whole)
 
 
 def _operator_noise(rng: np.random.Generator, basis: Array, sd: float) -> Array:

@@ -13,7 +13,11 @@ total weight one. A document with fewer than three words has no triple and contr
 With topics a_k of weight w_k the expectations are Σ w_k a_k⊗a_k and Σ w_k a_k⊗a_k⊗a_k.
 
 **Samples** (spherical Gaussians). A sample becomes z = (x − centre)/radius, scaled down to norm
-one, and contributes (½, z)⊗(½, z) and z⊗z⊗z; the constant carries the count and the sum.
+one, and contributes (½, z)⊗(½, z) and z⊗z⊗z; the constant carries the count and the sum. Along a
+basis U the latter has the coordinates (Uᵀz)⊗³ and, along the symmetric tensors Sym(u_a⊗P) with
+P = I − UUᵀ of rank r, (u_a·z)·zᵀPz: a variance across U. ‖Sym(u⊗P)‖² is r/3, and these directions
+are orthogonal to one another and to those within U, since PU = 0; so all coordinates together, the
+latter over √(r/3), are no longer than z⊗z⊗z.
 
 **Sums without error.** What one document or sample contributes is rounded to a lattice by itself,
 in a way that depends on nothing else, and added as int64: the sums do not depend on the order of
@@ -172,17 +176,18 @@ class SampleMoments:
     """The exact moment sums of a holder's samples, samples × features.
 
     What is not finite counts as the public centre; what is farther from it than the public radius,
-    which may be one for each feature, is scaled down to that.
+    which may be one for each feature, is scaled down to that. ``across``: whether third moments
+    have the variance across the basis too.
     """
 
     exponent = -2 * _COARSE
 
-    def __init__(self, samples: Any, radius: Any, centre: Any = 0.0) -> None:
+    def __init__(self, samples: Any, radius: Any, centre: Any = 0.0, across: bool = False) -> None:
         self.samples = np.asarray(samples)
         self.units, self.features = self.samples.shape
         _check_number(self.units, "samples")
         self.size = self.features + 1
-        self._radius = radius
+        self._radius, self._across = radius, across
         self._centre = np.broadcast_to(np.asarray(centre, np.float64), (self.features,))
 
     @property
@@ -214,14 +219,21 @@ class SampleMoments:
         return self._second[start:stop, start:]
 
     def third(self, basis: Any) -> NDArray[Any]:
-        """Return Σ (Uᵀz)⊗³ for a ≤ b ≤ c as whole numbers of 2^-36, times `SHRINK`."""
+        """Return Σ (Uᵀz)⊗³ for a ≤ b ≤ c as whole numbers of 2^-36, times `SHRINK`.
+
+        Where it is asked for, Σ (Uᵀz)·zᵀPz/√(r/3) follows.
+        """
         basis = _checked_basis(basis, self.features)
-        rank = basis.shape[1]
+        rank, unit = basis.shape[1], 2.0**FINE * SHRINK
         sums = np.zeros((rank * (rank + 1) // 2, rank), np.int64)
+        spreads = np.zeros(rank if self._across else 0, np.int64)
         for piece in self._pieces():
-            compiled(_cube_sums)(piece, basis * 2.0**-_COARSE, 2.0**FINE * SHRINK, sums)
+            compiled(_cube_sums)(piece, basis * 2.0**-_COARSE, unit, sums)
+            if self._across:
+                part = unit / math.sqrt((self.features - rank) / 3.0)
+                compiled(_across_sums)(piece * 2.0**-_COARSE, basis, part, spreads)
         a, b, c = triples(rank).T
-        return np.asarray(sums[a * rank - a * (a - 1) // 2 + b - a, c])
+        return np.append(sums[a * rank - a * (a - 1) // 2 + b - a, c], spreads)
 
 
 @cache
@@ -396,3 +408,21 @@ def _cube_sums(rows: Any, basis: Any, unit: float, out: Any) -> None:
     for pair in range(out.shape[0]):
         for c in range(rank):
             out[pair, c] += np.int64(total[pair, c])
+
+
+def _across_sums(rows: Any, basis: Any, unit: float, out: Any) -> None:
+    """Add up (Uᵀz)·(‖z‖² − ‖Uᵀz‖²), each sample rounded by itself."""
+    rank = basis.shape[1]
+    y = np.empty(rank)
+    for i in range(rows.shape[0]):
+        y[:] = 0.0
+        rest = 0.0
+        for j in range(rows.shape[1]):
+            rest += rows[i, j] * rows[i, j]
+            for a in range(rank):
+                y[a] += rows[i, j] * basis[j, a]
+        for a in range(rank):
+            rest -= y[a] * y[a]
+        rest = max(rest, 0.0) * unit
+        for a in range(rank):
+            out[a] += np.int64(np.floor(y[a] * rest + 0.5))

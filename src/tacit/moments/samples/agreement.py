@@ -8,6 +8,9 @@ Whoever takes the place of somebody else, p ≤ k samples instead of q ≤ k, ex
 them and adds or takes away the rest: since no sample that comes or goes moves more than one that
 is exchanged, that is at most k times the Δ of an exchange. Every sample is rounded by itself, and
 `SHRINK` leaves room for each. No number of samples is public under either relation.
+
+**Variances of their own** take K numbers more of the third moment, along directions that are
+orthonormal with the others (`tacit.moments.numerics.sums`): Δ₃ stays what it is.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ class MixtureAgreement(MomentAgreement):
         How many samples one person has at most.
     notes
         What else is public about the table, in words.
+    own_variances
+        Whether every component has a variance of its own.
 
     Examples
     --------
@@ -63,10 +68,16 @@ class MixtureAgreement(MomentAgreement):
     names: tuple[str, ...] = ()
     rows_per_unit: int = 1
     notes: tuple[str, ...] = ()
+    own_variances: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check("rows_per_unit", self.rows_per_unit, Integer(1, 10**6))
+        if self.own_variances and self.rank >= self.size:
+            raise ParameterError(
+                f"variances='own' are seen in directions that no mean lies in: pass at most "
+                f"{self.size - 1} components for {self.size} features, or variances='common'"
+            )
         for name in ("centre", "half"):
             if len(getattr(self, name)) not in (1, self.size):
                 raise ParameterError(
@@ -77,6 +88,11 @@ class MixtureAgreement(MomentAgreement):
     def matrix_size(self) -> int:
         """The side of the second moment: samples have a constant in front."""
         return self.size + 1
+
+    @property
+    def coordinates(self) -> int:
+        """How many numbers the projected third moment has."""
+        return super().coordinates + self.rank * self.own_variances
 
     @property
     def dense(self) -> bool:
@@ -109,7 +125,8 @@ class MixtureAgreement(MomentAgreement):
 
     def moments(self, data: Any) -> Any:
         """Return the sums of samples."""
-        return SampleMoments(data, self.radius * np.asarray(self.half), np.asarray(self.centre))
+        ball = self.radius * np.asarray(self.half), np.asarray(self.centre)
+        return SampleMoments(data, *ball, across=self.own_variances)
 
     def worst_case(self) -> Neighbours:
         """A sample at the edge of the ball; instead of it, the opposite one.
@@ -136,5 +153,8 @@ class MixtureAgreement(MomentAgreement):
                 privacy = Privacy(2.0, 1e-5, "row", neighbours, trust)
                 rank = 3 if trust == "site" else 2
                 yield cls(3, rank, privacy, shares, 0.5, shares, 2.0, (0.5,))
+                if trust != "site":
+                    centre = (0.5,)
+                    yield cls(3, 2, privacy, shares, 0.5, shares, 2.0, centre, own_variances=True)
             people = Privacy(2.0, 1e-5, "user", neighbours)
             yield cls(2, 2, people, 1, 0.5, 1, 1.5, (1.0, 40.0), (0.5, 20.0), ("a", "b"), 3)

@@ -182,6 +182,8 @@ class LocalRaters(Holder):
         super().__init__(agreement, name, [scaled], gate)
         self._rated = data
         self._rng, _, self._drawn = agreement.first(seed)
+        if not agreement.task.devices:  # no two sites draw alike, in a run with a seed either
+            self._rng = generator(seed, f"recommender {name}")
 
     def units(self, shard: ByMember) -> int:
         """Return the number of users."""

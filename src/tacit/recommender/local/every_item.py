@@ -70,7 +70,7 @@ class ResponseGradient(LocalMethod):
 
     unit: ClassVar[str] = "user"
     trusts: ClassVar[tuple[str, ...]] = ("local",)
-    told = ("rounds", "share", "norm", "own_offset", "step_size")
+    told: ClassVar[tuple[str, ...]] = ("rounds", "share", "norm", "own_offset", "step_size")
 
     def __post_init__(self) -> None:
         check("rounds", self.rounds, Integer(1))

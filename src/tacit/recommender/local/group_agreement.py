@@ -129,10 +129,14 @@ class GroupsAgreement(Agreement):
                 found.append((f"level {k}", level, float(share)))
         return tuple(found)
 
-    def cohorts(self, people: int) -> list[int]:
-        """Return where cohorts of so many people end."""
-        ends = np.round(np.cumsum([share for _, _, share in self.questions]) * people)
-        return [int(end) for end in np.minimum(ends, people)]
+    def cohorts(self, people: int, at: float = 0.5) -> list[int]:
+        """Return where cohorts of so many people end.
+
+        With ``at`` drawn from [0, 1), every cohort has its share of people on average, however few
+        there are: a site may be one person's device.
+        """
+        ends = np.floor(np.cumsum([share for _, _, share in self.questions]) * people + at)
+        return [int(end) for end in np.append(np.minimum(ends, people)[:-1], people)]
 
     # -- what it costs ---------------------------------------------------------------------
 
@@ -267,7 +271,7 @@ class GroupsAgreement(Agreement):
             estimate, variance = self._estimated(name, found.total, len(found.sites), level)
             if name == "level 0":
                 # a mean anywhere in the range beforehand: N(0, 1)
-                mean_variance = float(variance[0] / (1.0 + variance[0]))
+                mean_variance = float(1.0 / (1.0 + 1.0 / variance[0]))  # 1 if nobody answered
                 base = base + estimate[0] * (1.0 - mean_variance)
             else:
                 share = reach if reach > _CLEAR * known else 1.0

@@ -47,7 +47,8 @@ class GroupRaters(Holder):
         super().__init__(agreement, name, [data.cells._replace(values=scaled)], gate)
         self._rated, self._rng = data, generator(seed, f"recommender {name}")
         order = self._rng.permutation(data.cells.members)  # who is asked about which level
-        ends = agreement.cohorts(data.cells.members)
+        at = 0.5 if task.devices else float(self._rng.random())
+        ends = agreement.cohorts(data.cells.members, at)
         parts = np.split(order, ends[:-1])
         self._cohorts = {
             question[0]: np.sort(part)

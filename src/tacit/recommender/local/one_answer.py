@@ -292,8 +292,9 @@ class AnsweringRaters(LocalRaters):
         if self.agreement.task.devices:
             cohorts: list[Integers] = self._drawn.cohorts
             return cohorts
-        order = self._rng.permutation(self.shards[0].members)
-        return np.array_split(order, self.agreement.settings.rounds)
+        rounds = self.agreement.settings.rounds
+        parts = np.array_split(self._rng.permutation(self.shards[0].members), rounds)
+        return [parts[k] for k in self._rng.permutation(rounds)]  # a site may be one device
 
     def messages(self, step: Step, asked: Asked, cells: ByMember) -> Floats:
         """Return one coordinate of each user's gradient; beside it, for a shuffler, which."""
@@ -329,7 +330,8 @@ class AnsweringRaters(LocalRaters):
         if "count" in step.leaving:  # of a site's users: sums of messages, each randomised
             (size,) = step.replies["sum"].fixed
             counts = np.bincount(self._places, minlength=size).astype(np.float64)
-            return {"sum": np.bincount(self._places, released, size), "count": counts}
+            total = np.bincount(self._places, released, size)
+            return {"sum": total.astype(np.float64), "count": counts}
         if "places" not in step.leaving:
             return super().sends(step, asked, released)
         return {"answers": released, "places": self._places}

@@ -1,0 +1,62 @@
+"""What a file or a proposal states of a recommender: parameters, and facts about the ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.data.members import members_stated
+from tacit.errors import ParameterError
+from tacit.factorization.offsets.weights import PrivacyWeights
+from tacit.recommender.method import RecommenderMethod
+from tacit.recommender.ratings import Facts
+
+__all__ = ["stated"]
+
+Methods = Mapping[str, Callable[[], RecommenderMethod]]
+
+
+def stated(settings: Mapping[str, Any], methods: Methods) -> tuple[dict[str, Any], Facts]:
+    """Return the parameters of an estimator with such methods, and what is public.
+
+    In ``settings``, ``items`` is their list or their number, ``item_weights`` are γ, and
+    ``options`` are settings of a ``method`` that is named.
+    """
+    found = dict(settings)
+    name, options = found.get("method"), found.pop("options", None)
+    each = _has_weights_of_ratings(name, methods)
+    if options:
+        found["method"] = _with_options(name, options, methods)
+    items, weights = found.get("items"), found.pop("item_weights", None)
+    if not isinstance(items, int | list) or isinstance(items, bool):
+        raise ParameterError("a recommender needs items, the list or the number of them")
+    members = members_stated("item", items)
+    size, labels = members.size, members.names
+    if weights is not None:
+        weights = PrivacyWeights(np.ones(1), weights).items
+        if len(weights) != size:
+            raise ParameterError(f"item_weights are for {len(weights)} items, not for {size}")
+    if isinstance(found.get("bounds"), list):
+        found["bounds"] = tuple(found["bounds"])
+    return found, Facts(None, size, weights, labels=labels, by_rating=each)
+
+
+def _with_options(name: Any, options: Any, methods: Methods) -> RecommenderMethod:
+    """Return the method of a name with settings of its own."""
+    if not isinstance(name, str) or name not in methods:
+        raise ParameterError(f"options go with a method, one of {sorted(methods)}")
+    method = methods[name]()
+    known = {field.name for field in fields(method)}  # type: ignore[arg-type]
+    if not isinstance(options, Mapping) or not set(options) <= known:
+        raise ParameterError(f"options of method {name!r} are {sorted(known)}")
+    made: RecommenderMethod = replace(method, **options)  # type: ignore[type-var]
+    return made
+
+
+def _has_weights_of_ratings(name: Any, methods: Methods) -> bool:
+    """Whether a named method takes a weight for every rating."""
+    made = methods.get(name) if isinstance(name, str) else None
+    return made is not None and not getattr(made(), "public_weights", True)
