@@ -19,7 +19,11 @@ from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.features import rows_seen
 from tacit.privacy.events import ADD_REMOVE
 from tacit.regression.design import CONSTANT, Design, constant_for
-from tacit.regression.rows import SiteSum, read_columns, summarise
+from tacit.regression.found import FoundDesign, RawRows
+from tacit.regression.rows import SiteSum, collect, read_columns, summarise
+from tacit.regression.search import FindBounds, followed
+
+_FOUND = (-1.0, 1.0)  # until ranges are found
 
 __all__ = ["PublicBounds", "as_pairs", "as_stated", "plain_bounds"]
 
@@ -36,6 +40,7 @@ class PublicBounds:
     response: Any  # (low, high), or the largest |y|
     columns: Columns | None = None
     target: str | None = None
+    search: FindBounds | None = None  # how ranges are found; those above then hold no place
 
     @classmethod
     def of(
@@ -44,6 +49,10 @@ class PublicBounds:
         """Return what a caller stated; arrays and NumPy's numbers as lists and Python's."""
         if columns is not None:
             return cls._of_columns(Columns.of(columns), target, bounds, y_bounds)
+        if (search := FindBounds.of(bounds)) is not None:
+            pairs = [_FOUND] * len(search.names)
+            own = dict(zip(search.names, pairs, strict=True)) if search.by_name else pairs
+            return cls(own, _FOUND if y_bounds is None else y_bounds, None, target, search)
         features, response = (
             part.tolist() if isinstance(part, np.ndarray | np.generic) else part
             for part in (bounds, y_bounds)
@@ -81,7 +90,8 @@ class PublicBounds:
         if features is None or (isinstance(features, Mapping | Sequence) and not features):
             raise UnboundedData(
                 "bounds must be given: pass bounds={feature: (low, high)} or a list of pairs, the "
-                "public range of each feature, or a number, the public norm of a row"
+                "public range of each feature, or a number, the public norm of a row; "
+                "bounds=tacit.FindBounds([features]) finds them with a part of the budget"
             )
         if not isinstance(features, Mapping | Sequence | int | float):
             raise ParameterError(
@@ -138,8 +148,11 @@ class PublicBounds:
         """What else is public about the rows, for certificates."""
         return () if self.columns is None else self.columns.assumptions()
 
-    def read(self, data: Any, design: Design) -> SiteSum:
+    def read(self, data: Any, design: Design) -> SiteSum | RawRows:
         """Add up a holder's rows; what cannot be used is refused, to the holder."""
+        if self.search is not None:
+            names = self.search.names if self.by_name else len(self.search.names)
+            return RawRows(*collect(data, names, self.target))
         if self.columns is not None:
             assert self.target is not None
             return read_columns(data, self.columns, self.target, design)
@@ -169,7 +182,14 @@ class PublicBounds:
         known, names = model._names_in, model.columns_[:-1]
         if not known and set(names) <= set(labels_of(X)):  # what the model itself calls them
             known = names
-        return np.ascontiguousarray(rows_seen(model, X, known), np.float64)
+        found = np.ascontiguousarray(rows_seen(model, X, known), np.float64)
+        if not isinstance(model.design_, FoundDesign):
+            return found
+        # a range that was found may be narrow by chance, and its slope steep
+        design = model.design_
+        assert self.search is not None
+        low, high = followed(self.search, design.middle[:-1], design.half[:-1])
+        return np.clip(found, low, high)
 
     def design(
         self,
@@ -215,7 +235,7 @@ class PublicBounds:
         if clip is None and not scaled:
             clip = math.sqrt(constant**2 + len(scales)) * 1.01
             whole = {"response": 1.0}
-        return Design(
+        return (Design if self.search is None else FoundDesign)(
             tuple(middle for middle, _ in scales),
             tuple(half for _, half in scales),
             intercept,
@@ -238,6 +258,8 @@ def _scale(pair: tuple[float, float], intercept: bool) -> tuple[float, float]:
 
 def plain_bounds(value: Any) -> Any:
     """Return bounds as JSON has them."""
+    if isinstance(value, FindBounds):
+        return value.stated
     if isinstance(value, Mapping):
         return {str(name): plain_bounds(pair) for name, pair in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -265,6 +287,9 @@ def as_stated(settings: Mapping[str, Any], stored: Sequence[str]) -> dict[str, A
     given = {name: as_pairs(settings[name]) for name in stored if name != "columns"}
     if settings.get("columns"):
         given["columns"] = Columns.of(settings["columns"]).in_order(settings["names"])
-    if isinstance(given.get("bounds"), Mapping):
+    search = FindBounds.of(given.get("bounds"))
+    if search is not None:
+        given["bounds"] = search
+    elif isinstance(given.get("bounds"), Mapping):
         given["bounds"] = {name: given["bounds"][name] for name in settings["names"][:-1]}
     return given

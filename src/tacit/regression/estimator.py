@@ -39,6 +39,7 @@ from tacit.regression.answers import answer_of
 from tacit.regression.blanks import TO_STATE
 from tacit.regression.bounds import PublicBounds, as_pairs
 from tacit.regression.design import STATISTICS, Design
+from tacit.regression.found import FindingAgreement, RawRows, check_findable
 from tacit.regression.joining import check_loss, common_labels
 from tacit.regression.methods import EXACT_METHODS, SAMPLING, check_method
 from tacit.regression.numerics.moments import Prior, check_prior
@@ -48,7 +49,7 @@ from tacit.regression.scale import Line, r_squared, to_arviz
 from tacit.regression.simulation import simulated_error
 from tacit.regression.summary import SiteSummary
 from tacit.regression.taking import take, take_up
-from tacit.regression.total import TOTAL
+from tacit.regression.total import TOTAL, is_summed
 
 __all__ = ["PrivateLinearRegression"]
 
@@ -214,6 +215,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _check_public(self) -> None:
         self._public.check()
+        if self._public.search is not None:
+            check_findable(self._agreements is RegressionAgreement, self.privacy)
 
     def _design(self, features: int | None) -> Design:
         """Return what is public about the sums of rows."""
@@ -248,8 +251,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _agreement(self, design: Design, sites: int, shares: int = 1) -> RegressionAgreement:
         names, notes = self._public.names(design), self._public.notes
-        own = design, names, self._request(sites), sites, self.noise, notes
-        return self._agreements(*own, shares)
+        own = design, names, self._request(sites), sites, self.noise, notes, shares
+        search = self._public.search
+        if search is None:
+            return self._agreements(*own)
+        return FindingAgreement(*own, search=search, response=self.y_bounds is None)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
@@ -308,7 +314,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         facts = [self._facts_held(site.data) for site in sites]
         agreement = self._agree(
             [*facts, *(s.design.features if norm else None for s in known)],
-            len(sites) if self._summed else 1,
+            len(sites) if is_summed(self.privacy) else 1,
         )
         if not known or known[0].design.constant == agreement.design.constant:
             return agreement
@@ -322,7 +328,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         if not self._public.by_name:
             common_labels(sites, [])
 
-    def _read(self, data: Any, agreement: Agreement) -> SiteSum:
+    def _read(self, data: Any, agreement: Agreement) -> SiteSum | RawRows:
         assert isinstance(agreement, RegressionAgreement)
         return self._public.read(data, agreement.design)
 
@@ -336,11 +342,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _place(self) -> Place:
         place = super()._place()  # shares of noise are drawn on a grid
-        return replace(place, noise="grid") if self._summed else place
-
-    @property
-    def _summed(self) -> bool:
-        return self.privacy is not None and self.privacy.trust == "aggregator"
+        return replace(place, noise="grid") if is_summed(self.privacy) else place
 
     # -- inference -------------------------------------------------------------------------
 
@@ -368,7 +370,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
                 progress=advance,
                 **self._options(),
             )
-        self._draw(Line.of(self.posterior_, self.design_, summaries))
+        line = Line.of(self.posterior_, self.design_, summaries)
+        if self._hidden:
+            del self.posterior_
+            line = Line.zero(self.design_.features)
+        self._draw(line)
 
     def _draw(self, line: Line) -> None:
         """Keep what was learned, and what of it is for everybody."""
@@ -413,7 +419,25 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     def _found(self, level: float) -> Answer:
         drawn, prior = getattr(self, "posterior_", None), self._options()["prior"]
         known = (self._line, self.design_, self.columns_, self.summaries_)
-        return answer_of(*known, drawn, prior, level)
+        answer = answer_of(*known, drawn, prior, level)
+        return replace(answer, warnings=(*self._hidden, *answer.warnings))
+
+    @property
+    def _hidden(self) -> tuple[str, ...]:
+        """What is to be said where ranges were to be found, and noise hid them."""
+        if self._public.search is None:
+            return ()
+        agreement = self._agreement(self.design_, len(self.summaries_))
+        assert isinstance(agreement, FindingAgreement)
+        return agreement.hidden({name: s.moments.rows for name, s in self.summaries_.items()})
+
+    @property
+    def ranges_(self) -> dict[str, tuple[float, float]]:
+        """The range of every column: as stated, or as it was found."""
+        check_fitted(self, "coef_")
+        design = self.design_
+        ends = zip(self.columns_, design.middle, design.half, strict=True)
+        return {name: (middle - half, middle + half) for name, middle, half in ends}
 
     _told = property(released.told)
     _settings = released.settings_of

@@ -50,6 +50,12 @@ class Line:
             unit * math.sqrt(variance) if variance >= 0.0 else math.nan,
         )
 
+    @classmethod
+    def zero(cls, features: int) -> Line:
+        """Return the line of whoever knows nothing: zero, without intervals."""
+        unknown = np.full((features + 1, features + 1), np.nan)
+        return cls(np.zeros(features), 0.0, unknown, math.nan)
+
     @property
     def arrays(self) -> dict[str, Any]:
         """Everything by name, as a release keeps it."""

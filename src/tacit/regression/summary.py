@@ -18,7 +18,7 @@ from tacit.data.schema import PER_PERSON
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
 from tacit.mechanisms.noise import RESOLUTION
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import GaussianDpEvent
+from tacit.privacy.events import DpEvent, GaussianDpEvent
 from tacit.regression.design import Design
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.site_answer import site_answer
@@ -245,13 +245,18 @@ class SiteSummary(Answering):
         """Whether a certificate speaks of whoever released this."""
         return certificate.holder in (None, self.site)
 
+    @property
+    def _event(self) -> DpEvent:
+        """What its sums cost."""
+        return self.certificate.event
+
     def _noise_of(self, stated: float) -> float:
         """Return the noise that a certificate rests on, of the noise that the numbers have."""
         return stated
 
     def _check_noise(self) -> None:
         """Raise unless the noise stated is that of the certificate's event."""
-        event, design, moments = self.certificate.event, self.design, self.moments
+        event, design, moments = self._event, self.design, self.moments
         if not isinstance(event, GaussianDpEvent):
             raise VerificationFailed("the certificate is not that of one Gaussian release")
         whole = moments.gram_sd / design.stretch**2

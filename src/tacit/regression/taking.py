@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tacit.errors import ParameterError
 from tacit.estimators.fit import Outcome, fit
 from tacit.estimators.site import Site
 from tacit.regression.agreement import RegressionAgreement, Total
+from tacit.regression.design import Design
+from tacit.regression.found import FindingAgreement, Found, FoundSummary
 from tacit.regression.joining import (
     check_complete,
     check_names,
@@ -39,6 +43,11 @@ def take(model: Model, data: Any) -> Model:
     check_alone(model.privacy, [*model.summaries_.values(), *summaries])
     sites = model._as_sites(raw) if raw is not None else []
     known = [*model.summaries_.values(), *summaries]
+    if known and model._public.search is not None:
+        raise ParameterError(
+            "ranges are found with all sites of one fit, so that none can come later: fit all of "
+            "them at once, or state bounds"
+        )
     check_names([s.site for s in known], sites, model.privacy)
     agreement = model._together(known, sites)
     check_together(agreement, known, model.method, bool(sites) and model._noisy)
@@ -61,11 +70,18 @@ def take(model: Model, data: Any) -> Model:
 def take_up(model: Any, outcome: Outcome) -> None:
     """Keep what was released: every site's own, or the total with all certificates."""
     model.cites_ = outcome.agreement.cites + CITES.get(model.method, ())
-    if isinstance(outcome.result, Total):
+    agreement, result = outcome.agreement, outcome.result
+    assert isinstance(agreement, RegressionAgreement)
+    if isinstance(agreement, FindingAgreement) and isinstance(result, Found):
+        model.design_ = agreement.of_ranges(result.middle, result.half)
+        own = _summaries_of(outcome, FoundSummary, model.design_, result.by_site)
+        model.summaries_.update(own)
+    elif isinstance(result, Total):
         model.summaries_[TOTAL] = total_of(outcome)
         model._upstream = dict(outcome.certificates)
     else:
-        model.summaries_.update(_summaries_of(outcome, model._summaries))
+        own = _summaries_of(outcome, model._summaries, agreement.design, result)
+        model.summaries_.update(own)
 
 
 def _release_of(
@@ -85,15 +101,15 @@ def _release_of(
     return fit(agreement, ready, loaded, place)
 
 
-def _summaries_of(outcome: Outcome, kind: type[SiteSummary]) -> dict[str, SiteSummary]:
+def _summaries_of(
+    outcome: Outcome, kind: type[SiteSummary], design: Design, replies: Mapping[str, Any]
+) -> dict[str, SiteSummary]:
     """Return what every site released, with its certificate: post-processing of replies."""
     agreement = outcome.agreement
     assert isinstance(agreement, RegressionAgreement)
     sd = math.sqrt(agreement.mechanism.variance())
     return {
-        site: kind.of(
-            site, agreement.columns, agreement.design, reply, sd, outcome.certificates[site]
-        )
-        for site, reply in outcome.result.items()
+        site: kind.of(site, agreement.columns, design, reply, sd, outcome.certificates[site])
+        for site, reply in replies.items()
         if site in outcome.certificates
     }

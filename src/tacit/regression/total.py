@@ -15,9 +15,10 @@ from tacit.estimators.release import Release
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.agreement import RegressionAgreement, Total
+from tacit.regression.found import FoundSummary
 from tacit.regression.summary import SiteSummary
 
-__all__ = ["TOTAL", "TotalSummary", "check_alone", "summaries_from", "total_of"]
+__all__ = ["TOTAL", "TotalSummary", "check_alone", "is_summed", "summaries_from", "total_of"]
 
 TOTAL = "all sites together"
 
@@ -65,6 +66,11 @@ class TotalSummary(SiteSummary):
         )
 
 
+def is_summed(privacy: Privacy | None) -> bool:
+    """Whether only a total over sites is asked for."""
+    return privacy is not None and privacy.trust == "aggregator"
+
+
 def total_of(outcome: Outcome) -> TotalSummary:
     """Return the total that a fit under trust ``aggregator`` gave."""
     agreement, found = outcome.agreement, outcome.result
@@ -87,7 +93,7 @@ def summaries_from(release: Release, kind: type[SiteSummary]) -> dict[str, SiteS
     for name, facts in release.manifest["settings"]["sites"].items():
         summed = name == TOTAL
         rests_on = _dearest(release.certificates) if summed else release.certificates[name]
-        own = TotalSummary if summed else kind
+        own = TotalSummary if summed else FoundSummary if facts.get("found") else kind
         found[name] = own.from_release(name, facts, release.arrays, rests_on)
     return found
 
@@ -110,8 +116,7 @@ def check_alone(
         What was released before.
     """
     parts = list(known.values()) if isinstance(known, Mapping) else list(known)
-    summed = privacy is not None and privacy.trust == "aggregator"
-    if parts and (summed or any(isinstance(part, TotalSummary) for part in parts)):
+    if parts and (is_summed(privacy) or any(isinstance(part, TotalSummary) for part in parts)):
         raise ParameterError(
             "under trust='aggregator' only the total over all sites is seen, each with its share "
             "of the noise: no summary can be joined with it and no site can come later; fit all "
