@@ -131,6 +131,8 @@ class RegressionAgreement(Agreement):
         rows = self.design.rows
         if rows.norm**2 < rows.constant**2:
             return "every row is scaled down to its constant, and none reaches both bounds"
+        if self.design.weighted:
+            return "features of small weights leave few directions to a row"
         if rows.norm**2 > rows.constant**2 + self.design.features + rows.joint:
             return "no row within its bounds is as long as the norm that rows are scaled to"
         if self.design.statistics == "weighted" and rows.norm * rows.product < rows.constant**2:
@@ -196,6 +198,8 @@ class RegressionAgreement(Agreement):
     def examples(cls) -> Iterator[RegressionAgreement]:
         """Two features, every choice of sums, both relations, one row each and several."""
         names = ("age", "dose", "pressure")
+        weighed = Design((50.0, 0.0, 1.0), (50.0, 1.0, 2.0), weighted=(1.0, 0.25))
+        yield cls(weighed, names, Privacy(1.0, 1e-6, unit="row"))
         for neighbours, statistics, intercept in product(
             (ADD_REMOVE, REPLACE), STATISTICS, (True, False)
         ):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import SIZE, Range, check
+from tacit._core.check import SIZE, Range, Real, check
 from tacit.data.features import labels_of
 from tacit.data.kinds import Category
 from tacit.data.matrices import row_shape
@@ -201,13 +201,16 @@ class PublicBounds:
         *,
         scaled: bool = True,
         noise_multiplier: float = 0.0,
+        weights: Any = None,
     ) -> Design:
         """Return everything public about a release; see `Design`.
 
         The number of features is needed where only a norm is public. Rows are ``scaled`` to the
         rule's norm where no ``clip`` is given. The noise relative to a sensitivity decides how
-        large the constant is (`constant_for`).
+        large the constant is (`constant_for`). ``weights`` of features count by their ratios.
         """
+        if weights is not None and self.is_norm:
+            raise ParameterError("weights need the range of every feature: pass bounds by feature")
         if self.is_norm:
             check("bounds", self.features, SIZE)
             if features is None:
@@ -219,9 +222,11 @@ class PublicBounds:
         else:
             scales = [_scale(pair, intercept) for pair in self.pairs().values()]
             square = len(scales) / 3.0
-        weighted = statistics == "weighted"
+        weighted = () if weights is None else self._weighted(weights)
+        if weighted:
+            square = sum(one * one for one in weighted) / 3.0
         constant = CONSTANT
-        if intercept and weighted:
+        if intercept and statistics == "weighted":
             constant = constant_for(square, noise_multiplier)
         counted = constant if intercept or neighbours == ADD_REMOVE else 0.0
         if clip is None and self.is_norm:
@@ -244,8 +249,28 @@ class PublicBounds:
             clip,
             1 if self.columns is None else self.columns.rows_per_unit,
             constant,
+            weighted=weighted,
             **whole,
         )
+
+    def _weighted(self, weights: Any) -> tuple[float, ...]:
+        """Return the weight of every feature, the largest 1; who is not named counts as 1."""
+        names = list(self.pairs())
+        if isinstance(weights, Mapping):
+            strange = sorted(set(weights) - set(names))
+            if strange:
+                raise ParameterError(f"weights name {strange[0]!r}: the features are {names[:20]}")
+            weights = [weights.get(name, 1.0) for name in names]
+        found = [float(one) for one in weights]
+        if len(found) != len(names):
+            raise ParameterError(
+                f"weights must hold one for each of {len(names)} features, got {len(found)}"
+            )
+        for one in found:
+            check("weights", one, Real(0.0, open_low=True))
+        if min(found) < 1e-3 * max(found):
+            raise ParameterError("weights must not differ by more than a thousand times")
+        return tuple(one / max(found) for one in found)
 
 
 def _scale(pair: tuple[float, float], intercept: bool) -> tuple[float, float]:

@@ -39,7 +39,7 @@ from tacit.regression.answers import answer_of
 from tacit.regression.blanks import TO_STATE
 from tacit.regression.bounds import PublicBounds, as_pairs
 from tacit.regression.design import STATISTICS, Design
-from tacit.regression.found import FindingAgreement, RawRows, check_findable
+from tacit.regression.found import FindingAgreement, RawRows, check_findable, hidden_ranges
 from tacit.regression.joining import check_loss, common_labels
 from tacit.regression.methods import EXACT_METHODS, SAMPLING, check_method
 from tacit.regression.numerics.moments import Prior, check_prior
@@ -87,6 +87,12 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     statistics
         What is released: ``"weighted"``, ``"moments"`` (all sums with equal noise), ``"Sz"`` (the
         thesis's pair) or ``"Szu"``.
+    weights
+        Public weights of features, a mapping or a sequence, which count by their ratios: what is
+        believed to matter less takes less of the budget, and its coefficient is shrunk first.
+    ridge
+        λ of ``"OLS"`` and ``"adaSSP"``: least squares of Σ e² + λ·‖b‖² on the mapped scale, where
+        features lie in [−1, 1], without the intercept. Other methods shrink by their ``prior``.
     prior
         A `tacit.regression.numerics.moments` prior; the default of the method unless given.
     chains, draws, warmup
@@ -150,14 +156,17 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         "intercept",
         "clip",
         "statistics",
+        "weights",
+        "ridge",
     )
-    _inference_only = ("method", "chains", "draws", "warmup")
+    _inference_only = ("method", "chains", "draws", "warmup", "ridge")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "method": OneOf(*METHODS),
         "target": AnyOf(InstanceOf(str), None),
         "intercept": InstanceOf(bool),
         "clip": AnyOf(Real(1e-6, 1e6), None),
         "statistics": OneOf(*STATISTICS),
+        "ridge": AnyOf(Real(0.0), None),
         "prior": AnyOf(InstanceOf(Prior), None),
         "chains": Integer(1, 64),
         "draws": Integer(10),
@@ -177,6 +186,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     intercept: bool = True
     clip: float | None = None
     statistics: str = "weighted"
+    weights: Mapping[str, float] | Sequence[float] | None = None
+    ridge: float | None = None
     prior: Any = None
     chains: int = 4
     draws: int = 1000
@@ -199,6 +210,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self._check_row_privacy("a regression over rows", *self._agreements.trusts)
         defaults = inspect.signature(type(self)).parameters
         changed = [n for n in SAMPLING if self._given(n) != defaults[n].default]
+        if self.ridge is not None:
+            changed.append("ridge")
         check_method(self.method, self._noisy, self.statistics, changed)
         check_loss(self.privacy, self.on_failure)
         self._check_public()
@@ -228,6 +241,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             features,
             scaled=self.method not in EXACT_METHODS,
             noise_multiplier=self._noise_multiplier,
+            weights=self.weights,
         )
 
     @property
@@ -351,7 +365,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         prior = self.prior
         if prior is None and self.method == "auto" and self._noisy and self.design_.intercept:
             prior = Prior(intercept_sd=INTERCEPT_SD / self.design_.constant)
-        return {"prior": prior}
+        return {"prior": prior, "ridge": self.ridge, "free": self.design_.intercept}
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""
@@ -371,7 +385,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
                 **self._options(),
             )
         line = Line.of(self.posterior_, self.design_, summaries)
-        if self._hidden:
+        if hidden_ranges(self):
             del self.posterior_
             line = Line.zero(self.design_.features)
         self._draw(line)
@@ -420,16 +434,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         drawn, prior = getattr(self, "posterior_", None), self._options()["prior"]
         known = (self._line, self.design_, self.columns_, self.summaries_)
         answer = answer_of(*known, drawn, prior, level)
-        return replace(answer, warnings=(*self._hidden, *answer.warnings))
-
-    @property
-    def _hidden(self) -> tuple[str, ...]:
-        """What is to be said where ranges were to be found, and noise hid them."""
-        if self._public.search is None:
-            return ()
-        agreement = self._agreement(self.design_, len(self.summaries_))
-        assert isinstance(agreement, FindingAgreement)
-        return agreement.hidden({name: s.moments.rows for name, s in self.summaries_.items()})
+        return replace(answer, warnings=(*hidden_ranges(self), *answer.warnings))
 
     @property
     def ranges_(self) -> dict[str, tuple[float, float]]:

@@ -55,6 +55,7 @@ __all__ = [
     "FoundSummary",
     "RawRows",
     "check_findable",
+    "hidden_ranges",
 ]
 
 _ONE = FindBounds(1)
@@ -80,6 +81,15 @@ def check_findable(plain: bool, privacy: Privacy | None) -> None:
             "under trust='aggregator' no site's own quantiles are seen, so that bounds cannot be "
             "found: pass bounds={feature: (low, high)}"
         )
+
+
+def hidden_ranges(model: Any) -> tuple[str, ...]:
+    """Return what is to be said where a fitted model's ranges were to be found and are hidden."""
+    if model._public.search is None:
+        return ()
+    agreement = model._agreement(model.design_, len(model.summaries_))
+    assert isinstance(agreement, FindingAgreement)
+    return agreement.hidden({name: s.moments.rows for name, s in model.summaries_.items()})
 
 
 class RawRows(NamedTuple):

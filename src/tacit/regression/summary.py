@@ -209,7 +209,7 @@ class SiteSummary(Answering):
     @classmethod
     def read_design(cls, public: Mapping[str, Any]) -> Design:
         """Return a design from what a file says."""
-        pairs = {name: tuple(public[name]) for name in ("middle", "half")}
+        pairs = {name: tuple(public.get(name, ())) for name in ("middle", "half", "weighted")}
         return cls.kind(**{**public, **pairs})
 
     def verify(self) -> Self:
