@@ -15,6 +15,7 @@ _EXPORTS = {
     "CoupledModel": "tacit.factorization.language.structure",
     "Device": "tacit.recommender.device",
     "Documents": "tacit.data.documents",
+    "FindBounds": "tacit.regression.search",
     "GaussianMixture": "tacit.moments.mixture",
     "Ledger": "tacit.privacy.ledger.ledger",
     "Noise": "tacit.mechanisms.noise",
@@ -75,6 +76,7 @@ __all__ = [
     "CoupledModel",
     "Device",
     "Documents",
+    "FindBounds",
     "GaussianMixture",
     "Ledger",
     "Noise",
@@ -153,6 +155,7 @@ if TYPE_CHECKING:
     from tacit.recommender.device import Device
     from tacit.recommender.estimator import PrivateRecommender
     from tacit.regression.estimator import PrivateLinearRegression
+    from tacit.regression.search import FindBounds
     from tacit.regression.summary import SiteSummary
     from tacit.summary.estimator import PrivateSummary
 

@@ -87,15 +87,20 @@ def test_no_row_exceeds_its_norm(data):
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize(("joint", "inner"), [(True, math.inf), (True, 0.8), (False, math.inf)])
-@pytest.mark.parametrize("product", [math.inf, 0.4])
-def test_the_kernel_agrees_with_its_twin(kind, joint, inner, product):
+@pytest.mark.parametrize(("product", "weights"), [
+    (math.inf, ()), (0.4, ()), (0.4, (1.0, 0.5, 0.1, 1.0, 0.3)),
+])  # fmt: skip
+def test_the_kernel_agrees_with_its_twin(kind, joint, inner, product, weights):
     rng = np.random.default_rng(1)
     x, y = (rng.normal(size=(200, 5)) * 2).astype(kind), (rng.normal(size=200) * 2).astype(kind)
-    rows = dataclasses.replace(row_map(5, joint=joint), inner=inner, product=product)
+    rows = dataclasses.replace(
+        row_map(5, joint=joint), inner=inner, product=product, weights=weights
+    )
     out = np.zeros((200, rows.size))
     unit = math.ldexp(1.0, -rows.exponent)
     compiled(outer._lattice_rows, reassociate=True, unchecked=True)(
-        x, y, np.array(rows.middle), 1.0 / np.array(rows.half), rows.constant, rows.limit,
+        x, y, np.array(rows.middle), 1.0 / np.array(rows.half),
+        np.array(rows.weights or (1.0,) * 5), rows.constant, rows.limit,
         min(rows.inner, rows.limit), rows.joint, rows.factor, unit, out,
     )  # fmt: skip
     assert np.abs(out - lattice_rows_reference(x, y, rows)).max() <= 1.0  # the last bit may tie

@@ -140,6 +140,11 @@ class Agreement(ABC):
         return None
 
     @property
+    def parts_of_price(self) -> tuple[str, ...]:
+        """What of the price is for something that a caller may want to leave out, in words."""
+        return ()
+
+    @property
     def charged(self) -> Privacy | None:
         """What a ledger is charged: the request, unless the noise gives less than that."""
         return self.privacy

@@ -44,11 +44,14 @@ class Price(Answering):
         ``against``; empty without noise.
     filled_in
         Which of these nobody stated, so that the estimator filled them in.
+    parts
+        What of it is for something that could be left out, in words.
     """
 
     sites: tuple[SitePrice, ...]
     promise: Mapping[str, str] = field(default_factory=dict)
     filled_in: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def affordable(self) -> bool:
@@ -65,6 +68,7 @@ class Price(Answering):
                 f"{site.site}: ε = {shown(site.epsilon, 4)}, δ = {shown(site.delta)} ({budget}: "
                 f"{verdict})"
             )
+        lines += self.parts
         if self.promise:
             lines.append(self.stated)
         return "\n".join(lines)
@@ -88,9 +92,10 @@ class Price(Answering):
         )
         each = f"each of {len(names)} sites" if len(names) > 1 else names[0]
         head = f"A fit costs {each} at most ε = {shown(dearest.epsilon, 4)}, δ = "
+        more = "".join(f" {part[0].upper()}{part[1:]}." for part in self.parts)
         return Answer(
             "The price of a fit",
-            f"{head}{shown(dearest.delta)}; nothing is charged yet.",
+            f"{head}{shown(dearest.delta)}; nothing is charged yet.{more}",
             (table,),
             (f"refused by the ledger of {', '.join(refused)}.",) if refused else (),
             f"Promise: {self.stated}." if self.promise else promise({}),
@@ -150,4 +155,5 @@ def price_of(agreement: Agreement, sites: Sequence[Site], given: Privacy | None 
         return Price(tuple(rows))
     promise = {name: str(getattr(privacy, name)) for name in _PROMISED}
     left_open = () if given is None else given.open
-    return Price(tuple(rows), promise, tuple(name for name in _PROMISED[:3] if name in left_open))
+    filled_in = tuple(name for name in _PROMISED[:3] if name in left_open)
+    return Price(tuple(rows), promise, filled_in, agreement.parts_of_price)

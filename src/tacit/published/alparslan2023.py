@@ -174,6 +174,7 @@ class ThesisAgreement(RegressionAgreement):
     """The thesis's release: noise of 1.487·Δ at a claimed ε = 1, whatever δ is."""
 
     conditional = True
+    trusts: ClassVar[tuple[str, ...]] = ("central", "site")
     cites = ("alparslan2023",)
 
     @cached_property

@@ -136,6 +136,7 @@ class AveragedDesign(Design):
 class AveragedAgreement(RegressionAgreement):
     """One release of moments of averaged rows per site."""
 
+    trusts: ClassVar[tuple[str, ...]] = ("central", "site")
     cites = ("alparslan2023",)
 
     design: AveragedDesign

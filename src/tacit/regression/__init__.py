@@ -8,6 +8,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Design": "design",
+        "FindBounds": "search",
         "PrivateLinearRegression": "estimator",
         "RegressionAgreement": "agreement",
         "SiteSummary": "summary",

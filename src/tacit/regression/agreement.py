@@ -5,16 +5,22 @@ says, where the sensitivity of each choice of entries is derived. A request hold
 is released does not depend on who asks. Rows are clipped and rounded one by one before they are
 added up, and the sum has no error (`tacit.regression.outer`): one row moves it by its own outer
 product alone. Under replace-one the number of rows is public and leaves with the vector.
+
+**In shares.** Under trust ``aggregator`` only the total over sites is seen. One row moves it as
+far as it moves its own site's sum, which is rounded to a grid that all sites have. Each adds a
+share of 1/S of the variance, and any total that is revealed has at least S = t − c honest ones.
+With all n sites in the sum, t = n and c = 0, its noise is that of one holder of all rows, where
+trust ``site`` has √n times that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,6 +31,7 @@ from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours,
 from tacit.estimators.executors import shards_of
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian import Gaussian
+from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.design import STATISTICS, Design
@@ -33,7 +40,14 @@ from tacit.regression.rows import summarise
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
 
-__all__ = ["RegressionAgreement"]
+__all__ = ["RegressionAgreement", "Total"]
+
+
+class Total(NamedTuple):
+    """What a coordinator gets where nobody sees a site's own sums: the total over these sites."""
+
+    sites: tuple[str, ...]
+    arrays: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,8 @@ class RegressionAgreement(Agreement):
         The kind of noise source.
     notes
         What else is public about the rows, for certificates.
+    shares
+        Into how many shares noise is split under a secure sum; 1 otherwise.
 
     Examples
     --------
@@ -62,7 +78,7 @@ class RegressionAgreement(Agreement):
     """
 
     family = "regression"
-    apart = True
+    trusts: ClassVar[tuple[str, ...]] = ("central", "site", "aggregator")
     cites: ClassVar[tuple[str, ...]] = ("dwork2006", "bernstein2019", "alparslan2023")
 
     design: Design
@@ -71,13 +87,37 @@ class RegressionAgreement(Agreement):
     sites: int = 1
     noise: str = "exact"
     notes: tuple[str, ...] = ()
+    shares: int = 1
+
+    @property
+    def summed(self) -> bool:
+        """Whether nobody sees a site's own release."""
+        return self.privacy is not None and self.privacy.trust == "aggregator"
+
+    @property
+    def apart(self) -> bool:
+        """Whether the coordinator looks at every site's own release, to know how they differ."""
+        return not self.summed
+
+    @property
+    def source(self) -> str:  # type: ignore[override]
+        """The kind of noise source: shares of noise are drawn on a grid."""
+        return "grid" if self.summed else self.noise
 
     # -- what is charged -------------------------------------------------------------------
 
     @cached_property
     def mechanism(self) -> Gaussian:
-        """The least noise for the request."""
-        return self.design.mechanism(self.privacy, self.noise)
+        """The least noise for the request, or one share of it."""
+        whole = self.design.mechanism(self.privacy, self.source)
+        if not self.summed:
+            return whole
+        facts = (whole.scale, whole.sensitivity, whole.shape, whole.neighbours, whole.source)
+        return GaussianShare(*facts, self.shares)
+
+    def noise_sd(self, sites: int) -> float:
+        """Return the standard deviation of the noise on each number of a sum over sites."""
+        return math.sqrt(sites * self.mechanism.variance())
 
     def _steps(self) -> tuple[Step, ...]:
         mechanism = self.mechanism
@@ -91,6 +131,8 @@ class RegressionAgreement(Agreement):
         rows = self.design.rows
         if rows.norm**2 < rows.constant**2:
             return "every row is scaled down to its constant, and none reaches both bounds"
+        if self.design.weighted:
+            return "features of small weights leave few directions to a row"
         if rows.norm**2 > rows.constant**2 + self.design.features + rows.joint:
             return "no row within its bounds is as long as the norm that rows are scaled to"
         if self.design.statistics == "weighted" and rows.norm * rows.product < rows.constant**2:
@@ -109,6 +151,8 @@ class RegressionAgreement(Agreement):
     def assumptions(self) -> tuple[str, ...]:
         """Ranges, and what is public with them."""
         notes = tuple(dict.fromkeys((*self.design.assumptions(self.columns), *self.notes)))
+        if isinstance(self.mechanism, GaussianShare):
+            notes += self.mechanism.assumptions
         if self.sites == 1:
             return notes
         if self.privacy is not None and self.privacy.unit == "user":
@@ -124,10 +168,12 @@ class RegressionAgreement(Agreement):
         return made
 
     def coordinate(self, start: Start) -> Coordinating:
-        """Ask once, and keep what every site released apart."""
+        """Ask once, and keep what every site released apart, or take the total."""
         found = yield Ask("rows")
+        if self.summed:
+            return Total(found.sites, found.total)
         assert found.by_site is not None
-        return dict(found.by_site)
+        return {site: reply.arrays for site, reply in found.by_site.items()}
 
     # -- the worst that a neighbour can do -------------------------------------------------
 
@@ -152,6 +198,8 @@ class RegressionAgreement(Agreement):
     def examples(cls) -> Iterator[RegressionAgreement]:
         """Two features, every choice of sums, both relations, one row each and several."""
         names = ("age", "dose", "pressure")
+        weighed = Design((50.0, 0.0, 1.0), (50.0, 1.0, 2.0), weighted=(1.0, 0.25))
+        yield cls(weighed, names, Privacy(1.0, 1e-6, unit="row"))
         for neighbours, statistics, intercept in product(
             (ADD_REMOVE, REPLACE), STATISTICS, (True, False)
         ):
@@ -159,6 +207,8 @@ class RegressionAgreement(Agreement):
             trust, noise = ("central", "exact") if intercept else ("site", "grid")
             privacy = Privacy(1.0, 1e-6, unit="row", neighbours=neighbours, trust=trust)
             yield cls(design, names, privacy, 1 if intercept else 3, noise)
+            summed = Privacy(1.0, 1e-6, unit="row", neighbours=neighbours, trust="aggregator")
+            yield cls(design, names, summed, 3, "grid", shares=3)
         several = Design((50.0, 0.0, 1.0), (50.0, 1.0, 2.0), rows_per_unit=3)
         yield cls(several, names, Privacy(1.0, 1e-6, unit="user"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import SIZE, Range, check
+from tacit._core.check import SIZE, Range, Real, check
 from tacit.data.features import labels_of
 from tacit.data.kinds import Category
 from tacit.data.matrices import row_shape
@@ -19,7 +19,11 @@ from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.features import rows_seen
 from tacit.privacy.events import ADD_REMOVE
 from tacit.regression.design import CONSTANT, Design, constant_for
-from tacit.regression.rows import SiteSum, read_columns, summarise
+from tacit.regression.found import FoundDesign, RawRows
+from tacit.regression.rows import SiteSum, collect, read_columns, summarise
+from tacit.regression.search import FindBounds, followed
+
+_FOUND = (-1.0, 1.0)  # until ranges are found
 
 __all__ = ["PublicBounds", "as_pairs", "as_stated", "plain_bounds"]
 
@@ -36,6 +40,7 @@ class PublicBounds:
     response: Any  # (low, high), or the largest |y|
     columns: Columns | None = None
     target: str | None = None
+    search: FindBounds | None = None  # how ranges are found; those above then hold no place
 
     @classmethod
     def of(
@@ -44,6 +49,10 @@ class PublicBounds:
         """Return what a caller stated; arrays and NumPy's numbers as lists and Python's."""
         if columns is not None:
             return cls._of_columns(Columns.of(columns), target, bounds, y_bounds)
+        if (search := FindBounds.of(bounds)) is not None:
+            pairs = [_FOUND] * len(search.names)
+            own = dict(zip(search.names, pairs, strict=True)) if search.by_name else pairs
+            return cls(own, _FOUND if y_bounds is None else y_bounds, None, target, search)
         features, response = (
             part.tolist() if isinstance(part, np.ndarray | np.generic) else part
             for part in (bounds, y_bounds)
@@ -81,7 +90,8 @@ class PublicBounds:
         if features is None or (isinstance(features, Mapping | Sequence) and not features):
             raise UnboundedData(
                 "bounds must be given: pass bounds={feature: (low, high)} or a list of pairs, the "
-                "public range of each feature, or a number, the public norm of a row"
+                "public range of each feature, or a number, the public norm of a row; "
+                "bounds=tacit.FindBounds([features]) finds them with a part of the budget"
             )
         if not isinstance(features, Mapping | Sequence | int | float):
             raise ParameterError(
@@ -138,8 +148,11 @@ class PublicBounds:
         """What else is public about the rows, for certificates."""
         return () if self.columns is None else self.columns.assumptions()
 
-    def read(self, data: Any, design: Design) -> SiteSum:
+    def read(self, data: Any, design: Design) -> SiteSum | RawRows:
         """Add up a holder's rows; what cannot be used is refused, to the holder."""
+        if self.search is not None:
+            names = self.search.names if self.by_name else len(self.search.names)
+            return RawRows(*collect(data, names, self.target))
         if self.columns is not None:
             assert self.target is not None
             return read_columns(data, self.columns, self.target, design)
@@ -169,7 +182,14 @@ class PublicBounds:
         known, names = model._names_in, model.columns_[:-1]
         if not known and set(names) <= set(labels_of(X)):  # what the model itself calls them
             known = names
-        return np.ascontiguousarray(rows_seen(model, X, known), np.float64)
+        found = np.ascontiguousarray(rows_seen(model, X, known), np.float64)
+        if not isinstance(model.design_, FoundDesign):
+            return found
+        # a range that was found may be narrow by chance, and its slope steep
+        design = model.design_
+        assert self.search is not None
+        low, high = followed(self.search, design.middle[:-1], design.half[:-1])
+        return np.clip(found, low, high)
 
     def design(
         self,
@@ -181,13 +201,16 @@ class PublicBounds:
         *,
         scaled: bool = True,
         noise_multiplier: float = 0.0,
+        weights: Any = None,
     ) -> Design:
         """Return everything public about a release; see `Design`.
 
         The number of features is needed where only a norm is public. Rows are ``scaled`` to the
         rule's norm where no ``clip`` is given. The noise relative to a sensitivity decides how
-        large the constant is (`constant_for`).
+        large the constant is (`constant_for`). ``weights`` of features count by their ratios.
         """
+        if weights is not None and self.is_norm:
+            raise ParameterError("weights need the range of every feature: pass bounds by feature")
         if self.is_norm:
             check("bounds", self.features, SIZE)
             if features is None:
@@ -199,9 +222,11 @@ class PublicBounds:
         else:
             scales = [_scale(pair, intercept) for pair in self.pairs().values()]
             square = len(scales) / 3.0
-        weighted = statistics == "weighted"
+        weighted = () if weights is None else self._weighted(weights)
+        if weighted:
+            square = sum(one * one for one in weighted) / 3.0
         constant = CONSTANT
-        if intercept and weighted:
+        if intercept and statistics == "weighted":
             constant = constant_for(square, noise_multiplier)
         counted = constant if intercept or neighbours == ADD_REMOVE else 0.0
         if clip is None and self.is_norm:
@@ -215,7 +240,7 @@ class PublicBounds:
         if clip is None and not scaled:
             clip = math.sqrt(constant**2 + len(scales)) * 1.01
             whole = {"response": 1.0}
-        return Design(
+        return (Design if self.search is None else FoundDesign)(
             tuple(middle for middle, _ in scales),
             tuple(half for _, half in scales),
             intercept,
@@ -224,8 +249,28 @@ class PublicBounds:
             clip,
             1 if self.columns is None else self.columns.rows_per_unit,
             constant,
+            weighted=weighted,
             **whole,
         )
+
+    def _weighted(self, weights: Any) -> tuple[float, ...]:
+        """Return the weight of every feature, the largest 1; who is not named counts as 1."""
+        names = list(self.pairs())
+        if isinstance(weights, Mapping):
+            strange = sorted(set(weights) - set(names))
+            if strange:
+                raise ParameterError(f"weights name {strange[0]!r}: the features are {names[:20]}")
+            weights = [weights.get(name, 1.0) for name in names]
+        found = [float(one) for one in weights]
+        if len(found) != len(names):
+            raise ParameterError(
+                f"weights must hold one for each of {len(names)} features, got {len(found)}"
+            )
+        for one in found:
+            check("weights", one, Real(0.0, open_low=True))
+        if min(found) < 1e-3 * max(found):
+            raise ParameterError("weights must not differ by more than a thousand times")
+        return tuple(one / max(found) for one in found)
 
 
 def _scale(pair: tuple[float, float], intercept: bool) -> tuple[float, float]:
@@ -238,6 +283,8 @@ def _scale(pair: tuple[float, float], intercept: bool) -> tuple[float, float]:
 
 def plain_bounds(value: Any) -> Any:
     """Return bounds as JSON has them."""
+    if isinstance(value, FindBounds):
+        return value.stated
     if isinstance(value, Mapping):
         return {str(name): plain_bounds(pair) for name, pair in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -265,6 +312,9 @@ def as_stated(settings: Mapping[str, Any], stored: Sequence[str]) -> dict[str, A
     given = {name: as_pairs(settings[name]) for name in stored if name != "columns"}
     if settings.get("columns"):
         given["columns"] = Columns.of(settings["columns"]).in_order(settings["names"])
-    if isinstance(given.get("bounds"), Mapping):
+    search = FindBounds.of(given.get("bounds"))
+    if search is not None:
+        given["bounds"] = search
+    elif isinstance(given.get("bounds"), Mapping):
         given["bounds"] = {name: given["bounds"][name] for name in settings["names"][:-1]}
     return given

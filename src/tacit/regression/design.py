@@ -132,6 +132,10 @@ class Design:
         The constant c in front of a row.
     response
         P/R: 1 never scales a row for its response. Of ``"weighted"`` only.
+    weighted
+        Public weights of the features, at most 1; all 1 unless given. A feature of weight w lies
+        in [−w, w] after the map: it takes less of a row's norm, and its coefficient is believed to
+        be smaller.
 
     Examples
     --------
@@ -141,7 +145,7 @@ class Design:
     """
 
     # what sites must have in common, so that their moments add up
-    common: ClassVar[tuple[str, ...]] = ("middle", "half", "intercept", "constant")
+    common: ClassVar[tuple[str, ...]] = ("middle", "half", "intercept", "constant", "weighted")
 
     middle: tuple[float, ...]
     half: tuple[float, ...]
@@ -152,6 +156,7 @@ class Design:
     rows_per_unit: int = 1
     constant: float = CONSTANT
     response: float = RESPONSE
+    weighted: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         check("rows_per_unit", self.rows_per_unit, Integer(1, 10**6))
@@ -173,6 +178,10 @@ class Design:
         check("intercept", self.intercept, InstanceOf(bool))
         check("constant", self.constant, Real(1e-3, 1e3))
         check("response", self.response, Real(1e-3, 1.0))
+        if self.weighted and len(self.weighted) != self.features:
+            raise ParameterError(f"there are {self.features} features, not {len(self.weighted)}")
+        for value in self.weighted:
+            check("weighted", value, Real(1e-3, 1.0))
         _ = self.rows  # refuses a norm that the lattice of rows cannot keep
 
     @property
@@ -206,12 +215,14 @@ class Design:
         # without an intercept the constant is there for the count only
         constant = self.constant if self.intercept or not self.knows_rows else 0.0
         joint = self.statistics == "moments"
-        uniform = constant**2 + (self.features + joint) / 3.0
+        features = sum(one * one for one in self.weighted) if self.weighted else self.features
+        uniform = constant**2 + (features + joint) / 3.0
         norm = self.clip if self.clip is not None else math.sqrt(uniform)
         room = min(1.0 / 3.0, norm**2 / 2.0)  # for the response
         inner = math.sqrt(norm**2 - room) if joint else math.inf
         product = self.response * norm if self.statistics == "weighted" else math.inf
-        return RowMap(self.middle, self.half, constant, norm, joint, inner, product)
+        scaled = (norm, joint, inner, product, self.weighted)
+        return RowMap(self.middle, self.half, constant, *scaled)
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
@@ -387,6 +398,9 @@ class Design:
         bounds += (f"rows are scaled to norm {self.rows.norm:.6g} after mapping to [-1, 1]",)
         if self.statistics == "weighted":
             bounds += (f"norm times response is scaled to {self.rows.product:.6g}",)
+        if self.weighted:
+            shown = ", ".join(f"{w:g}" for w in self.weighted)
+            bounds += (f"features are multiplied by {shown} after mapping",)
         if self.knows_rows:
             bounds += ("the number of rows is public",)
         if self.rows_per_unit > 1:

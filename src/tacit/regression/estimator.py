@@ -26,7 +26,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
 from tacit.estimators.features import NotFitted, check_fitted, remember
-from tacit.estimators.fit import Outcome, fit
+from tacit.estimators.fit import Outcome, Place
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.site import Site
 from tacit.privacy.calibration import gaussian_sigma
@@ -39,21 +39,17 @@ from tacit.regression.answers import answer_of
 from tacit.regression.blanks import TO_STATE
 from tacit.regression.bounds import PublicBounds, as_pairs
 from tacit.regression.design import STATISTICS, Design
-from tacit.regression.joining import (
-    check_complete,
-    check_names,
-    check_together,
-    common_labels,
-    sorted_parts,
-    summaries_of,
-)
-from tacit.regression.methods import CITES, EXACT_METHODS, SAMPLING, check_method
+from tacit.regression.found import FindingAgreement, RawRows, check_findable, hidden_ranges
+from tacit.regression.joining import check_loss, common_labels
+from tacit.regression.methods import EXACT_METHODS, SAMPLING, check_method
 from tacit.regression.numerics.moments import Prior, check_prior
 from tacit.regression.numerics.posterior import METHODS, posterior
 from tacit.regression.rows import SiteSum
 from tacit.regression.scale import Line, r_squared, to_arviz
 from tacit.regression.simulation import simulated_error
 from tacit.regression.summary import SiteSummary
+from tacit.regression.taking import take, take_up
+from tacit.regression.total import TOTAL, is_summed
 
 __all__ = ["PrivateLinearRegression"]
 
@@ -91,6 +87,12 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     statistics
         What is released: ``"weighted"``, ``"moments"`` (all sums with equal noise), ``"Sz"`` (the
         thesis's pair) or ``"Szu"``.
+    weights
+        Public weights of features, a mapping or a sequence, which count by their ratios: what is
+        believed to matter less takes less of the budget, and its coefficient is shrunk first.
+    ridge
+        λ of ``"OLS"`` and ``"adaSSP"``: least squares of Σ e² + λ·‖b‖² on the mapped scale, where
+        features lie in [−1, 1], without the intercept. Other methods shrink by their ``prior``.
     prior
         A `tacit.regression.numerics.moments` prior; the default of the method unless given.
     chains, draws, warmup
@@ -154,14 +156,17 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         "intercept",
         "clip",
         "statistics",
+        "weights",
+        "ridge",
     )
-    _inference_only = ("method", "chains", "draws", "warmup")
+    _inference_only = ("method", "chains", "draws", "warmup", "ridge")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         "method": OneOf(*METHODS),
         "target": AnyOf(InstanceOf(str), None),
         "intercept": InstanceOf(bool),
         "clip": AnyOf(Real(1e-6, 1e6), None),
         "statistics": OneOf(*STATISTICS),
+        "ridge": AnyOf(Real(0.0), None),
         "prior": AnyOf(InstanceOf(Prior), None),
         "chains": Integer(1, 64),
         "draws": Integer(10),
@@ -181,6 +186,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     intercept: bool = True
     clip: float | None = None
     statistics: str = "weighted"
+    weights: Mapping[str, float] | Sequence[float] | None = None
+    ridge: float | None = None
     prior: Any = None
     chains: int = 4
     draws: int = 1000
@@ -200,10 +207,13 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_row_privacy("a regression over rows")
+        self._check_row_privacy("a regression over rows", *self._agreements.trusts)
         defaults = inspect.signature(type(self)).parameters
         changed = [n for n in SAMPLING if self._given(n) != defaults[n].default]
+        if self.ridge is not None:
+            changed.append("ridge")
         check_method(self.method, self._noisy, self.statistics, changed)
+        check_loss(self.privacy, self.on_failure)
         self._check_public()
 
     # -- what is public --------------------------------------------------------------------
@@ -218,6 +228,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
 
     def _check_public(self) -> None:
         self._public.check()
+        if self._public.search is not None:
+            check_findable(self._agreements is RegressionAgreement, self.privacy)
 
     def _design(self, features: int | None) -> Design:
         """Return what is public about the sums of rows."""
@@ -229,6 +241,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             features,
             scaled=self.method not in EXACT_METHODS,
             noise_multiplier=self._noise_multiplier,
+            weights=self.weights,
         )
 
     @property
@@ -248,11 +261,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> RegressionAgreement:
         design = self._design(next((width for width in facts if width is not None), None))
         check_prior(self.prior or Prior(), design.coefficients)
-        return self._agreement(design, len(facts))
+        return self._agreement(design, len(facts), shares)
 
-    def _agreement(self, design: Design, sites: int) -> RegressionAgreement:
+    def _agreement(self, design: Design, sites: int, shares: int = 1) -> RegressionAgreement:
         names, notes = self._public.names(design), self._public.notes
-        return self._agreements(design, names, self._request(sites), sites, self.noise, notes)
+        own = design, names, self._request(sites), sites, self.noise, notes, shares
+        search = self._public.search
+        if search is None:
+            return self._agreements(*own)
+        return FindingAgreement(*own, search=search, response=self.y_bounds is None)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
@@ -282,7 +299,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self._check_parameters()
         warn_of_column(y)
         self._forget()
-        return self._take(data if y is None else (data, y))
+        return take(self, data if y is None else (data, y))
 
     def add_sites(self, data: Any) -> Self:
         """Take in further sites; those that are here already release and pay nothing again.
@@ -295,7 +312,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         if not getattr(self, "summaries_", None):
             raise NotFitted("there is nothing to add to yet: call fit first")
         self._check_parameters()
-        return self._take(data)
+        return take(self, data)
 
     def _forget(self) -> None:
         """Drop everything that an earlier fit left."""
@@ -305,35 +322,14 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self.failures_, self._upstream = [], {}
         self._labels: list[Any] = []
 
-    def _take(self, data: Any) -> Self:
-        """Release what is raw, take in what was released, and infer."""
-        summaries, raw = sorted_parts(data)
-        sites = self._as_sites(raw) if raw is not None else []
-        known = [*self.summaries_.values(), *summaries]
-        check_names([s.site for s in known], sites, self.privacy)
-        agreement = self._together(known, sites)
-        check_together(agreement, known, self.method, bool(sites) and self._noisy)
-        if not self._public.by_name:
-            self._labels = common_labels(sites, self._labels)
-        outcome = self._released(sites, agreement, alone=not known) if sites else None
-        self.design_, self.columns_ = agreement.design, agreement.columns
-        lost = [] if outcome is None else outcome.record.failures
-        if outcome is not None:
-            self.record_ = outcome.record
-            self.failures_ += lost
-            self.summaries_.update(summaries_of(outcome, self._summaries))
-            self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
-        self.summaries_.update({summary.site: summary for summary in summaries})
-        if self.on_failure == "stop":
-            check_complete(lost)
-        self._infer()
-        return self
-
     def _together(self, known: list[SiteSummary], sites: list[Site]) -> RegressionAgreement:
         """Return one agreement for what is raw and what was released before."""
         norm = self._public.is_norm
         facts = [self._facts_held(site.data) for site in sites]
-        agreement = self._agree([*facts, *(s.design.features if norm else None for s in known)])
+        agreement = self._agree(
+            [*facts, *(s.design.features if norm else None for s in known)],
+            len(sites) if is_summed(self.privacy) else 1,
+        )
         if not known or known[0].design.constant == agreement.design.constant:
             return agreement
         # who joins later does as those before did, whatever ε
@@ -346,32 +342,21 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         if not self._public.by_name:
             common_labels(sites, [])
 
-    def _read(self, data: Any, agreement: Agreement) -> SiteSum:
+    def _read(self, data: Any, agreement: Agreement) -> SiteSum | RawRows:
         assert isinstance(agreement, RegressionAgreement)
         return self._public.read(data, agreement.design)
-
-    def _released(
-        self, sites: list[Site], agreement: RegressionAgreement, alone: bool
-    ) -> Outcome | None:
-        """Run the agreement over those that can take part; ``alone``: nobody released before."""
-        exclude = self.on_failure == "exclude" and not (alone and len(sites) == 1)
-        loaded, failures = self._load(sites, agreement, exclude)
-        self.failures_ += failures
-        ready = [site for site in sites if site.name in loaded]
-        if not ready:
-            return None
-        # all have paid by then: what one fails to send does not cost the others their release
-        place = replace(self._place(), on_failure="exclude", progress=False)
-        return fit(agreement, ready, loaded, place)
 
     def _conclude(self, outcome: Outcome) -> None:
         """Take up what sites elsewhere released."""
         assert isinstance(outcome.agreement, RegressionAgreement)
-        self._labels = []
+        self._labels, self.summaries_ = [], {}
         self.design_, self.columns_ = outcome.agreement.design, outcome.agreement.columns
-        self.summaries_ = summaries_of(outcome, self._summaries)
-        self.cites_ = outcome.agreement.cites + CITES.get(self.method, ())
+        take_up(self, outcome)
         self._infer()
+
+    def _place(self) -> Place:
+        place = super()._place()  # shares of noise are drawn on a grid
+        return replace(place, noise="grid") if is_summed(self.privacy) else place
 
     # -- inference -------------------------------------------------------------------------
 
@@ -380,7 +365,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         prior = self.prior
         if prior is None and self.method == "auto" and self._noisy and self.design_.intercept:
             prior = Prior(intercept_sd=INTERCEPT_SD / self.design_.constant)
-        return {"prior": prior}
+        return {"prior": prior, "ridge": self.ridge, "free": self.design_.intercept}
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""
@@ -399,7 +384,11 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
                 progress=advance,
                 **self._options(),
             )
-        self._draw(Line.of(self.posterior_, self.design_, summaries))
+        line = Line.of(self.posterior_, self.design_, summaries)
+        if hidden_ranges(self):
+            del self.posterior_
+            line = Line.zero(self.design_.features)
+        self._draw(line)
 
     def _draw(self, line: Line) -> None:
         """Keep what was learned, and what of it is for everybody."""
@@ -407,7 +396,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         self.coef_, self.intercept_, self.noise_sd_ = line.coef, line.intercept, line.noise_sd
         self.intercept_sd_, self.coef_sd_ = float(line.sd[0]), line.sd[1:]
         remember(self, *self._public.taken(self._labels, self.design_))
-        self._rest_on({name: s.certificate for name, s in self.summaries_.items()})
+        own = {name: s.certificate for name, s in self.summaries_.items() if name != TOTAL}
+        self._rest_on(own)
         self.shared_ = released.arrays_of(self)
 
     def predict(self, X: Any, *, return_sd: bool = False, interval: float | None = None) -> Any:
@@ -443,7 +433,16 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     def _found(self, level: float) -> Answer:
         drawn, prior = getattr(self, "posterior_", None), self._options()["prior"]
         known = (self._line, self.design_, self.columns_, self.summaries_)
-        return answer_of(*known, drawn, prior, level)
+        answer = answer_of(*known, drawn, prior, level)
+        return replace(answer, warnings=(*hidden_ranges(self), *answer.warnings))
+
+    @property
+    def ranges_(self) -> dict[str, tuple[float, float]]:
+        """The range of every column: as stated, or as it was found."""
+        check_fitted(self, "coef_")
+        design = self.design_
+        ends = zip(self.columns_, design.middle, design.half, strict=True)
+        return {name: (middle - half, middle + half) for name, middle, half in ends}
 
     _told = property(released.told)
     _settings = released.settings_of

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from tacit.data.columns import column_names
 from tacit.errors import ParameterError, SiteFailure
-from tacit.estimators.fit import Outcome
 from tacit.estimators.site import Site, check_curated, check_sites
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.agreement import RegressionAgreement
@@ -20,11 +18,11 @@ from tacit.rounds.sides import Failure
 
 __all__ = [
     "check_complete",
+    "check_loss",
     "check_names",
     "check_together",
     "common_labels",
     "sorted_parts",
-    "summaries_of",
 ]
 
 
@@ -39,18 +37,13 @@ def sorted_parts(data: Any) -> tuple[list[SiteSummary], Any]:
     return summaries, [part for part in parts if isinstance(part, Site)] or None
 
 
-def summaries_of(outcome: Outcome, kind: type[SiteSummary]) -> dict[str, SiteSummary]:
-    """Return what every site released, with its certificate: post-processing of replies."""
-    agreement = outcome.agreement
-    assert isinstance(agreement, RegressionAgreement)
-    sd = math.sqrt(agreement.mechanism.variance())
-    return {
-        site: kind.of(
-            site, agreement.columns, agreement.design, reply.arrays, sd, outcome.certificates[site]
+def check_loss(privacy: Privacy | None, on_failure: str) -> None:
+    """Raise where a sum would go on without a site's share of the noise."""
+    if privacy is not None and privacy.trust == "aggregator" and on_failure == "exclude":
+        raise ParameterError(
+            "on_failure must be 'stop' with trust='aggregator': the share of the noise of a site "
+            "that is lost would be missing from the sum"
         )
-        for site, reply in outcome.result.items()
-        if site in outcome.certificates
-    }
 
 
 def check_names(known: Sequence[str], sites: Sequence[Site], privacy: Privacy | None) -> None:

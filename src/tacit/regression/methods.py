@@ -10,6 +10,7 @@ __all__ = ["CITES", "EXACT_METHODS", "SAMPLING", "SQUARE_METHODS", "UNREAD", "ch
 
 EXACT_METHODS = ("OLS", "conjugate")  # that take sums for exact
 SQUARE_METHODS = ("conjugate", "MCMC-B&S")  # that need yᵀy
+RIDGED = ("OLS", "adaSSP")  # that take a stated ridge
 SAMPLING = ("prior", "chains", "draws", "warmup")
 CITES: Mapping[str, tuple[str, ...]] = {"adaSSP": ("wang2018",)}  # besides the agreement's
 # parameters that a method does not read
@@ -31,6 +32,11 @@ def check_method(method: str, noisy: bool, statistics: str, changed: Collection[
         raise ParameterError(
             f"method {method!r} needs the sum of squares of the response: pass "
             "statistics='moments' or 'Szu'"
+        )
+    if "ridge" in changed and method not in RIDGED:
+        raise ParameterError(
+            f"method {method!r} shrinks by its prior: pass prior=Prior(sd=…), whose ridge is "
+            "σ²/sd²; ridge is read by 'OLS' and 'adaSSP'"
         )
     for name in UNREAD.get(method, ()):
         if name in changed:

@@ -73,6 +73,9 @@ class RowMap:
         scaled to it first, by a factor that does not depend on the response.
     product
         A bound of the norm of the part before the response times the size of the response.
+    weights
+        Public weights of the features, at most 1, which multiply them after the map; all 1 unless
+        given.
     """
 
     middle: tuple[float, ...]
@@ -82,6 +85,13 @@ class RowMap:
     joint: bool = True
     inner: float = math.inf
     product: float = math.inf
+    weights: tuple[float, ...] = ()
+
+    @property
+    def square(self) -> float:
+        """The square of the longest part before the response."""
+        weighed = sum(one * one for one in self.weights) if self.weights else self.features
+        return self.constant**2 + weighed
 
     @property
     def features(self) -> int:
@@ -138,7 +148,7 @@ class RowMap:
     @property
     def least_weight(self) -> float:
         """The smallest weight s² to which a row can be scaled: that of a row in a corner."""
-        squares = self.constant**2 + self.features
+        squares = self.square
         scale = min(self.inner, self.limit) / math.sqrt(squares)
         if self.joint:
             scale = min(scale, self.limit / math.sqrt(squares + 1.0))
@@ -164,6 +174,7 @@ class OuterSum:
         self._map = (
             np.array(rows.middle),
             1.0 / np.array(rows.half),
+            np.array(rows.weights or (1.0,) * rows.features),
             rows.constant,
             rows.limit,
             min(rows.inner, rows.limit),
@@ -260,6 +271,7 @@ def _lattice_rows(
     y: Any,
     middle: Any,
     inverse: Any,
+    weights: Any,
     constant: float,
     limit: float,
     inner: float,
@@ -279,7 +291,7 @@ def _lattice_rows(
         for j in range(features):
             t = (x[i, j] - middle[j]) * inverse[j]
             t = t if t == t else 0.0
-            t = min(max(t, -1.0), 1.0)
+            t = min(max(t, -1.0), 1.0) * weights[j]
             out[i, j] = t
             squares += t * t
         factors[i] = squares
@@ -312,6 +324,7 @@ def lattice_rows_reference(x: Any, y: Any, rows: RowMap) -> Array:
         table = np.column_stack([x, y]).astype(np.float64)
         t = (table - np.array(rows.middle)) * (1.0 / np.array(rows.half))
     t = np.clip(np.where(np.isnan(t), 0.0, t), -1.0, 1.0)
+    t[:, :-1] *= np.array(rows.weights or (1.0,) * rows.features)
     squares = np.square(t[:, :-1]).sum(axis=1) + rows.constant**2
     inner = min(rows.inner, rows.limit)
     factors = np.minimum(1.0, inner / np.maximum(np.sqrt(squares), 1e-300))

@@ -22,6 +22,7 @@ from tacit.regression.bounds import as_stated, plain_bounds
 from tacit.regression.numerics.moments import Prior
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.scale import Line
+from tacit.regression.total import summaries_from
 
 __all__ = ["adopt", "answer", "arrays_of", "dimensions_of", "settings_of", "told"]
 
@@ -107,7 +108,7 @@ def adopt(model: Any, release: Release) -> None:
         scale = None if prior["features"] is None else np.array(prior["features"], float)
         model.prior = Prior(**{**prior, "features": scale})
     model._labels, model.failures_ = list(settings.get("labels", ())), []
-    model.summaries_ = model._summaries.all_from(release)
+    model.summaries_ = summaries_from(release, model._summaries)
     model._upstream = {n: c for n, c in release.certificates.items() if n not in model.summaries_}
     model.design_ = next(iter(model.summaries_.values())).design
     if f"{_SAMPLED}draws" in arrays:

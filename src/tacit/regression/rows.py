@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.arrays import Array
 from tacit.data.columns import column_names, is_missing
 from tacit.data.features import Features, numbers, one_column
 from tacit.data.files import Source
@@ -30,6 +31,7 @@ from tacit.regression.outer import ExactSum
 __all__ = [
     "SiteSum",
     "check_piece",
+    "collect",
     "read_columns",
     "row_pieces",
     "summarise",
@@ -67,6 +69,20 @@ def summarise(
             check_piece(x, y, total.count, shown)
         total.add(x, y)
     return SiteSum(total.result(), total.count)
+
+
+def collect(data: Any, names: Sequence[str] | int, target: str | None) -> tuple[Array, Array]:
+    """Return all features and responses of a site as they are: checked, not mapped, in memory."""
+    parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    rows = 0
+    shown = tuple(f"column {k}" for k in range(names)) if isinstance(names, int) else names
+    for x, y in row_pieces(data, names, target):
+        check_piece(x, y, rows, shown)
+        parts.append((np.array(x, float), np.array(y, float)))
+        rows += len(y)
+    if not parts:
+        return np.empty((0, len(shown))), np.empty(0)
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
 
 def read_columns(data: Any, columns: Columns, target: str, design: Design) -> SiteSum:

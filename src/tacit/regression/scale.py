@@ -50,6 +50,12 @@ class Line:
             unit * math.sqrt(variance) if variance >= 0.0 else math.nan,
         )
 
+    @classmethod
+    def zero(cls, features: int) -> Line:
+        """Return the line of whoever knows nothing: zero, without intervals."""
+        unknown = np.full((features + 1, features + 1), np.nan)
+        return cls(np.zeros(features), 0.0, unknown, math.nan)
+
     @property
     def arrays(self) -> dict[str, Any]:
         """Everything by name, as a release keeps it."""
@@ -103,7 +109,8 @@ class Line:
 def to_callers_scale(design: Design) -> Array:
     """Return the matrix from the model's coefficients to (intercept − middle of y, coef)."""
     response = design.half[-1]
-    features = np.diag([response * design.stretch / half for half in design.half[:-1]])
+    weights = np.array(design.weighted or (1.0,) * design.features)
+    features = np.diag(response * design.stretch * weights / np.array(design.half[:-1]))
     middles = np.array(design.middle[:-1])
     back = np.zeros((design.features + 1, design.coefficients))
     back[1:, design.coefficients - design.features :] = features

@@ -16,10 +16,9 @@ import numpy as np
 from tacit._core.answers import Answer, Answering
 from tacit.data.schema import PER_PERSON
 from tacit.errors import NotCertified, ParameterError, TacitError, VerificationFailed
-from tacit.estimators.release import Release
 from tacit.mechanisms.noise import RESOLUTION
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import GaussianDpEvent
+from tacit.privacy.events import DpEvent, GaussianDpEvent
 from tacit.regression.design import Design
 from tacit.regression.numerics.moments import Moments
 from tacit.regression.site_answer import site_answer
@@ -208,18 +207,9 @@ class SiteSummary(Answering):
         return cls(site, columns, design, _moments(numbers), certificate, **found).verify()
 
     @classmethod
-    def all_from(cls, release: Release) -> dict[str, Self]:
-        """Return every site's summary of a release."""
-        sites = release.manifest["settings"]["sites"]
-        return {
-            name: cls.from_release(name, facts, release.arrays, release.certificates[name])
-            for name, facts in sites.items()
-        }
-
-    @classmethod
     def read_design(cls, public: Mapping[str, Any]) -> Design:
         """Return a design from what a file says."""
-        pairs = {name: tuple(public[name]) for name in ("middle", "half")}
+        pairs = {name: tuple(public.get(name, ())) for name in ("middle", "half", "weighted")}
         return cls.kind(**{**public, **pairs})
 
     def verify(self) -> Self:
@@ -231,7 +221,7 @@ class SiteSummary(Answering):
     def _check_certificate(self) -> None:
         """Raise unless the certificate speaks of this release."""
         certificate, design = self.certificate, self.design
-        if certificate.holder not in (None, self.site):
+        if not self._is_of(certificate):
             raise VerificationFailed(
                 f"the certificate is that of {certificate.holder!r}, not of {self.site!r}"
             )
@@ -251,12 +241,26 @@ class SiteSummary(Answering):
         if not set(design.assumptions(self.columns)) <= set(certificate.assumptions):
             raise VerificationFailed("the certificate assumes other bounds than the design")
 
+    def _is_of(self, certificate: Certificate) -> bool:
+        """Whether a certificate speaks of whoever released this."""
+        return certificate.holder in (None, self.site)
+
+    @property
+    def _event(self) -> DpEvent:
+        """What its sums cost."""
+        return self.certificate.event
+
+    def _noise_of(self, stated: float) -> float:
+        """Return the noise that a certificate rests on, of the noise that the numbers have."""
+        return stated
+
     def _check_noise(self) -> None:
         """Raise unless the noise stated is that of the certificate's event."""
-        event, design, moments = self.certificate.event, self.design, self.moments
+        event, design, moments = self._event, self.design, self.moments
         if not isinstance(event, GaussianDpEvent):
             raise VerificationFailed("the certificate is not that of one Gaussian release")
-        sd = moments.gram_sd / design.stretch**2
+        whole = moments.gram_sd / design.stretch**2
+        sd = self._noise_of(whole)
         possible = [
             math.sqrt(design.fixed_noise(event.noise_multiplier, source).variance())
             for source in RESOLUTION
@@ -272,7 +276,7 @@ class SiteSummary(Answering):
                 "rests on: it is that of another release"
             )
         public = design.knows_rows
-        expected = design.unpack(np.zeros(design.size), sd, 1.0 if public else None)
+        expected = design.unpack(np.zeros(design.size), whole, 1.0 if public else None)
         for name in ("cross_sd", "square_sd", "rows_sd"):
             if not math.isclose(getattr(moments, name), getattr(expected, name), rel_tol=1e-9):
                 raise VerificationFailed("the noise stated for S, z and u does not fit together")

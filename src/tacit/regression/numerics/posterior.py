@@ -189,6 +189,8 @@ def posterior(
     thin: int | None = None,
     noise_variance: float | None = None,
     ridges: Sequence[float] | None = None,
+    ridge: float | None = None,
+    free: bool = False,
     rng: np.random.Generator | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Posterior:
@@ -214,6 +216,9 @@ def posterior(
     ridges
         λ_j of ``adaSSP``, one per site, as the sites released them. None computes
         max(0, √(d·ln(2d²/0.05))·gram_sd − λ_min(Ŝ_j)) from the released Ŝ_j.
+    ridge, free
+        A stated λ of ``OLS`` and ``adaSSP``, added to S, and whether the first coefficient is free
+        of it, being an intercept.
     rng
         A generator for inference; None makes one.
     progress
@@ -243,6 +248,11 @@ def posterior(
     ]
     warmup = draws if warmup is None else warmup
     plan = _Plan(chains, draws, warmup, thin, rng, progress or (lambda done: None))
+    if ridge and method in ("OLS", "adaSSP"):
+        penalty = np.full(d, ridge)
+        penalty[0] *= not free
+        point = _ols(moments, penalty) if method == "OLS" else _adassp(moments, ridges, penalty)
+        return Posterior(method, point.reshape(1, 1, d), np.full((1, 1), np.nan))
     try:
         return _infer(moments, method, prior, plan, noise_variance, ridges)
     except (np.linalg.LinAlgError, ArithmeticError):
@@ -366,9 +376,11 @@ def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:
     return NormalInverseGamma(mean, precision, prior.noise_shape, prior.noise_scale).given(total)
 
 
-def _ols(moments: Sequence[Moments]) -> Array:
+def _ols(moments: Sequence[Moments], penalty: Array | None = None) -> Array:
     """Least squares from the sums; the shortest solution where features are collinear."""
     total = pooled(moments)
+    if penalty is not None:
+        total = replace(total, gram=total.gram + np.diag(penalty))
     # what rounding of rows leaves along a direction with nothing in it is no information
     own = np.abs(np.diag(total.gram))
     size = np.sqrt(np.maximum(own, max(1e-9 * own.sum(), 1e-300)))
@@ -377,7 +389,9 @@ def _ols(moments: Sequence[Moments]) -> Array:
     return np.asarray(found / size)
 
 
-def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> Array:
+def _adassp(
+    moments: Sequence[Moments], ridges: Sequence[float] | None, penalty: Array | None = None
+) -> Array:
     """(7.2): sums over sites with the sum of their ridges."""
     total = pooled(moments)
     d = total.dimension
@@ -391,6 +405,8 @@ def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None) -> Array
             f"ridges must hold one λ per site: {len(moments)} sites, got {len(ridges)}"
         )
     ridged = total.gram + sum(ridges) * np.eye(d)
+    if penalty is not None:
+        ridged = ridged + np.diag(penalty)
     return np.asarray(np.linalg.lstsq(ridged, total.cross, rcond=None)[0])
 
 
