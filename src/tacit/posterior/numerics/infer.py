@@ -36,15 +36,16 @@ from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.particles import seen_first
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
-from tacit.posterior.numerics.splines import clip_to_range, line_range, scale_codes
+from tacit.posterior.numerics.splines import from_line, line_range, scale_codes
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic
+from tacit.posterior.numerics.tabulate import search
 
 __all__ = ["ParameterPosterior", "check_inference", "choose_sampler", "infer"]
 
 ENOUGH = 30  # people from which a mean counts as normal
 _AGREED, _EXTENSIONS = 1.05, 3  # R-hat up to which chains agree; how often they are extended
 _FAR = 7.0  # standard deviations beyond which a prior counts as excluding the data
-_GRID = 33
+_NEAR = 0.1  # standard deviations by which the nearest parameter may be missed
 
 
 @dataclass(frozen=True)
@@ -249,17 +250,21 @@ def check_prior(
     releases: Sequence[NoisyStatistic], population: Population, prior: ScalarPrior
 ) -> None:
     """Raise where no parameter of the prior could have given what was released."""
-    levels = np.linspace(1e-6, 1.0 - 1e-6, _GRID)
     scale = int(scale_codes(population.scales)[0])
-    thetas = np.unique(clip_to_range(prior, scale, prior.quantile(levels)))
+    low, high = line_range(prior, scale)
     for release in releases:
-        gaps = [_distance(release, population, np.array([theta])) for theta in thetas]
-        if min(gaps) > _FAR:
+
+        def near(eta: float, release: NoisyStatistic = release) -> float:
+            theta = np.array([from_line(scale, eta)])
+            return -_distance(release, population, theta)
+
+        gap = -float(search(near, low, high, _NEAR, -_FAR).values.max())
+        if gap > _FAR:
+            ends = " to ".join(f"{from_line(scale, end):g}" for end in (low, high))
             raise ParameterError(
                 f"the prior excludes the data: what was released of {release.statistic.name} lies "
-                f"{min(gaps):.3g} standard deviations from what any {population.names[0]} in "
-                f"[{thetas[0]:g}, {thetas[-1]:g}] predicts. Pass a wider prior, or check bounds "
-                "and noise"
+                f"{gap:.3g} standard deviations from what any {population.names[0]} from "
+                f"{ends} predicts. Pass a wider prior, or check bounds and noise"
             )
 
 

@@ -28,10 +28,10 @@ from tacit.posterior.numerics.splines import (
     look_up,
     look_up_within,
     spline,
-    tabulate,
     to_line,
 )
 from tacit.posterior.numerics.statistics import OrderStatistic, Power, power
+from tacit.posterior.numerics.tabulate import tabulate
 
 __all__ = [
     "BATCH",

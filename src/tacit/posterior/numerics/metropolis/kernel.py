@@ -47,9 +47,9 @@ from tacit.posterior.numerics.splines import (
     clip_to_range,
     from_line,
     scale_codes,
-    tabulate,
     to_line,
 )
+from tacit.posterior.numerics.tabulate import tabulate
 
 __all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_particles", "check_sampler"]
 
