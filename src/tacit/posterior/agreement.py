@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
+from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Kind, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
@@ -283,7 +284,8 @@ class Selected(NamedTuple):
 
     releases: tuple[NoisyStatistic, NoisyStatistic]  # of the first people, and of the rest
     ranking: Ranking  # of the candidates, given the first release
-    posterior: ParameterPosterior  # given both
+    posterior: ParameterPosterior | None  # given both; None where the prior excludes them
+    unexplained: str = ""  # why there is none
 
 
 @dataclass(frozen=True)
@@ -382,12 +384,19 @@ class SelectorAgreement(Agreement):
         rng = generator(start.seed, "adaptive")
         found = yield Ask("first")
         early = self.first.told(found.total["values"])
-        before = self.model.infer([early], rng)
-        ranking = self.rank(self.model.drawn(before, rng), start.seed)
+        try:
+            points = self.model.drawn(self.model.infer([early], rng), rng)
+        except ParameterError:  # such as a prior that excludes what the first people released
+            points = self.model.points
+        ranking = self.rank(points, start.seed)
         best = [part.statistic for part in self.rest].index(ranking.best.statistic)
         found = yield Ask("rest", list(self.kinds)[best])
         late = self.rest[best].told(found.total["values"])
-        return Selected((early, late), ranking, self.model.infer([early, late], rng))
+        try:
+            posterior = self.model.infer([early, late], rng)
+        except ParameterError as error:  # both were paid for: the fit does not fail any more
+            return Selected((early, late), ranking, None, str(error))
+        return Selected((early, late), ranking, posterior)
 
     def shared(self, result: Selected) -> dict[str, Any]:
         """The noisy numbers of both parts."""

@@ -89,6 +89,9 @@ class PrivatePosterior(PeopleEstimator):
         Draws with diagnostics, and ``to_arviz()``; a release has them too.
     mean_, sd_
         Posterior means and standard deviations, one for each parameter.
+    unexplained_
+        Why nothing could be inferred from what was released, such as a prior that excludes it;
+        else there is no such attribute. Another prior and `infer` cost nothing.
     certificate_, certificates_
         The certificate, alone and by holder.
     shared_
@@ -171,7 +174,10 @@ class PrivatePosterior(PeopleEstimator):
         self.released_ = with_certificates(found, outcome.certificates)
         self._sources = [self.released_]
         self.shared_ = outcome.agreement.shared(self.released_)
-        self.infer()
+        try:
+            self.infer()
+        except ParameterError as error:  # paid for and released: a fit does not fail any more
+            self.unexplained_ = str(error)
 
     def _found(self, level: float) -> Answer:
         return people_answer(self, self._sources, level)

@@ -233,6 +233,7 @@ class PeopleEstimator(PrivateEstimator):
     def _learn(self, posterior: ParameterPosterior) -> None:
         """Keep what was inferred."""
         self.posterior_ = posterior
+        vars(self).pop("unexplained_", None)
         self.mean_, self.sd_ = posterior.mean, posterior.sd
         self.shared_ = {
             **{name: s.values for name, s in zip(self._parts(), self._sources, strict=True)},
@@ -246,8 +247,11 @@ class PeopleEstimator(PrivateEstimator):
         return ["values", *(f"values/{k}" for k in range(2, len(self._sources) + 1))]
 
     def _needs_posterior(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFitted("there are no draws here: call fit, or infer after reading them back")
+        if hasattr(self, "posterior_"):
+            return
+        if hasattr(self, "unexplained_"):
+            raise NotFitted(f"nothing could be inferred: {self.unexplained_}")
+        raise NotFitted("there are no draws here: call fit, or infer after reading them back")
 
     def to_arviz(self) -> Any:
         """Return the draws as ArviZ ``InferenceData`` (extra ``diagnostics``)."""

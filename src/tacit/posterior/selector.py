@@ -80,6 +80,9 @@ class StatisticSelector(PeopleEstimator):
         After `fit`, the ranking given the first chunk.
     selected_, releases_, posterior_, mean_, sd_
         After `fit`: the chosen statistic, both releases and the posterior.
+    unexplained_
+        Why nothing could be inferred from both, such as a prior that excludes them; else there is
+        no such attribute.
     certificate_, certificates_
         The certificate, alone and by holder.
     shared_
@@ -205,7 +208,11 @@ class StatisticSelector(PeopleEstimator):
         self.releases_, self.ranking_ = list(found.releases), found.ranking
         self._sources = [with_certificates(s, outcome.certificates) for s in self.releases_]
         self.selected_ = self.releases_[1].statistic
-        self._learn(found.posterior)
+        if found.posterior is not None:
+            self._learn(found.posterior)
+            return
+        self.unexplained_ = found.unexplained
+        self.shared_ = outcome.agreement.shared(found)
 
     def _parts(self) -> list[str]:
         return ["first", "rest"]

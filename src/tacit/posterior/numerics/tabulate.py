@@ -143,7 +143,9 @@ def tabulate(
     starts, ends = found.at[:-1][alive], found.at[1:][alive]
     # equal steps, so short that the narrowest of the parts with mass has nodes enough
     gaps = np.flatnonzero(starts[1:] > ends[:-1]) + 1
-    parts = [(s[0], e[-1]) for s, e in zip(np.split(starts, gaps), np.split(ends, gaps), strict=True)]
+    parts = [
+        (s[0], e[-1]) for s, e in zip(np.split(starts, gaps), np.split(ends, gaps), strict=True)
+    ]
     low, high = parts[0][0], parts[-1][1]
     step = min(end - start for start, end in parts) / _NODES
     step = max(step, sum(end - start for start, end in parts) / _MOST, (high - low) / _LONGEST)
