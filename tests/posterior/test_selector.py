@@ -8,7 +8,6 @@ import pytest
 import tacit as tc
 from tacit._core.rng import generator
 from tacit.errors import BudgetExceeded, ParameterError, SiteFailure
-from tacit.posterior.agreement import SelectorAgreement
 from tacit.posterior.numerics.populations.laws import (
     NormalMean,
     NormalVariance,
@@ -16,6 +15,7 @@ from tacit.posterior.numerics.populations.laws import (
 )
 from tacit.posterior.numerics.statistics import OrderStatistic, Power
 from tacit.posterior.ranking import _left
+from tacit.posterior.selecting import SelectorAgreement
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import REPLACE
 from tacit.rounds.checkpoint import Outbox, Remembering

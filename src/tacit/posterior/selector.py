@@ -5,7 +5,7 @@ How candidates are ranked stands in `tacit.posterior.ranking`.
 **Adaptively** (thesis 6.5). A first chunk of people releases a first statistic; the candidates are
 ranked under the posterior given that; the best is released of everybody else; both releases
 together give the posterior. Each person takes part in one (ε, δ) release, and the ledger is
-charged that once, before the first draw: see `tacit.posterior.agreement`.
+charged that once, before the first draw: see `tacit.posterior.selecting`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
-from tacit.posterior.agreement import Selected, SelectorAgreement
 from tacit.posterior.answers import selector_answer
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
@@ -32,6 +31,7 @@ from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
 from tacit.posterior.plain import population_from_plain, prior_from_plain
 from tacit.posterior.ranking import DRAWN, Comparison, Ranking
 from tacit.posterior.released import with_certificates
+from tacit.posterior.selecting import Selected, SelectorAgreement
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 

@@ -1,11 +1,11 @@
 """From noisy statistics to draws of p(θ | y): the choice of a sampler, chains, diagnostics.
 
 **The default.** ``mh`` wherever p(y | θ) can be computed: additive statistics of at least 30
-people (the central limit theorem) with Gaussian noise, or one number with Laplace noise; and each
-person's own answers, for one parameter. ``mhaar-rb`` for vectors with Laplace noise;
-``mhaar-sequential`` for answers and several parameters; ``mhaar``, exact for any statistic and
-any n, for everything else. Of several releases, one may be such a case: it is seen through
-particles, and the others through p(y | θ).
+people (the central limit theorem) with Gaussian noise, or one number with Laplace noise; order
+statistics of any number of people; and each person's own answers, for one parameter. ``mhaar-rb``
+for vectors with Laplace noise; ``mhaar-sequential`` for answers and several parameters; ``mhaar``,
+exact for any statistic and any n, for everything else. Of several releases, one may be such a
+case: it is seen through particles, and the others through p(y | θ).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from tacit.posterior.numerics.metropolis.kernel import (
     check_sampler,
 )
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
+from tacit.posterior.numerics.orders.likelihood import order_law
+from tacit.posterior.numerics.orders.ranks import Ranks
 from tacit.posterior.numerics.particles import seen_first
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
@@ -107,9 +109,11 @@ def choose_sampler(releases: Sequence[NoisyStatistic], population: Population) -
     """Return the sampler that suits the releases; see the module's docstring."""
     release, *known = seen_first(releases)
     if known and has_likelihood(release):
-        few = [r for r in releases if not r.local and r.size < ENOUGH]
+        few = [r for r in releases if r.additive and not r.local and r.size < ENOUGH]
         if len(few) != 1:
             return "mh"
+    if not release.additive:
+        return "mh"
     if release.local:
         return "mh" if population.dimension == 1 else "mhaar-sequential"
     if release.additive and release.size >= ENOUGH:
@@ -270,6 +274,10 @@ def check_prior(
 
 def _distance(release: NoisyStatistic, population: Population, theta: Array) -> float:
     """Return how far a release lies from what θ predicts, in standard deviations or as heavy."""
+    if release.noise.kind == "exponential":
+        law = order_law(release, population)
+        assert isinstance(law, Ranks)
+        return _as_normal(law.distance(population, theta))
     if isinstance(release.statistic, OrderStatistic):
         low, high = release.statistic.range(release.bounds)
         outside = max(low - release.values[0], release.values[0] - high, 0.0)

@@ -79,7 +79,7 @@ class BuiltIn(NamedTuple):
 def is_built_in(release: NoisyStatistic, population: Population) -> bool:
     """Whether compiled loops understand a release."""
     plain = isinstance(release.statistic, Power | OrderStatistic)
-    return plain and population.code >= 0
+    return plain and population.code >= 0 and release.noise.kind != "exponential"
 
 
 def built_in(

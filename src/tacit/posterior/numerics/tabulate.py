@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit.errors import ParameterError
@@ -84,14 +85,16 @@ def _finite(values: Array) -> Array:
     return np.where(np.isfinite(values), values, least - 10.0 * (most - least) - 1e3)
 
 
-def _steps(found: Searched) -> Array:
+def _steps(found: Searched) -> NDArray[np.bool_]:
     """Return which steps can be halved."""
     at = found.at
     room = _NARROWEST * max(at[-1] - at[0], float(np.abs(at).max()))
     return np.asarray(np.diff(at) > room)
 
 
-def _halved(function: Callable[[float], float], found: Searched, split: Array) -> Searched:
+def _halved(
+    function: Callable[[float], float], found: Searched, split: NDArray[np.intp]
+) -> Searched:
     middle = 0.5 * (found.at[split] + found.at[split + 1])
     values = np.array([function(float(x)) for x in middle])
     return Searched(
