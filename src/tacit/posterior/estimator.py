@@ -23,7 +23,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import PosteriorAgreement
 from tacit.posterior.answers import people_answer
-from tacit.posterior.numerics.infer import check_inference, infer
+from tacit.posterior.numerics.infer import INVERSION, check_inference, infer
 from tacit.posterior.numerics.metropolis.kernel import SAMPLERS
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.laws import Population
@@ -63,10 +63,11 @@ class PrivatePosterior(PeopleEstimator):
         A prior from `tacit.posterior.numerics.priors`, or one for each parameter; None is flat
         over what the bounds leave possible.
     mechanism
-        ``"auto"``, ``"gaussian"``, ``"laplace"``, ``"smooth"`` or ``"randomized-response"``.
+        ``"auto"``, ``"gaussian"``, ``"laplace"``, ``"exponential"``, ``"smooth"`` or
+        ``"randomized-response"``.
     sampler
-        ``"auto"`` or one of ``"mh"``, ``"pseudo-marginal"``, ``"correlated"``, ``"mhaar-rb"``,
-        ``"gibbs"``, ``"mhaar"``, ``"mhaar-sequential"``.
+        ``"auto"`` or one of ``"inversion"``, ``"mh"``, ``"pseudo-marginal"``, ``"correlated"``,
+        ``"mhaar-rb"``, ``"gibbs"``, ``"mhaar"``, ``"mhaar-sequential"``.
     particles
         How many, for samplers that use them; None takes each sampler's default.
     chains, draws, warmup
@@ -115,7 +116,7 @@ class PrivatePosterior(PeopleEstimator):
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **COMMON,
         "size": AnyOf(Integer(1), None),
-        "sampler": OneOf("auto", *SAMPLERS),
+        "sampler": OneOf("auto", INVERSION, *SAMPLERS),
         "particles": AnyOf(Integer(1), None),
     }
 

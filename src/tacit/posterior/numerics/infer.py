@@ -1,11 +1,12 @@
 """From noisy statistics to draws of p(θ | y): the choice of a sampler, chains, diagnostics.
 
-**The default.** ``mh`` wherever p(y | θ) can be computed: additive statistics of at least 30
-people (the central limit theorem) with Gaussian noise, or one number with Laplace noise; order
-statistics of any number of people; and each person's own answers, for one parameter. ``mhaar-rb``
-for vectors with Laplace noise; ``mhaar-sequential`` for answers and several parameters; ``mhaar``,
-exact for any statistic and any n, for everything else. Of several releases, one may be such a
-case: it is seen through particles, and the others through p(y | θ).
+**The default.** ``inversion`` wherever p(y | θ) of one parameter can be computed: additive
+statistics of at least 30 people (the central limit theorem) with Gaussian noise, or one number
+with Laplace noise; order statistics of any number of people; each person's own answers. Its draws
+are independent. For several parameters ``mh`` walks, and ``mhaar-sequential`` where each person
+answers. ``mhaar-rb`` takes vectors with Laplace noise; ``mhaar``, exact for any statistic and any
+n, everything else. Of several releases, one may be such a case: it is seen through particles, and
+the others through p(y | θ).
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from tacit.posterior.numerics.splines import from_line, line_range, scale_codes
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic
 from tacit.posterior.numerics.tabulate import search
 
-__all__ = ["ParameterPosterior", "check_inference", "choose_sampler", "infer"]
+__all__ = ["INVERSION", "ParameterPosterior", "check_inference", "choose_sampler", "infer"]
 
+INVERSION = "inversion"  # of the table of a posterior, instead of a walk
 ENOUGH = 30  # people from which a mean counts as normal
 _AGREED, _EXTENSIONS = 1.05, 3  # R-hat up to which chains agree; how often they are extended
 _FAR = 7.0  # standard deviations beyond which a prior counts as excluding the data
@@ -64,7 +66,7 @@ class ParameterPosterior(Answering):
         (chains, draws, parameters).
     diagnostics
         By parameter ``r_hat``, ``effective_samples`` and ``autocorrelation_time``; ``acceptance``
-        by chain, and ``thin``, the iterations for each draw.
+        by chain, and ``thin``, the iterations for each draw, where a chain walked.
     """
 
     sampler: str
@@ -108,17 +110,18 @@ class ParameterPosterior(Answering):
 def choose_sampler(releases: Sequence[NoisyStatistic], population: Population) -> str:
     """Return the sampler that suits the releases; see the module's docstring."""
     release, *known = seen_first(releases)
+    exact = "inversion" if population.dimension == 1 else "mh"
     if known and has_likelihood(release):
         few = [r for r in releases if r.additive and not r.local and r.size < ENOUGH]
         if len(few) != 1:
-            return "mh"
+            return exact
     if not release.additive:
-        return "mh"
+        return exact
     if release.local:
-        return "mh" if population.dimension == 1 else "mhaar-sequential"
+        return exact if population.dimension == 1 else "mhaar-sequential"
     if release.additive and release.size >= ENOUGH:
         simple = release.noise.kind == "gaussian" or len(release.values) == 1
-        return "mh" if simple else "mhaar-rb"
+        return exact if simple else "mhaar-rb"
     return "mhaar"
 
 
@@ -147,7 +150,7 @@ def infer(
     priors
         One for each parameter; None is flat over what the public bounds leave possible.
     sampler
-        One of `SAMPLERS`, or ``"auto"``.
+        One of `SAMPLERS`, ``"inversion"`` or ``"auto"``.
     particles, correlation, refresh
         See `MetropolisKernel`.
     chains, draws, warmup
@@ -174,7 +177,7 @@ def infer(
     if population.dimension == 1:
         check_prior(releases, population, priors[0])
     kernel = MetropolisKernel(
-        name,
+        "mh" if name == INVERSION else name,
         releases,
         population,
         priors,
@@ -182,6 +185,9 @@ def infer(
         correlation=correlation,
         refresh=refresh,
     )
+    if name == INVERSION:
+        values = kernel.independent(rng, (chains, draws))
+        return ParameterPosterior(name, population.names, values, _diagnosed(values))
     states = [_warm_up(kernel, rng, warmup) for _ in range(chains)]
     thin = 1
     for extension in range(_EXTENSIONS + 1):
@@ -192,16 +198,22 @@ def infer(
         if max(hats) <= _AGREED or extension == _EXTENSIONS:
             break
         thin *= 2
-    each = [values[..., k] for k in range(values.shape[-1])]
-    diagnostics = {
-        "r_hat": hats,
-        "effective_samples": [effective_samples(v) for v in each],
-        "autocorrelation_time": [autocorrelation_time(v) for v in each],
+    walked = {
         "acceptance": [info.acceptance for _, info in found],
         "thin": thin,
         "step": [state.step for state in states],
     }
-    return ParameterPosterior(name, population.names, values, diagnostics)
+    return ParameterPosterior(name, population.names, values, _diagnosed(values) | walked)
+
+
+def _diagnosed(values: Array) -> dict[str, Any]:
+    """Return how well chains (chains, draws, parameters) mixed."""
+    each = [values[..., k] for k in range(values.shape[-1])]
+    return {
+        "r_hat": [r_hat(v) for v in each],
+        "effective_samples": [effective_samples(v) for v in each],
+        "autocorrelation_time": [autocorrelation_time(v) for v in each],
+    }
 
 
 def check_inference(
@@ -215,7 +227,7 @@ def check_inference(
 
     Only public facts are used, so that planned releases may be checked before anybody pays.
     """
-    check("sampler", sampler, OneOf("auto", *SAMPLERS))
+    check("sampler", sampler, OneOf("auto", INVERSION, *SAMPLERS))
     if not releases:
         raise ParameterError("there is no release to infer from")
     for release in releases:
@@ -228,8 +240,11 @@ def check_inference(
     for prior, scale in zip(priors, scale_codes(population.scales), strict=True):
         line_range(prior, int(scale))
     name = choose_sampler(releases, population) if sampler == "auto" else sampler
-    check_sampler(name, releases)
-    check_particles(name, particles)
+    if name == INVERSION and population.dimension > 1:
+        raise ParameterError("inversion is for one parameter: pass sampler='mh'")
+    kind = "mh" if name == INVERSION else name
+    check_sampler(kind, releases)
+    check_particles(kind, particles)
     return name, priors
 
 

@@ -23,6 +23,7 @@ __all__ = ["Searched", "search", "tabulate"]
 
 _COARSE = 65  # nodes over the prior, from which local maxima are followed
 _DEPTH = 45.0  # how far below its top a log density still matters: e^-45 is 3e-20
+_TALL = 20.0  # below its top a separate part needs no nodes of its own
 _PEAK, _SLOPE = 1.0, 4.0  # the largest drops of a log density beside a peak, and on the way down
 _NARROWEST = 1e-13  # of the prior's range: what doubles still tell apart
 _NODES, _MOST, _LONGEST = 128, 1024, 1 << 15  # of a table: where there is mass, at most, in all
@@ -144,13 +145,18 @@ def tabulate(
     weights = _finite(found.values)
     alive = np.maximum(weights[:-1], weights[1:]) > weights.max() - _DEPTH
     starts, ends = found.at[:-1][alive], found.at[1:][alive]
-    # equal steps, so short that the narrowest of the parts with mass has nodes enough
+    # equal steps, so short that the narrowest of the parts that count has nodes enough
     gaps = np.flatnonzero(starts[1:] > ends[:-1]) + 1
     parts = [
         (s[0], e[-1]) for s, e in zip(np.split(starts, gaps), np.split(ends, gaps), strict=True)
     ]
     low, high = parts[0][0], parts[-1][1]
-    step = min(end - start for start, end in parts) / _NODES
+    tall = [
+        end - start
+        for start, end in parts
+        if weights[(found.at >= start) & (found.at <= end)].max() > weights.max() - _TALL
+    ]
+    step = min(tall) / _NODES
     step = max(step, sum(end - start for start, end in parts) / _MOST, (high - low) / _LONGEST)
     eta = np.linspace(low, high, max(2, math.ceil((high - low) / step)) + 1)
     inside = np.zeros(len(eta), bool)

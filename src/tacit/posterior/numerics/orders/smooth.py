@@ -25,7 +25,9 @@ from tacit.posterior.numerics.populations.base import Population
 __all__ = ["SmoothOrders"]
 
 _WINDOWS = 32
-_REACH, _CELLS, _NODES = 7.0, 161, 9  # spreads of x_(m), cells over them, places for S
+_REACH, _CELLS = 7.0, 161  # spreads of x_(m), and cells over them
+_NODES, _OF_TIES = 9, 65  # places at which S is found, and where it jumps from value to value
+_GRID = 2.0**-30  # of the range: the steps in which the mechanism answers
 _DECAY = 40.0  # ranks at which e^−β·k is smaller than e^−40 do not count, but for the ends
 
 
@@ -60,6 +62,9 @@ class SmoothOrders:
         self.epsilon, self.beta, self.value = epsilon, beta, value
         self.spread = Spread(domain, float(domain.inward(np.array(value))), ties)
         self.people = windows(size, _WINDOWS)
+        self._nodes = _NODES if ties is None else _OF_TIES
+        low, high = domain.outward(np.array([domain.low, domain.high]))
+        self._range = float(high - low)
         self._law = float(rank), float(size + 1 - rank)
         level = special.ndtr(np.linspace(-_REACH, _REACH, _CELLS))
         self._edges = special.betaincinv(*self._law, level)  # shares F(x_(m))
@@ -72,10 +77,11 @@ class SmoothOrders:
         people = self.people if people is None else people
         points, shares = self.spread.points, self.spread.shares(population, theta)
         edges = self.domain.outward(np.interp(self._edges, shares, points))
-        nodes = np.linspace(0, _CELLS - 1, _NODES).astype(int)
+        nodes = np.linspace(0, _CELLS - 1, self._nodes).astype(int)
         scales = 2.0 / self.epsilon * self._smooth(self._edges[nodes], points, shares, people)
         middle = np.arange(_CELLS - 1) + 0.5
-        logs = np.log(np.maximum(scales, 1e-300))
+        # the mechanism's own answers lie on a grid: below its step no noise is told from none
+        logs = np.log(np.maximum(scales, _GRID * self._range))
         scale = np.exp(np.array([np.interp(middle, nodes, row) for row in logs.T]))
         values = _log_laplace(self.value, edges[:-1], edges[1:], scale)
         return float(special.logsumexp(values + np.log(self._mass)) - math.log(len(scale)))

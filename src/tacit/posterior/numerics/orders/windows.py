@@ -167,11 +167,28 @@ def largest_gaps(
                 apart[side, k] = abs((values[0] if side == 0 else values[-1]) - middle)
                 decay[side, k] = np.exp(-beta * whole)
                 used[side] = k + 1
-            best = 0.0
-            for i in range(used[0]):
-                for j in range(1 if i == 0 else 0, used[1]):
+            out[a, m] = _best_pair(apart, decay, used) * np.exp(beta)
+
+
+@inlined
+def _best_pair(apart: Any, decay: Any, used: Any) -> Any:
+    """Return max over i, j, not both 0, of decay_i·decay_j·(apart_i + apart_j).
+
+    A pair is at most decay_i·(apart_i + the largest decay_j·apart_j), and so for j: most are
+    beaten by the best pair with nobody on one side.
+    """
+    least, most = 0.0, 0.0
+    for i in range(used[0]):
+        least = max(least, decay[0, i] * apart[0, i])
+    for j in range(used[1]):
+        most = max(most, decay[1, j] * apart[1, j])
+    best = max(least, most)
+    for i in range(1, used[0]):
+        if decay[0, i] * (apart[0, i] + most) > best:
+            for j in range(1, used[1]):
+                if decay[1, j] * (apart[1, j] + least) > best:
                     best = max(best, decay[0, i] * decay[1, j] * (apart[0, i] + apart[1, j]))
-            out[a, m] = best * np.exp(beta)
+    return best
 
 
 @inlined
