@@ -31,6 +31,9 @@ CENTRAL = tc.Privacy(1.0, 1e-5, neighbours=REPLACE)
 LOCAL = tc.Privacy(1.0, 1e-5, neighbours=REPLACE, trust="local")
 
 
+TWICE = Custom(lambda x: np.stack([x, x], axis=-1), [(0, 1), (0, 1)], "twice")
+
+
 def small(*args, **kwargs):
     kwargs = {"chains": 2, "draws": 200, "warmup": 200, "noise": "grid"} | kwargs
     return tc.PrivatePosterior(*args, **kwargs)
@@ -79,10 +82,10 @@ def test_seeded_noise_is_not_for_release(tmp_path):
 @pytest.mark.parametrize(
     ("population", "statistic", "bounds", "mechanism", "privacy", "sampler"),
     [
-        (NormalMean(), "mean", (0, 10), "laplace", CENTRAL, "mh"),
-        (NormalVariance(), "median |x|", (-10, 10), "auto", CENTRAL, "mhaar"),
-        (Bernoulli(), "mean", (0, 1), "randomized-response", LOCAL, "mh"),
-        (Exponential(), "mean", (0, 30), "gaussian", LOCAL, "mh"),
+        (NormalMean(), "mean", (0, 10), "laplace", CENTRAL, "inversion"),
+        (NormalVariance(), "median |x|", (-10, 10), "auto", CENTRAL, "inversion"),
+        (Bernoulli(), "mean", (0, 1), "randomized-response", LOCAL, "inversion"),
+        (Exponential(), "mean", (0, 30), "gaussian", LOCAL, "inversion"),
     ],
 )
 def test_the_default_picks_a_sampler_for_the_case(
@@ -105,14 +108,19 @@ def test_the_default_for_few_people_vectors_and_several_releases():
     pair = Custom(lambda x: np.stack([x, x], axis=-1), [(0, 1), (0, 1)])
     two = NoisyStatistic(pair, (0, 1), 50, NoiseLaw("laplace", 0.1), [0.5, 0.5])
     assert choose_sampler([two], Bernoulli()) == "mhaar-rb"
-    assert choose_sampler([few, few], Bernoulli()) == "mh"
+    assert choose_sampler([few, few], Bernoulli()) == "inversion"
     many = NoisyStatistic(Power(), (0, 1), 50, NoiseLaw("gaussian", 0.1), [0.5])
     assert choose_sampler([many, few], Bernoulli()) == "mhaar"
     assert choose_sampler([many, two], Bernoulli()) == "mhaar-rb"
     median = NoisyStatistic(OrderStatistic(), (0, 1), 50, NoiseLaw("smooth", 1.0, 0.1), [0.5])
-    assert choose_sampler([many, median], NormalMean()) == "mhaar"
+    assert choose_sampler([many, median], NormalMean()) == "inversion"
+    assert choose_sampler([few, median], NormalMean()) == "mhaar"
+    assert check_inference([median, median], NormalMean())[0] == "inversion"
     with pytest.raises(ParameterError, match="has no formula: of several"):
-        check_inference([median, median], NormalMean())
+        check_inference([two, two], Bernoulli())
+    with pytest.raises(ParameterError, match="for one parameter"):
+        check_inference([median], CustomPopulation(lambda theta, z: z, scales=("real",) * 2),
+                        [Normal(0.0, 1.0)] * 2, "inversion")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -131,7 +139,8 @@ def test_the_default_for_few_people_vectors_and_several_releases():
         ({"mechanism": "randomized-response"}, ParameterError, "local"),
         ({"size": 7}, ParameterError, "7 people"),
         ({"statistic": Custom(lambda x: 2 * x, (0, 1))}, ParameterError, "leaves its declared"),
-        ({"sampler": "mh", "statistic": "median"}, ParameterError, "has no formula"),
+        ({"sampler": "mh", "mechanism": "laplace", "statistic": TWICE,
+          "privacy": tc.Privacy(1.0, neighbours=REPLACE)}, ParameterError, "has no formula"),
         ({"sampler": "gibbs", "privacy": LOCAL}, ParameterError, "own answer"),
         ({"population": CustomPopulation(lambda theta, z: z)}, ParameterError, "prior must be"),
         ({"prior": [Beta(1.0, 1.0)] * 2}, ParameterError, "prior must hold 1"),
@@ -174,14 +183,14 @@ def test_arviz_agrees_with_our_diagnostics():
     import arviz
 
     share = NoisyStatistic(Power(), (0, 1), 1000, NoiseLaw("gaussian", 0.01), [0.3])
-    found = infer(share, Bernoulli(), chains=4, draws=1000, warmup=300, rng=generator(11))
+    found = infer(share, Bernoulli(), chains=4, draws=1000, rng=generator(11))
     data = found.to_arviz()
     assert data.posterior["probability"].shape == (4, 1000)
     (hat,), (size,) = (found.diagnostics[key] for key in ("r_hat", "effective_samples"))
     assert float(arviz.rhat(data)["probability"]) == pytest.approx(hat, abs=2e-3)
     assert float(arviz.ess(data, method="mean")["probability"]) == pytest.approx(size, rel=0.1)
     assert data.attrs["autocorrelation_time"] == pytest.approx([4000 / size])
-    assert data.attrs["sampler"] == "mh"
+    assert data.attrs["sampler"] == "inversion"
 
 
 def test_a_prior_that_excludes_the_data_is_named():
@@ -285,8 +294,11 @@ def test_a_fit_that_nothing_is_inferred_from_leaves_its_release_and_nothing_olde
     model = small(NormalMean(), "mean", bounds=(0, 10)).fit(x)
     raw = model.shared_["values"]
     model.set_params(privacy=CENTRAL, prior=Uniform(9.0, 9.5))
-    with pytest.raises(ParameterError, match="the prior excludes the data"):
-        model.fit(x)
+    assert "the prior excludes the data" in model.fit(x).unexplained_  # paid: it does not raise
+    assert "Nothing could be inferred: the prior" in str(model.summary())
+    for asked in (model.infer, model.interval):
+        with pytest.raises(ParameterError, match="the prior excludes the data"):
+            asked()
     assert not hasattr(model, "posterior_")
     assert model.certificate_.is_private
     model.release(tmp_path / "release")

@@ -8,7 +8,6 @@ import pytest
 import tacit as tc
 from tacit._core.rng import generator
 from tacit.errors import BudgetExceeded, ParameterError, SiteFailure
-from tacit.posterior.agreement import SelectorAgreement
 from tacit.posterior.numerics.populations.laws import (
     NormalMean,
     NormalVariance,
@@ -16,6 +15,7 @@ from tacit.posterior.numerics.populations.laws import (
 )
 from tacit.posterior.numerics.statistics import OrderStatistic, Power
 from tacit.posterior.ranking import _left
+from tacit.posterior.selecting import SelectorAgreement
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.events import REPLACE
 from tacit.rounds.checkpoint import Outbox, Remembering
@@ -155,7 +155,7 @@ def test_a_median_may_be_chosen_after_a_first_mean():
     model = adaptive(None, candidates=["median |x|"], parameters=[6.0], random_state=2,
                      privacy=tc.Privacy(5.0, 1e-3, neighbours=REPLACE)).fit(x)  # fmt: skip
     assert model.selected_ == OrderStatistic(0.5, Power())
-    assert model.posterior_.sampler == "mhaar"
+    assert model.posterior_.sampler == "mhaar"  # twelve people first: too few for normal means
     assert abs(model.mean_[0] - 6.0) < 6 * model.sd_[0]
 
 
@@ -166,9 +166,20 @@ def test_too_few_draws_to_choose_by_are_refused_before_anybody_pays():
     assert ledger.remaining.epsilon == 9.0
 
 
-def test_two_medians_are_refused_before_anybody_pays():
+def test_two_medians_are_inferred_from_together():
     ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=9.0, delta=1e-3)
-    model = adaptive(ledger, candidates=["|x|", "median |x|"], first_statistic="median |x|")
+    model = adaptive(ledger, candidates=["median |x|"], first_statistic="median |x|")
+    model.fit(generator(13).uniform(-6, 6, 300))
+    assert model.posterior_.sampler == "inversion"
+    assert abs(model.mean_[0] - 6.0) < 6 * model.sd_[0]
+
+
+def test_two_vectors_with_laplace_noise_are_refused_before_anybody_pays():
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=9.0, delta=1e-3)
+    pair = tc.posterior.Custom(
+        lambda x: np.stack([abs(x), x * x], axis=-1), [(0, 10), (0, 100)], "pair"
+    )
+    model = adaptive(ledger, candidates=["|x|", pair], first_statistic=pair, mechanism="laplace")
     with pytest.raises(ParameterError, match="has no formula: of several"):
         model.fit(generator(13).uniform(-6, 6, 300))
     assert ledger.remaining.epsilon == 9.0

@@ -4,6 +4,7 @@
 |---|---|---|---|---|
 | additive, k numbers | curator | Gaussian | sum of shares s/n | ‖w‖₂/n, w the widths of s |
 | additive, k numbers | curator | Laplace | sum of shares s/n | Σw_k/n |
+| order statistic | curator | exponential | values | `tacit.mechanisms.quantiles` |
 | order statistic | curator | smooth Laplace | values | `tacit.mechanisms.smooth_quantile` |
 | additive, one number | each person | Gaussian, Laplace | stack | w: one of n numbers moves |
 | 0/1 | each person | randomized response | stack | – |
@@ -15,7 +16,9 @@ coordinate changes, by at most w. Values are clipped to the interval first, what
 the caller's function give; that function sees one person at a time. Each person's share
 (s − low)/n is rounded to the mechanism's grid before shares are added as whole numbers, so no sum
 of doubles is ever released; what rounding adds to the sensitivity is the mechanism's own business
-(`tacit.mechanisms.grid`). Nothing is asked but the one statistic: a request holds no array.
+(`tacit.mechanisms.grid`). An order statistic of a power is that power of an order statistic of x
+or |x|: the exponential mechanism draws the latter, and the power is post-processing. Nothing is
+asked but the one statistic: a request holds no array.
 
 **People with several rows** count with one number, their average or one of their rows, chosen
 without looking at what it holds: whoever is replaced changes that number and no other. Where
@@ -24,41 +27,31 @@ stand elsewhere in a table, and all between would move. So people who are told a
 names stand in a secret random order; with the same order for both of two neighbours, whoever is
 replaced stands where the other did. More than one row of a person has no place among n numbers
 of which n is public, and is refused.
-
-**Adaptively** (thesis 6.5) n_1 people come first and n_2 after them. A neighbour is replaced where
-it stands, so it changes one of both parts. Every part's release is (ε, δ)-private for its own
-people whatever was released of the other, also when the statistic is chosen from that, so both
-together are (ε, δ)-private: a person's data enter one of the releases, and what happens before and
-after is a mixture over, or post-processing of, it. The choice is a request like any other: of each
-candidate that may be asked for, the mechanism is stated, and costs no more than (ε, δ). A
-coordinator that asks for another one than the best learns less, not more.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit._core.arrays import Array
 from tacit._core.lazy import late
-from tacit._core.rng import generator
-from tacit.estimators.agreement import Agreement, Ask, Coordinating, Kind, Neighbours, Start, Step
+from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
+from tacit.mechanisms.quantiles import Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
 from tacit.posterior.mechanism import least_noise
-from tacit.posterior.numerics.infer import ParameterPosterior
 from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
-from tacit.posterior.numerics.populations.laws import Bernoulli, Exponential
+from tacit.posterior.numerics.orders.simulated import level_of
 from tacit.posterior.numerics.statistics import (
     Custom,
     OrderStatistic,
@@ -66,14 +59,12 @@ from tacit.posterior.numerics.statistics import (
     Statistic,
     as_statistic,
 )
-from tacit.posterior.ranking import Comparison, Ranking
-from tacit.privacy.calibration import SOURCE_SHARE
-from tacit.privacy.events import REPLACE, ApproximateDpEvent
+from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.rounds.messages import ArraySpec, Size
+from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
 
-__all__ = ["PosteriorAgreement", "Selected", "SelectorAgreement"]
+__all__ = ["POWERS", "PosteriorAgreement"]
 
 _LEAST = 1e-9  # noise where there is none, as a share of the sensitivity: likelihoods need some
 
@@ -97,6 +88,9 @@ class PosteriorAgreement(Agreement):
         One: a statistic has one holder.
     notes
         What else is public about the table, in words.
+    spacing
+        How far apart people's possible numbers are; 0 for any number. Of an order statistic the
+        exponential mechanism spreads them over their step.
 
     Examples
     --------
@@ -117,6 +111,7 @@ class PosteriorAgreement(Agreement):
     noise: str = "exact"
     sites: int = 1
     notes: tuple[str, ...] = ()
+    spacing: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.statistic, Custom):
@@ -125,8 +120,8 @@ class PosteriorAgreement(Agreement):
     @property
     def cites(self) -> tuple[str, ...]:
         """Smooth sensitivity has a source of its own."""
-        smooth = isinstance(self.statistic, OrderStatistic)
-        return ("alparslan2022", *(("nissim2007",) if smooth else ()))
+        found = {SmoothQuantile: ("nissim2007",), Quantiles: ("smith2011",)}
+        return ("alparslan2022", *found.get(type(self.mechanism), ()))
 
     # -- which mechanism -------------------------------------------------------------------
 
@@ -139,7 +134,13 @@ class PosteriorAgreement(Agreement):
     def mechanism(self) -> Mechanism:
         """The least noise for which releasing the statistic meets the request."""
         return least_noise(
-            self.statistic, self.bounds, self.size, self.privacy, self.how, self.noise
+            self.statistic,
+            self.bounds,
+            self.size,
+            self.privacy,
+            self.how,
+            self.noise,
+            self.spacing,
         )
 
     @property
@@ -160,6 +161,9 @@ class PosteriorAgreement(Agreement):
         mechanism = self.mechanism
         if isinstance(mechanism, SmoothQuantile):
             law = NoiseLaw("smooth", mechanism.epsilon, mechanism.beta)
+        elif isinstance(mechanism, Quantiles):
+            level = Fraction(level_of(mechanism.levels[0]))
+            law = NoiseLaw("exponential", 1.0 / mechanism.rate(level, True), step=mechanism.step)
         elif isinstance(mechanism, RandomizedResponse):
             law = NoiseLaw("response", 1.0 - mechanism.lie / 2.0)
         else:
@@ -177,7 +181,10 @@ class PosteriorAgreement(Agreement):
 
     def told(self, values: NDArray[Any]) -> NoisyStatistic:
         """Return what was released, given the numbers that left."""
-        return self.planned.replace(values.astype(np.float64) + self.low)
+        numbers = values.astype(np.float64)
+        if self.planned.noise.kind == "exponential":
+            numbers = self.planned.domain.outward(numbers)
+        return self.planned.replace(numbers + self.low)
 
     # -- what is charged and said ----------------------------------------------------------
 
@@ -262,12 +269,14 @@ class PosteriorAgreement(Agreement):
         wide = (-2.0, 3.0)
         yield cls(as_statistic("mean"), wide, 5, central, "laplace", "grid")
         yield cls(as_statistic("|x|^2"), wide, 5, replace(central, unit="user"), "gaussian")
-        yield cls(as_statistic("median |x|"), wide, 5, central)
+        yield cls(as_statistic("median |x|"), wide, 5, central, "smooth")
+        yield cls(as_statistic("median |x|^2"), wide, 5, replace(central, delta=0.0))
+        yield cls(as_statistic("quantile 0.7"), wide, 5, central, "exponential", spacing=1.0)
         yield cls(as_statistic("maximum"), wide, 5, central, "smooth", "grid")
         yield cls(as_statistic("mean"), wide, 5, local, "laplace", "grid")
         yield cls(as_statistic("x^3"), wide, 5, replace(local, unit="user"), "gaussian", "grid")
         yield cls(as_statistic("mean"), (0.0, 1.0), 5, local, "randomized-response")
-        yield cls(_POWERS, wide, 5, central, "laplace", "grid")
+        yield cls(POWERS, wide, 5, central, "laplace", "grid")
         yield cls(as_statistic("mean"), wide, 5, None, noise="grid")
 
 
@@ -275,146 +284,4 @@ def _powers(x: Any) -> Any:
     return np.stack([x, x * x], axis=-1)
 
 
-_POWERS = Custom(_powers, ((-2.0, 10.0), (0.0, 100.0)), "x and x^2")
-
-
-class Selected(NamedTuple):
-    """What choosing adaptively gave."""
-
-    releases: tuple[NoisyStatistic, NoisyStatistic]  # of the first people, and of the rest
-    ranking: Ranking  # of the candidates, given the first release
-    posterior: ParameterPosterior  # given both
-
-
-@dataclass(frozen=True)
-class SelectorAgreement(Agreement):
-    """A statistic of the first people, then the best of the candidates of all others.
-
-    Parameters
-    ----------
-    first, rest
-        What the first people release, and what the others may be asked for.
-    model
-        Under which candidates are compared; it decides what is asked for, and nothing else.
-    privacy
-        What both parts are asked to give.
-    sites
-        One: both parts have one holder.
-    """
-
-    family = "posterior"
-    trusts = ("central", "local")
-
-    first: PosteriorAgreement
-    rest: tuple[PosteriorAgreement, ...]
-    model: Comparison
-    privacy: Privacy | None
-    sites: int = 1
-
-    @property
-    def cites(self) -> tuple[str, ...]:
-        """What any of both parts builds on."""
-        return tuple(dict.fromkeys(key for part in (self.first, *self.rest) for key in part.cites))
-
-    @property
-    def cost(self) -> ApproximateDpEvent | None:
-        """What a person is charged: one (ε, δ), less what is left for the noise source."""
-        privacy = self.privacy
-        if privacy is None or math.isinf(privacy.epsilon):
-            return None
-        return ApproximateDpEvent(privacy.epsilon, privacy.delta * (1.0 - SOURCE_SHARE))
-
-    @cached_property
-    def kinds(self) -> dict[str, Kind]:
-        """What the rest may be asked for; one candidate is named by its place."""
-        return {
-            f"{number} {part.statistic.name}": Kind(
-                {}, reach=part.reach, mechanism=part.mechanism, merge=part.merge
-            )
-            for number, part in enumerate(self.rest)
-        }
-
-    def _steps(self) -> tuple[Step, ...]:
-        replies = self.rest[0].replies["values"]
-        numbers = Size("numbers", max(part.width for part in self.rest))
-        rest = Step(
-            "rest",
-            self.rest[0].mechanism,
-            replies={"values": replace(replies, shape=(numbers,))},
-            kinds=self.kinds,
-            part="rest",
-            cost=self.cost,
-            reach="the worst neighbour is among the first people",
-        )
-        return self.first.step_called("first", part="first", cost=self.cost), rest
-
-    @property
-    def size(self) -> int:
-        """The number of people."""
-        return self.first.size + self.rest[0].size
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """The public inputs; a part's own number of people follows from the two stated."""
-        ranges = (note for part in (self.first, *self.rest) for note in part.ranges)
-        return (
-            f"the first {self.first.size} people and the others are disjoint; the order says "
-            "nothing",
-            f"the number of people, {self.size}, is public",
-            *dict.fromkeys(ranges),
-        )
-
-    # -- the two sides ---------------------------------------------------------------------
-
-    def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
-        """Return the holder of one number for each person, in an order that says nothing."""
-        parts = {"first": data[: self.first.size], "rest": data[self.first.size :]}
-        made: Participant = late(f"{__package__}.sides").Chunks(self, name, [parts], gate)
-        return made
-
-    def rank(self, thetas: Array, seed: int | None) -> Ranking:
-        """Return the candidates for the rest, the most informative at θ first."""
-        assert self.privacy is not None
-        return self.model.rank([part.planned for part in self.rest], thetas, self.privacy, seed)
-
-    def coordinate(self, start: Start) -> Coordinating:
-        """Ask the first people, choose by what they told, ask the rest, infer from both."""
-        rng = generator(start.seed, "adaptive")
-        found = yield Ask("first")
-        early = self.first.told(found.total["values"])
-        before = self.model.infer([early], rng)
-        ranking = self.rank(self.model.drawn(before, rng), start.seed)
-        best = [part.statistic for part in self.rest].index(ranking.best.statistic)
-        found = yield Ask("rest", list(self.kinds)[best])
-        late = self.rest[best].told(found.total["values"])
-        return Selected((early, late), ranking, self.model.infer([early, late], rng))
-
-    def shared(self, result: Selected) -> dict[str, Any]:
-        """The noisy numbers of both parts."""
-        early, late = result.releases
-        return {"first": early.values, "rest": late.values}
-
-    def worst_case(self) -> Neighbours:
-        """The worst case of the first people's statistic; nobody else moves."""
-        data, other = self.first.worst_case()
-        rest = self.rest[0].worst_case().data
-        return Neighbours(*(np.concatenate([part, rest]) for part in (data, other)))
-
-    @classmethod
-    def examples(cls) -> Iterator[SelectorAgreement]:
-        """Sums, order statistics, vectors and local answers to choose from."""
-        central = Privacy(2.0, 1e-5, unit="row", neighbours=REPLACE)
-        local = replace(central, unit="user", trust="local", delta=0.0)
-        wide, bits = (0.0, 10.0), (0.0, 1.0)
-        waits = Comparison(Exponential(), None, wide, (3.0,), 1, 40, 4)
-        shares = Comparison(Bernoulli(), None, bits, (0.3,), 1, 40, 4)
-        for model, privacy, candidates, how in (
-            (waits, central, ("|x|^2", "mean", "median", _POWERS), "auto"),
-            (waits, local, ("mean",), "laplace"),
-            (shares, local, ("mean",), "randomized-response"),
-        ):
-            first, *rest = (
-                PosteriorAgreement(as_statistic(one), model.bounds, 30, privacy, how, "grid")
-                for one in ("mean", *candidates)
-            )
-            yield cls(first, tuple(rest), model, privacy)
+POWERS = Custom(_powers, ((-2.0, 10.0), (0.0, 100.0)), "x and x^2")

@@ -56,7 +56,9 @@ def people_answer(model: Any, releases: Any, level: float) -> Answer:
         shown: dict[str, Picture] = {
             "released": intervals("What was released", "value", tables[0], "released")
         }
-        return Answer(title, "Nothing could be inferred.", tuple(tables), pictures=shown)
+        reason = own.get("unexplained_")
+        said = "Nothing could be inferred" + (f": {reason}" if reason else ".")
+        return Answer(title, said, tuple(tables), pictures=shown)
     return Answer(
         title,
         headline_of(found, level),

@@ -23,7 +23,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.agreement import PosteriorAgreement
 from tacit.posterior.answers import people_answer
-from tacit.posterior.numerics.infer import check_inference, infer
+from tacit.posterior.numerics.infer import INVERSION, check_inference, infer
 from tacit.posterior.numerics.metropolis.kernel import SAMPLERS
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
 from tacit.posterior.numerics.populations.laws import Population
@@ -63,10 +63,11 @@ class PrivatePosterior(PeopleEstimator):
         A prior from `tacit.posterior.numerics.priors`, or one for each parameter; None is flat
         over what the bounds leave possible.
     mechanism
-        ``"auto"``, ``"gaussian"``, ``"laplace"``, ``"smooth"`` or ``"randomized-response"``.
+        ``"auto"``, ``"gaussian"``, ``"laplace"``, ``"exponential"``, ``"smooth"`` or
+        ``"randomized-response"``.
     sampler
-        ``"auto"`` or one of ``"mh"``, ``"pseudo-marginal"``, ``"correlated"``, ``"mhaar-rb"``,
-        ``"gibbs"``, ``"mhaar"``, ``"mhaar-sequential"``.
+        ``"auto"`` or one of ``"inversion"``, ``"mh"``, ``"pseudo-marginal"``, ``"correlated"``,
+        ``"mhaar-rb"``, ``"gibbs"``, ``"mhaar"``, ``"mhaar-sequential"``.
     particles
         How many, for samplers that use them; None takes each sampler's default.
     chains, draws, warmup
@@ -89,6 +90,9 @@ class PrivatePosterior(PeopleEstimator):
         Draws with diagnostics, and ``to_arviz()``; a release has them too.
     mean_, sd_
         Posterior means and standard deviations, one for each parameter.
+    unexplained_
+        Why nothing could be inferred from what was released, such as a prior that excludes it;
+        else there is no such attribute. Another prior and `infer` cost nothing.
     certificate_, certificates_
         The certificate, alone and by holder.
     shared_
@@ -112,7 +116,7 @@ class PrivatePosterior(PeopleEstimator):
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **COMMON,
         "size": AnyOf(Integer(1), None),
-        "sampler": OneOf("auto", *SAMPLERS),
+        "sampler": OneOf("auto", INVERSION, *SAMPLERS),
         "particles": AnyOf(Integer(1), None),
     }
 
@@ -171,7 +175,10 @@ class PrivatePosterior(PeopleEstimator):
         self.released_ = with_certificates(found, outcome.certificates)
         self._sources = [self.released_]
         self.shared_ = outcome.agreement.shared(self.released_)
-        self.infer()
+        try:
+            self.infer()
+        except ParameterError as error:  # paid for and released: a fit does not fail any more
+            self.unexplained_ = str(error)
 
     def _found(self, level: float) -> Answer:
         return people_answer(self, self._sources, level)

@@ -12,8 +12,10 @@ from tacit.errors import ParameterError
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
+from tacit.mechanisms.quantiles import LEAST, Quantiles
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.smooth_quantile import SmoothQuantile
+from tacit.posterior.numerics.orders.domain import Domain
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
 from tacit.privacy.calibration import SOURCE_SHARE
 from tacit.privacy.events import REPLACE
@@ -21,7 +23,7 @@ from tacit.privacy.guarantee import Privacy
 
 __all__ = ["MECHANISMS", "least_noise"]
 
-MECHANISMS = ("auto", "gaussian", "laplace", "smooth", "randomized-response")
+MECHANISMS = ("auto", "gaussian", "laplace", "exponential", "smooth", "randomized-response")
 
 
 def least_noise(
@@ -31,11 +33,14 @@ def least_noise(
     privacy: Privacy | None,
     how: str = "auto",
     source: str = "exact",
+    step: float = 0.0,
 ) -> Mechanism:
     """Return the least noise for which releasing a statistic of n people meets a request.
 
     The request is under replace-one, ``trust="local"`` lets each person answer alone, and None
-    adds no noise. Of `MECHANISMS` ``"auto"`` takes the one with the least variance that applies.
+    adds no noise. Of `MECHANISMS` ``"auto"`` takes the one with the least variance that applies,
+    and for order statistics the exponential mechanism, whose error does not wait for the law of
+    the data; ``step`` is how far apart their values are (0: any).
 
     >>> from tacit.posterior.numerics.statistics import Power
     >>> found = least_noise(Power(), (0.0, 1.0), 100, Privacy(2.0, neighbours="replace-one"))
@@ -44,8 +49,10 @@ def least_noise(
     """
     local = privacy is not None and privacy.trust == "local"
     if isinstance(statistic, OrderStatistic):
-        return _smooth(statistic, bounds, size, privacy, how, source)
-    if how == "smooth":
+        if how == "smooth":
+            return _smooth(statistic, bounds, size, privacy, source)
+        return _drawn(statistic, bounds, privacy, how, step)
+    if how in ("smooth", "exponential"):
         raise ParameterError(f"{statistic.name} is no order statistic: pass mechanism='auto'")
     if local and statistic.dimension(bounds) != 1:
         raise ParameterError("each person answers with one number: choose a scalar statistic")
@@ -71,21 +78,46 @@ def _smooth(
     bounds: tuple[float, float],
     size: int,
     privacy: Privacy | None,
-    how: str,
     source: str,
 ) -> SmoothQuantile:
     name = statistic.name
-    if how not in ("auto", "smooth"):
-        raise ParameterError(f"{name} is released with smooth sensitivity: pass mechanism='auto'")
     if privacy is None or not (privacy.delta > 0.0 and privacy.epsilon <= 10.0):
         raise ParameterError(
-            f"{name} needs epsilon of at most 10 and delta > 0 (smooth sensitivity)"
+            f"{name} needs epsilon of at most 10 and delta > 0 (smooth sensitivity): pass "
+            "mechanism='exponential'"
         )
-    if privacy.trust == "local":
-        raise ParameterError(f"{name} needs all data: no person can answer alone")
+    _needs_all_data(name, privacy)
     delta = privacy.delta * (1.0 - SOURCE_SHARE)
     span = statistic.range(bounds)
     return SmoothQuantile(privacy.epsilon, delta, span, size, statistic.quantile, source)
+
+
+def _drawn(
+    statistic: OrderStatistic,
+    bounds: tuple[float, float],
+    privacy: Privacy | None,
+    how: str,
+    step: float,
+) -> Quantiles:
+    name = statistic.name
+    if how not in ("auto", "exponential"):
+        raise ParameterError(
+            f"{name} is released by the exponential mechanism or with smooth sensitivity: pass "
+            "mechanism='auto' or 'smooth'"
+        )
+    if privacy is None or math.isinf(privacy.epsilon):
+        raise ParameterError(f"{name} needs a finite epsilon: pass Privacy(epsilon)")
+    _needs_all_data(name, privacy)
+    domain = Domain.of(statistic, bounds, step)
+    if privacy.epsilon < LEAST:
+        raise ParameterError(f"{name} needs epsilon of at least {LEAST:.3g}")
+    ends, level = (domain.low, domain.high), (statistic.quantile,)
+    return Quantiles(privacy.epsilon, ends, level, REPLACE, step=step)
+
+
+def _needs_all_data(name: str, privacy: Privacy) -> None:
+    if privacy.trust == "local":
+        raise ParameterError(f"{name} needs all data: no person can answer alone")
 
 
 def _response(

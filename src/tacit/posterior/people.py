@@ -21,7 +21,7 @@ from tacit.estimators.features import NotFitted
 from tacit.estimators.predicting import beside, columns_schema
 from tacit.estimators.release import Release
 from tacit.estimators.site import Site
-from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.posterior.agreement import PosteriorAgreement
 from tacit.posterior.blanks import TO_STATE
 from tacit.posterior.mechanism import MECHANISMS
 from tacit.posterior.numerics.infer import ParameterPosterior
@@ -37,6 +37,7 @@ from tacit.posterior.plain import (
     prior_from_plain,
 )
 from tacit.posterior.released import DIMS, posterior_arrays, posterior_of, sources_of
+from tacit.posterior.selecting import SelectorAgreement
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 
@@ -112,6 +113,15 @@ class PeopleEstimator(PrivateEstimator):
         if columns is not None:
             return self._number_of(columns)[1].range
         return as_bounds("bounds", self.bounds, "the public range of a person's number")
+
+    @property
+    def _step(self) -> float:
+        """How far apart people's possible numbers are: as the column says, or 1 of counts."""
+        columns = self._stated_columns
+        stated = 0.0
+        if columns is not None:
+            stated = float(getattr(self._number_of(columns)[1], "step", 0.0))
+        return stated or (0.0 if self._law.ties((0.0, 1.0)) is None else 1.0)
 
     @staticmethod
     def _number_of(columns: Columns) -> tuple[str, Kind]:
@@ -210,6 +220,7 @@ class PeopleEstimator(PrivateEstimator):
             self.mechanism,
             self.noise,
             notes=() if columns is None else columns.assumptions(),
+            spacing=self._step,
         )
 
     def _read(self, data: Any, agreement: Agreement) -> Array:
@@ -233,6 +244,8 @@ class PeopleEstimator(PrivateEstimator):
     def _learn(self, posterior: ParameterPosterior) -> None:
         """Keep what was inferred."""
         self.posterior_ = posterior
+        if hasattr(self, "unexplained_"):
+            del self.unexplained_
         self.mean_, self.sd_ = posterior.mean, posterior.sd
         self.shared_ = {
             **{name: s.values for name, s in zip(self._parts(), self._sources, strict=True)},
@@ -246,8 +259,11 @@ class PeopleEstimator(PrivateEstimator):
         return ["values", *(f"values/{k}" for k in range(2, len(self._sources) + 1))]
 
     def _needs_posterior(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFitted("there are no draws here: call fit, or infer after reading them back")
+        if hasattr(self, "posterior_"):
+            return
+        if hasattr(self, "unexplained_"):
+            raise NotFitted(f"nothing could be inferred: {self.unexplained_}")
+        raise NotFitted("there are no draws here: call fit, or infer after reading them back")
 
     def to_arviz(self) -> Any:
         """Return the draws as ArviZ ``InferenceData`` (extra ``diagnostics``)."""

@@ -130,6 +130,7 @@ def plain_noisy(release: NoisyStatistic) -> dict[str, Any]:
         "noise": release.noise.kind,
         "scale": release.noise.scale,
         "beta": release.noise.beta,
+        "step": release.noise.step,
         "local": release.local,
     }
 
@@ -137,7 +138,8 @@ def plain_noisy(release: NoisyStatistic) -> dict[str, Any]:
 def noisy_from_plain(given: Mapping[str, Any], values: Any) -> NoisyStatistic:
     """Return a release from what `plain_noisy` wrote and its numbers."""
     low, high = given["bounds"]
-    law = NoiseLaw(str(given["noise"]), float(given["scale"]), float(given["beta"]))
+    scale, beta, step = (float(given.get(name, 0.0)) for name in ("scale", "beta", "step"))
+    law = NoiseLaw(str(given["noise"]), scale, beta, step)
     statistic = statistic_from_plain(given["statistic"])
     numbers = np.asarray(values, np.float64)
     return NoisyStatistic(

@@ -5,7 +5,7 @@ How candidates are ranked stands in `tacit.posterior.ranking`.
 **Adaptively** (thesis 6.5). A first chunk of people releases a first statistic; the candidates are
 ranked under the posterior given that; the best is released of everybody else; both releases
 together give the posterior. Each person takes part in one (ε, δ) release, and the ledger is
-charged that once, before the first draw: see `tacit.posterior.agreement`.
+charged that once, before the first draw: see `tacit.posterior.selecting`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tacit.estimators.blanks import Blank
 from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
-from tacit.posterior.agreement import Selected, SelectorAgreement
 from tacit.posterior.answers import selector_answer
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
@@ -32,6 +31,7 @@ from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
 from tacit.posterior.plain import population_from_plain, prior_from_plain
 from tacit.posterior.ranking import DRAWN, Comparison, Ranking
 from tacit.posterior.released import with_certificates
+from tacit.posterior.selecting import Selected, SelectorAgreement
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -80,6 +80,9 @@ class StatisticSelector(PeopleEstimator):
         After `fit`, the ranking given the first chunk.
     selected_, releases_, posterior_, mean_, sd_
         After `fit`: the chosen statistic, both releases and the posterior.
+    unexplained_
+        Why nothing could be inferred from both, such as a prior that excludes them; else there is
+        no such attribute.
     certificate_, certificates_
         The certificate, alone and by holder.
     shared_
@@ -205,7 +208,11 @@ class StatisticSelector(PeopleEstimator):
         self.releases_, self.ranking_ = list(found.releases), found.ranking
         self._sources = [with_certificates(s, outcome.certificates) for s in self.releases_]
         self.selected_ = self.releases_[1].statistic
-        self._learn(found.posterior)
+        if found.posterior is not None:
+            self._learn(found.posterior)
+            return
+        self.unexplained_ = found.unexplained
+        self.shared_ = outcome.agreement.shared(found)
 
     def _parts(self) -> list[str]:
         return ["first", "rest"]

@@ -15,8 +15,10 @@ from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
-from tacit.posterior.agreement import PosteriorAgreement, SelectorAgreement
+from tacit.mechanisms.quantiles import Quantiles
+from tacit.posterior.agreement import PosteriorAgreement
 from tacit.posterior.numerics.statistics import OrderStatistic
+from tacit.posterior.selecting import SelectorAgreement
 
 __all__ = ["Chunks", "People", "contribution"]
 
@@ -25,7 +27,9 @@ def contribution(public: PosteriorAgreement, x: Array) -> Any:
     """Return what people contribute: a sum of shares on the grid, or a value of each."""
     statistic, mechanism = public.statistic, public.mechanism
     if isinstance(statistic, OrderStatistic):
-        return statistic.of.of_each(x, public.bounds)[:, 0]
+        drawn = isinstance(mechanism, Quantiles)  # on the scale of x or |x|
+        of = public.planned.domain.base if drawn else statistic.of
+        return of.of_each(x, public.bounds)[:, 0]
     s = statistic.of_each(x, public.bounds)
     if public.merge == "sum":
         assert isinstance(mechanism, Gaussian | Laplace)

@@ -189,18 +189,34 @@ def test_vectors_and_orders():
     less = information(plan(both, WIDE, NoiseLaw("gaussian", 1.0), n), own, [1.0, 2.0])
     assert less.variance > found.variance
     median = plan(OrderStatistic(0.5, Power(1.0)), (-10, 10), NoiseLaw("smooth", 5.0, 0.25), 20)
-    found = information(median, NormalVariance(), [1.0], rng=generator(2), outer=50, inner=40)
+    found = information(median, NormalVariance(), [1.0], "exact", rng=generator(2), outer=2000)
     assert found.method == "exact" and found.error[0, 0] > 0
+    sure = information(median, NormalVariance(), [1.0])
+    assert sure.method == "quadrature" and sure.error[0, 0] < 0.02 * sure.value
+    assert abs(sure.value - found.value) < 4 * found.error[0, 0]
+
+
+def test_a_quantile_of_many_people_tells_what_its_rank_and_their_sampling_leave():
+    n, q, rank_error = 100_000, 0.9, 2.0  # ranks: Laplace errors of scale 2
+    drawn = plan(OrderStatistic(q), (-10, 10), NoiseLaw("exponential", rank_error), n)
+    density = stats.norm.pdf(stats.norm.ppf(q))
+    known = density**2 / (q * (1 - q) / n + 2 * rank_error**2 / n**2)
+    assert information(drawn, NormalMean(), [1.0]).value == pytest.approx(known, rel=0.03)
 
 
 def test_methods_that_do_not_apply_say_so():
     median = plan(OrderStatistic(0.5), (-10, 10), NoiseLaw("smooth", 5.0, 0.25), 20)
     with pytest.raises(ParameterError, match="closed form"):
         information(median, NormalVariance(), [1.0], "closed")
+    both = Custom(lambda x: np.stack([x, x], axis=-1), [(-9, 9), (-9, 9)], "twice")
+    pair = plan(both, (-9, 9), NoiseLaw("laplace", 1.0), 20)
     with pytest.raises(ParameterError, match="quadrature"):
-        information(median, NormalVariance(), [1.0], "quadrature")
+        information(pair, NormalVariance(), [1.0], "quadrature")
     with pytest.raises(ParameterError, match="rng"):
-        information(median, NormalVariance(), [1.0])
+        information(median, NormalVariance(), [1.0], "exact")
+    drawn = plan(OrderStatistic(0.5), (-10, 10), NoiseLaw("exponential", 1.0), 20)
+    with pytest.raises(ParameterError, match="noise that is added"):
+        information(drawn, NormalVariance(), [1.0], "exact", rng=generator(1))
     with pytest.raises(ParameterError, match="variance must be a positive"):
         information(median, NormalVariance(), [-1.0])
 

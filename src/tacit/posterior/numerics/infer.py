@@ -1,11 +1,12 @@
 """From noisy statistics to draws of p(θ | y): the choice of a sampler, chains, diagnostics.
 
-**The default.** ``mh`` wherever p(y | θ) can be computed: additive statistics of at least 30
-people (the central limit theorem) with Gaussian noise, or one number with Laplace noise; and each
-person's own answers, for one parameter. ``mhaar-rb`` for vectors with Laplace noise;
-``mhaar-sequential`` for answers and several parameters; ``mhaar``, exact for any statistic and
-any n, for everything else. Of several releases, one may be such a case: it is seen through
-particles, and the others through p(y | θ).
+**The default.** ``inversion`` wherever p(y | θ) of one parameter can be computed: additive
+statistics of at least 30 people (the central limit theorem) with Gaussian noise, or one number
+with Laplace noise; order statistics of any number of people; each person's own answers. Its draws
+are independent. For several parameters ``mh`` walks, and ``mhaar-sequential`` where each person
+answers. ``mhaar-rb`` takes vectors with Laplace noise; ``mhaar``, exact for any statistic and any
+n, everything else. Of several releases, one may be such a case: it is seen through particles, and
+the others through p(y | θ).
 """
 
 from __future__ import annotations
@@ -33,18 +34,22 @@ from tacit.posterior.numerics.metropolis.kernel import (
     check_sampler,
 )
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
+from tacit.posterior.numerics.orders.likelihood import order_law
+from tacit.posterior.numerics.orders.ranks import Ranks
 from tacit.posterior.numerics.particles import seen_first
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
-from tacit.posterior.numerics.splines import clip_to_range, line_range, scale_codes
+from tacit.posterior.numerics.splines import from_line, line_range, scale_codes
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic
+from tacit.posterior.numerics.tabulate import search
 
-__all__ = ["ParameterPosterior", "check_inference", "choose_sampler", "infer"]
+__all__ = ["INVERSION", "ParameterPosterior", "check_inference", "choose_sampler", "infer"]
 
+INVERSION = "inversion"  # of the table of a posterior, instead of a walk
 ENOUGH = 30  # people from which a mean counts as normal
 _AGREED, _EXTENSIONS = 1.05, 3  # R-hat up to which chains agree; how often they are extended
 _FAR = 7.0  # standard deviations beyond which a prior counts as excluding the data
-_GRID = 33
+_NEAR = 0.1  # standard deviations by which the nearest parameter may be missed
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class ParameterPosterior(Answering):
         (chains, draws, parameters).
     diagnostics
         By parameter ``r_hat``, ``effective_samples`` and ``autocorrelation_time``; ``acceptance``
-        by chain, and ``thin``, the iterations for each draw.
+        by chain, and ``thin``, the iterations for each draw, where a chain walked.
     """
 
     sampler: str
@@ -105,15 +110,18 @@ class ParameterPosterior(Answering):
 def choose_sampler(releases: Sequence[NoisyStatistic], population: Population) -> str:
     """Return the sampler that suits the releases; see the module's docstring."""
     release, *known = seen_first(releases)
+    exact = "inversion" if population.dimension == 1 else "mh"
     if known and has_likelihood(release):
-        few = [r for r in releases if not r.local and r.size < ENOUGH]
+        few = [r for r in releases if r.additive and not r.local and r.size < ENOUGH]
         if len(few) != 1:
-            return "mh"
+            return exact
+    if not release.additive:
+        return exact
     if release.local:
-        return "mh" if population.dimension == 1 else "mhaar-sequential"
+        return exact if population.dimension == 1 else "mhaar-sequential"
     if release.additive and release.size >= ENOUGH:
         simple = release.noise.kind == "gaussian" or len(release.values) == 1
-        return "mh" if simple else "mhaar-rb"
+        return exact if simple else "mhaar-rb"
     return "mhaar"
 
 
@@ -142,7 +150,7 @@ def infer(
     priors
         One for each parameter; None is flat over what the public bounds leave possible.
     sampler
-        One of `SAMPLERS`, or ``"auto"``.
+        One of `SAMPLERS`, ``"inversion"`` or ``"auto"``.
     particles, correlation, refresh
         See `MetropolisKernel`.
     chains, draws, warmup
@@ -169,7 +177,7 @@ def infer(
     if population.dimension == 1:
         check_prior(releases, population, priors[0])
     kernel = MetropolisKernel(
-        name,
+        "mh" if name == INVERSION else name,
         releases,
         population,
         priors,
@@ -177,6 +185,9 @@ def infer(
         correlation=correlation,
         refresh=refresh,
     )
+    if name == INVERSION:
+        values = kernel.independent(rng, (chains, draws))
+        return ParameterPosterior(name, population.names, values, _diagnosed(values))
     states = [_warm_up(kernel, rng, warmup) for _ in range(chains)]
     thin = 1
     for extension in range(_EXTENSIONS + 1):
@@ -187,16 +198,22 @@ def infer(
         if max(hats) <= _AGREED or extension == _EXTENSIONS:
             break
         thin *= 2
-    each = [values[..., k] for k in range(values.shape[-1])]
-    diagnostics = {
-        "r_hat": hats,
-        "effective_samples": [effective_samples(v) for v in each],
-        "autocorrelation_time": [autocorrelation_time(v) for v in each],
+    walked = {
         "acceptance": [info.acceptance for _, info in found],
         "thin": thin,
         "step": [state.step for state in states],
     }
-    return ParameterPosterior(name, population.names, values, diagnostics)
+    return ParameterPosterior(name, population.names, values, _diagnosed(values) | walked)
+
+
+def _diagnosed(values: Array) -> dict[str, Any]:
+    """Return how well chains (chains, draws, parameters) mixed."""
+    each = [values[..., k] for k in range(values.shape[-1])]
+    return {
+        "r_hat": [r_hat(v) for v in each],
+        "effective_samples": [effective_samples(v) for v in each],
+        "autocorrelation_time": [autocorrelation_time(v) for v in each],
+    }
 
 
 def check_inference(
@@ -210,7 +227,7 @@ def check_inference(
 
     Only public facts are used, so that planned releases may be checked before anybody pays.
     """
-    check("sampler", sampler, OneOf("auto", *SAMPLERS))
+    check("sampler", sampler, OneOf("auto", INVERSION, *SAMPLERS))
     if not releases:
         raise ParameterError("there is no release to infer from")
     for release in releases:
@@ -223,8 +240,11 @@ def check_inference(
     for prior, scale in zip(priors, scale_codes(population.scales), strict=True):
         line_range(prior, int(scale))
     name = choose_sampler(releases, population) if sampler == "auto" else sampler
-    check_sampler(name, releases)
-    check_particles(name, particles)
+    if name == INVERSION and population.dimension > 1:
+        raise ParameterError("inversion is for one parameter: pass sampler='mh'")
+    kind = "mh" if name == INVERSION else name
+    check_sampler(kind, releases)
+    check_particles(kind, particles)
     return name, priors
 
 
@@ -249,22 +269,30 @@ def check_prior(
     releases: Sequence[NoisyStatistic], population: Population, prior: ScalarPrior
 ) -> None:
     """Raise where no parameter of the prior could have given what was released."""
-    levels = np.linspace(1e-6, 1.0 - 1e-6, _GRID)
     scale = int(scale_codes(population.scales)[0])
-    thetas = np.unique(clip_to_range(prior, scale, prior.quantile(levels)))
+    low, high = line_range(prior, scale)
     for release in releases:
-        gaps = [_distance(release, population, np.array([theta])) for theta in thetas]
-        if min(gaps) > _FAR:
+
+        def near(eta: float, release: NoisyStatistic = release) -> float:
+            theta = np.array([from_line(scale, eta)])
+            return -_distance(release, population, theta)
+
+        gap = -float(search(near, low, high, _NEAR, -_FAR).values.max())
+        if gap > _FAR:
+            ends = " to ".join(f"{from_line(scale, end):g}" for end in (low, high))
             raise ParameterError(
                 f"the prior excludes the data: what was released of {release.statistic.name} lies "
-                f"{min(gaps):.3g} standard deviations from what any {population.names[0]} in "
-                f"[{thetas[0]:g}, {thetas[-1]:g}] predicts. Pass a wider prior, or check bounds "
-                "and noise"
+                f"{gap:.3g} standard deviations from what any {population.names[0]} from "
+                f"{ends} predicts. Pass a wider prior, or check bounds and noise"
             )
 
 
 def _distance(release: NoisyStatistic, population: Population, theta: Array) -> float:
     """Return how far a release lies from what θ predicts, in standard deviations or as heavy."""
+    if release.noise.kind == "exponential":
+        law = order_law(release, population)
+        assert isinstance(law, Ranks)
+        return _as_normal(law.distance(population, theta))
     if isinstance(release.statistic, OrderStatistic):
         low, high = release.statistic.range(release.bounds)
         outside = max(low - release.values[0], release.values[0] - high, 0.0)

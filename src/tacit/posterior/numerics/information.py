@@ -4,6 +4,7 @@
 |---|---|
 | additive, Gaussian noise | closed form of a normal law (Malagò & Pistone 2015), any dimension |
 | additive, Laplace noise; each person's own answer | quadrature over one number y |
+| order statistic | quadrature over y, of the likelihoods of `orders` |
 | additive, non-Gaussian noise | Monte Carlo, thesis Algorithm 6 |
 | any statistic, exact marginal | Monte Carlo, Algorithm 7 |
 | each person's own answer | Monte Carlo, Algorithm 8 |
@@ -25,6 +26,7 @@ from tacit.errors import ParameterError
 from tacit.posterior.numerics.information_simulated import importance, simulated
 from tacit.posterior.numerics.likelihood import marginal, moments, moments_and_slopes
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
+from tacit.posterior.numerics.orders.information import order_information
 from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
 
@@ -98,23 +100,28 @@ def information(
     if method == "auto":
         if normal and release.noise.kind == "gaussian":
             method = "closed"
-        elif release.additive and one_number:
-            method = "quadrature"
         else:
-            method = "monte-carlo" if normal else "exact"
+            method = "quadrature" if one_number else "monte-carlo"
     if method == "closed":
         if not (normal and release.noise.kind == "gaussian"):
             raise ParameterError("the closed form is for additive statistics with Gaussian noise")
         return normal_information(release, population, theta)
     if method == "quadrature":
-        if not (release.additive and one_number):
-            raise ParameterError("quadrature is for one number of an additive statistic")
+        if not one_number:
+            raise ParameterError("quadrature is for one number, not for a vector")
+        if not release.additive:
+            return Information(*order_information(release, population, theta), method)
         value = (
             _local(release, population, theta)
             if release.local
             else _normal_laplace(release, population, theta)
         )
         return Information(value, np.zeros_like(value), method)
+    if release.noise.kind == "exponential":
+        raise ParameterError(
+            "Monte Carlo is for noise that is added: pass method='quadrature' for a draw of the "
+            "exponential mechanism"
+        )
     if rng is None:
         raise ParameterError("Monte Carlo needs rng: pass a generator")
     estimate = simulated if method == "exact" or not normal else importance

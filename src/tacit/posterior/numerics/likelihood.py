@@ -5,7 +5,8 @@
 | additive, Gaussian noise | N(μ(θ), Σ(θ)/n + σ²I), S_n normal by the central limit theorem |
 | additive, Laplace noise, one number | a normal convolved with a Laplace law, in closed form |
 | each person's own answer | Π_t ∫ p(x given θ)·g(y_t given s(x)) dx, by quadrature over x |
-| order statistics, vectors with Laplace noise | only by simulation: see `particles` |
+| order statistic | a sum over ranks, or an integral over the statistic: see `orders` |
+| vectors with Laplace noise | only by simulation: see `particles` |
 
 Moments are those of s of the **clipped** X, by quadrature, for every population and statistic.
 """
@@ -17,6 +18,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic, normal_laplace
+from tacit.posterior.numerics.orders.likelihood import order_law
 from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
 
@@ -58,15 +60,17 @@ def moments_and_slopes(
 
 def has_likelihood(release: NoisyStatistic) -> bool:
     """Whether p(y | θ) can be computed without simulation."""
-    if release.local:
+    if release.local or not release.additive:
         return True
-    return release.additive and (release.noise.kind == "gaussian" or len(release.values) == 1)
+    return release.noise.kind == "gaussian" or len(release.values) == 1
 
 
 def log_likelihood(release: NoisyStatistic, population: Population, theta: Array) -> float:
     """Return log p(y | θ) of a release for which `has_likelihood`."""
     if release.local:
         return _local(release, population, theta)
+    if not release.additive:
+        return order_law(release, population).log_density(population, theta)
     if not has_likelihood(release):
         raise ParameterError(f"{release.statistic.name} has no likelihood without simulation")
     assert isinstance(release.statistic, Additive)

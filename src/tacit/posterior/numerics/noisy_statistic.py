@@ -17,13 +17,15 @@ from tacit._core.check import Bounds, Integer, OneOf, Real, check
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.orders.domain import Domain
+from tacit.posterior.numerics.orders.simulated import draws_log_density, simulated_draws
 from tacit.posterior.numerics.shown import noisy_answer
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
 
 __all__ = ["NOISES", "NoiseLaw", "NoisyStatistic", "log_noise", "normal_laplace"]
 
 # the order is the code that compiled loops use
-NOISES = ("gaussian", "laplace", "smooth", "response")
+NOISES = ("gaussian", "laplace", "smooth", "response", "exponential")
 _ROOT_TWO = math.sqrt(2.0)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -48,16 +50,20 @@ class NoiseLaw:
     kind
         ``"gaussian"`` (scale is the standard deviation), ``"laplace"`` (its scale), ``"smooth"``
         (Laplace with scale 2·S_β(x)/ε: ``scale`` is ε) or ``"response"`` (a 0/1 answer that is
-        true with probability ``scale``).
+        true with probability ``scale``) or ``"exponential"`` (drawn with a density that falls by
+        e for each ``scale`` people between it and the rank).
     scale
         See above.
     beta
         The smoothness β, for ``"smooth"``.
+    step
+        How far apart people's possible values are, for ``"exponential"``; 0 for any value.
     """
 
     kind: str
     scale: float
     beta: float = 0.0
+    step: float = 0.0
 
     def __post_init__(self) -> None:
         check("kind", self.kind, OneOf(*NOISES))
@@ -66,11 +72,16 @@ class NoiseLaw:
             check("beta", self.beta, Real(0, open_low=True))
         if self.kind == "response":
             check("scale", self.scale, Real(0.5, 1, open_high=True))
+        check("step", self.step, Real(0))
 
     @property
     def name(self) -> str:
         """The law in words."""
-        words = {"smooth": "smooth Laplace", "response": "randomized response"}
+        words = {
+            "smooth": "smooth Laplace",
+            "response": "randomized response",
+            "exponential": "exponential-mechanism",
+        }
         return words.get(self.kind, self.kind)
 
     @property
@@ -142,10 +153,10 @@ class NoisyStatistic(Answering):
                 f"values must hold {width} finite number(s), got shape {values.shape}"
             )
         ordered = isinstance(self.statistic, OrderStatistic)
-        if ordered != (self.noise.kind == "smooth") or (ordered and self.local):
+        if ordered != (self.noise.kind in ("smooth", "exponential")) or (ordered and self.local):
             raise ParameterError(
-                "order statistics go with smooth noise, added by whoever holds all rows, and with "
-                "nothing else"
+                "order statistics go with smooth noise or the exponential mechanism of whoever "
+                "holds all rows, and with nothing else"
             )
         if self.local and self.statistic.dimension(self.bounds) != 1:
             raise ParameterError("an answer of each person is one number, not a vector")
@@ -189,8 +200,27 @@ class NoisyStatistic(Answering):
         scale = 2.0 / self.noise.scale * smooth.reshape(*s.shape[:-1], 1)
         return s[..., rank - 1 : rank], np.maximum(scale, 1e-300)
 
+    @property
+    def domain(self) -> Domain:
+        """Where an order statistic lies, on the scale of x or |x|."""
+        assert isinstance(self.statistic, OrderStatistic)
+        return Domain.of(self.statistic, self.bounds, self.noise.step)
+
+    def log_density(self, x: Array) -> Array:
+        """Return log p(y given data (…, n)), up to a constant."""
+        if self.noise.kind == "exponential":
+            assert isinstance(self.statistic, OrderStatistic)
+            return draws_log_density(self.domain, self.statistic.quantile, 1.0 / self.noise.scale,
+                                     x, float(self.values[0]))  # fmt: skip
+        centre, scale = self.centre(x)
+        return np.asarray(self.noise.log_density(self.values - centre, scale).sum(axis=-1))
+
     def simulate(self, rng: np.random.Generator, x: Array) -> Array:
         """Return a simulated release of data, for studies."""
+        if self.noise.kind == "exponential":
+            assert isinstance(self.statistic, OrderStatistic)
+            return simulated_draws(rng, self.domain, self.statistic.quantile,
+                                   1.0 / self.noise.scale, x)  # fmt: skip
         return self.noise.perturb(rng, *self.centre(x))
 
 

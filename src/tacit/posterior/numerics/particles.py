@@ -100,11 +100,11 @@ class Simulated:
         """Fill in log h of particles of people."""
         release = self.release
         x = self.population.simulate(theta, z)
-        centre, scale = release.centre(x[..., 0] if self.view == LOCAL else x[0])
         if self.view == LOCAL:
+            centre, _ = release.centre(x[..., 0])
             out[:] = release.noise.log_density(release.values[:, None] - centre)
         else:
-            out[0] = release.noise.log_density(release.values - centre, scale).sum(axis=-1)
+            out[0] = release.log_density(x[0])
 
     def normal_weights(self, z: Array, theta: Array, out: Array) -> None:
         """Fill in log h of particles of S_n."""
@@ -183,7 +183,7 @@ def _compiled_target(model: Any, theta: Any) -> Any:
 
 def seen_first(releases: Sequence[NoisyStatistic]) -> list[NoisyStatistic]:
     """Return releases with the one first that needs particles most."""
-    return sorted(releases, key=lambda r: (has_likelihood(r), r.local, r.size))
+    return sorted(releases, key=lambda r: (has_likelihood(r), r.local or not r.additive, r.size))
 
 
 def check_view(releases: Sequence[NoisyStatistic], view: int) -> None:

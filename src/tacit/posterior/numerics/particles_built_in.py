@@ -28,10 +28,10 @@ from tacit.posterior.numerics.splines import (
     look_up,
     look_up_within,
     spline,
-    tabulate,
     to_line,
 )
 from tacit.posterior.numerics.statistics import OrderStatistic, Power, power
+from tacit.posterior.numerics.tabulate import tabulate
 
 __all__ = [
     "BATCH",
@@ -79,7 +79,7 @@ class BuiltIn(NamedTuple):
 def is_built_in(release: NoisyStatistic, population: Population) -> bool:
     """Whether compiled loops understand a release."""
     plain = isinstance(release.statistic, Power | OrderStatistic)
-    return plain and population.code >= 0
+    return plain and population.code >= 0 and release.noise.kind != "exponential"
 
 
 def built_in(

@@ -30,6 +30,8 @@ def noisy_table(release: Any, level: float) -> Table:
             name, slope = f"share of {release.statistic.name}", 2.0 * scale - 1.0
             mean, errors = (mean - (1.0 - scale)) / slope, [errors[0] / slope]
         values = np.array([mean])
+    elif kind == "exponential":
+        note = f"its rank is off by about a Laplace error of {scale:.3g} people"
     elif kind in ("gaussian", "laplace"):
         sd = scale * (1.0 if kind == "gaussian" else math.sqrt(2.0))
         errors, note = [sd] * len(values), _NOISE_ONLY

@@ -6,7 +6,7 @@ A random walk moves on η, the parameter on the real line: θ itself, log θ or 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,14 +28,11 @@ __all__ = [
     "look_up",
     "look_up_within",
     "spline",
-    "tabulate",
     "to_line",
 ]
 
 SCALES = ("real", "positive", "unit")  # the order is the code that compiled loops use
 _TAIL = 1e-10  # prior mass that a table leaves out at each end
-_DEPTH = 45.0  # how far below its top a log density still matters: e^-45 is 3e-20
-_NODES, _COARSE, _ROUNDS = 129, 33, 24
 
 
 @inlined
@@ -136,37 +133,6 @@ def spline(scale: int, eta: Array, values: Array) -> Table:
     step = float(eta[1] - eta[0])
     c = CubicSpline(np.arange(len(eta)), values).c  # highest power first
     return Table(scale, float(eta[0]), step, np.ascontiguousarray(c[::-1].T))
-
-
-def tabulate(
-    function: Callable[[float], float], prior: ScalarPrior, scale: int
-) -> tuple[Table, Array, Array]:
-    """Return log p(y | θ) as a spline over where the posterior has mass, with η and log posterior.
-
-    The prior's range is searched with ever finer grids until the part that lies within e^-45 of
-    the top fills the grid.
-    """
-    low, high = line_range(prior, scale)
-
-    def at(nodes: int) -> tuple[Array, Array, Array]:
-        eta = np.linspace(low, high, nodes)
-        theta = [float(from_line(scale, e)) for e in eta]
-        values = np.array([function(t) for t in theta])
-        weights = values + [prior.log_density(t) + log_slope(scale, t) for t in theta]
-        return eta, values, weights
-
-    for _ in range(_ROUNDS):
-        eta, values, weights = at(_COARSE)
-        if not np.isfinite(top := np.max(weights)):
-            raise ParameterError("the release is impossible under every parameter of the prior")
-        inside = np.flatnonzero(weights > top - _DEPTH)
-        first, last = max(inside[0] - 1, 0), min(inside[-1] + 1, _COARSE - 1)
-        low, high = float(eta[first]), float(eta[last])
-        if last - first > _COARSE // 3:
-            break
-    eta, values, weights = at(_NODES)
-    floor = values[np.isfinite(values)].min()
-    return spline(scale, eta, np.where(np.isfinite(values), values, floor)), eta, weights
 
 
 def scale_codes(scales: Sequence[str]) -> NDArray[np.int64]:

@@ -22,6 +22,7 @@ from tacit._core import kernels
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.inversion import independent_draws
 from tacit.posterior.numerics.likelihood import has_likelihood, log_likelihood
 from tacit.posterior.numerics.metropolis import loops
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
@@ -47,9 +48,9 @@ from tacit.posterior.numerics.splines import (
     clip_to_range,
     from_line,
     scale_codes,
-    tabulate,
     to_line,
 )
+from tacit.posterior.numerics.tabulate import tabulate
 
 __all__ = ["SAMPLERS", "Info", "MetropolisKernel", "State", "check_particles", "check_sampler"]
 
@@ -162,6 +163,14 @@ class MetropolisKernel:
     def is_compiled(self) -> bool:
         """Whether chains run at native speed."""
         return isinstance(self.model, Table | BuiltIn)
+
+    def independent(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Return independent draws of the one parameter of a tabulated posterior, (…, 1)."""
+        assert isinstance(self.model, Table)
+        found = independent_draws(
+            rng, self.model, self.eta, self.log_posterior, self.priors[0], shape
+        )
+        return np.asarray(found[..., None])
 
     def with_values(self, values: Any) -> MetropolisKernel:
         """Return the same kernel for other noisy numbers of its one release."""

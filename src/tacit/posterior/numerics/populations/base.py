@@ -72,6 +72,25 @@ class Population(ABC):
         z = -np.diff(np.concatenate([[0.0], height, [0.0]])) * _STRATA
         return self._clip(self.simulate(theta, z), bounds), np.full(_STRATA, 1.0 / _STRATA)
 
+    def share_below(self, x: Any, theta: Array) -> Array:
+        """Return P(X < x), elementwise; without knowledge of the law, of equal strata of z.
+
+        Between two neighbouring strata it grows evenly, and a value of many of them is a jump.
+        """
+        x = np.asarray(x, np.float64)
+        z = special.ndtri((np.arange(_STRATA) + 0.5) / _STRATA)
+        s = np.sort(self.simulate(theta, z))
+        count = np.searchsorted(s, x)
+        last, first = s[np.minimum(count, _STRATA - 1)], s[np.maximum(count - 1, 0)]
+        within = (count > 0) & (count < _STRATA) & (last > first)
+        share = np.where(within, (x - first) / np.where(within, last - first, 1.0), 0.0)
+        found = (count + np.where(within, share - 0.5, 0.0)) / _STRATA
+        return np.asarray(np.clip(found, 0.0, 1.0))
+
+    def ties(self, bounds: tuple[float, float]) -> Array | None:
+        """Return the numbers that many people share, besides the bounds; None for none."""
+        return None
+
     def default_prior(self, bounds: tuple[float, float]) -> tuple[ScalarPrior, ...]:
         """Return the flat prior over what the public bounds leave possible."""
         raise ParameterError(

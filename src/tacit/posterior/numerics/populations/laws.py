@@ -109,9 +109,9 @@ class NormalMean(Continuous):
         """Return where all mass lies."""
         return theta[0] - _REACH * self.sd, theta[0] + _REACH * self.sd
 
-    def share_below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: Any, theta: Array) -> Array:
         """Return P(X < x)."""
-        return float(special.ndtr((x - theta[0]) / self.sd))
+        return np.asarray(special.ndtr((np.asarray(x) - theta[0]) / self.sd))
 
     def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
@@ -147,9 +147,9 @@ class NormalVariance(Continuous):
         reach = _REACH * math.sqrt(theta[0])
         return -reach, reach
 
-    def share_below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: Any, theta: Array) -> Array:
         """Return P(X < x)."""
-        return float(special.ndtr(x / math.sqrt(theta[0])))
+        return np.asarray(special.ndtr(np.asarray(x) / math.sqrt(theta[0])))
 
     def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
@@ -181,9 +181,9 @@ class UniformWidth(Continuous):
         """Return where all mass lies."""
         return -float(theta[0]), float(theta[0])
 
-    def share_below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: Any, theta: Array) -> Array:
         """Return P(X < x)."""
-        return float(np.clip((x / theta[0] + 1.0) / 2.0, 0.0, 1.0))
+        return np.asarray(np.clip((np.asarray(x) / theta[0] + 1.0) / 2.0, 0.0, 1.0))
 
     def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
@@ -218,9 +218,9 @@ class Exponential(Continuous):
         """Return where all mass lies."""
         return 0.0, 40.0 * float(theta[0])
 
-    def share_below(self, x: float, theta: Array) -> float:
+    def share_below(self, x: Any, theta: Array) -> Array:
         """Return P(X < x)."""
-        return float(-np.expm1(-max(x, 0.0) / theta[0]))
+        return np.asarray(-np.expm1(-np.maximum(x, 0.0) / theta[0]))
 
     def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""

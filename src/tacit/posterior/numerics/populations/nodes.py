@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import abstractmethod
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +26,6 @@ class Continuous(Population):
         """Return where all mass lies."""
 
     @abstractmethod
-    def share_below(self, x: float, theta: Array) -> float:
-        """Return P(X < x)."""
-
-    @abstractmethod
     def share_above(self, x: float, theta: Array) -> float:
         """Return P(X > x)."""
 
@@ -39,7 +37,7 @@ class Continuous(Population):
         low, high = bounds
         first, last = self.limits(theta)
         first, last = max(first, low), min(last, high)
-        atoms = [self.share_below(low, theta), self.share_above(high, theta)]
+        atoms = [float(self.share_below(low, theta)), self.share_above(high, theta)]
         x, weights = [np.array([low, high])], [np.array(atoms)]
         t, w = _legendre()
         # a law that lies beyond a bound altogether is the atom there
@@ -71,9 +69,21 @@ class Discrete(Population):
     def largest(self, bounds: tuple[float, float]) -> int:
         """Return the largest value that counts on its own."""
 
+    def share_below(self, x: Any, theta: Array) -> Array:
+        """Return the mass of all whole numbers below."""
+        x = np.asarray(x, np.float64)
+        top = max(1, math.ceil(float(np.max(x, initial=0.0, where=np.isfinite(x)))))
+        mass = np.exp(self.log_density(np.arange(top + 1.0), theta))
+        total = np.concatenate([[0.0], np.cumsum(mass)])
+        return np.asarray(np.minimum(total[np.clip(np.ceil(x), 0, top + 1).astype(int)], 1.0))
+
     def nodes(self, theta: Array, bounds: tuple[float, float]) -> tuple[Array, Array]:
         """Return every value with its probability; what lies above counts at the upper bound."""
         k = np.arange(self.largest(bounds) + 1.0)
         weights = np.exp(self.log_density(k, theta))
         weights[-1] += max(0.0, 1.0 - weights.sum())
         return self._clip(k, bounds), weights
+
+    def ties(self, bounds: tuple[float, float]) -> Array | None:
+        """Return every value."""
+        return np.arange(self.largest(bounds) + 1.0)
