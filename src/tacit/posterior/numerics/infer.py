@@ -3,10 +3,9 @@
 **The default.** ``inversion`` wherever p(y | θ) of one parameter can be computed: additive
 statistics of at least 30 people (the central limit theorem) with Gaussian noise, or one number
 with Laplace noise; order statistics of any number of people; each person's own answers. Its draws
-are independent. For several parameters ``mh`` walks, and ``mhaar-sequential`` where each person
-answers. ``mhaar-rb`` takes vectors with Laplace noise; ``mhaar``, exact for any statistic and any
-n, everything else. Of several releases, one may be such a case: it is seen through particles, and
-the others through p(y | θ).
+are independent. For several parameters ``mh`` walks. ``mhaar-rb`` takes vectors with Laplace
+noise; ``mhaar``, exact for any statistic and any n, everything else. Of several releases, one may
+be such a case: it is seen through particles, and the others through p(y | θ).
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def choose_sampler(releases: Sequence[NoisyStatistic], population: Population) -
     if not release.additive:
         return exact
     if release.local:
-        return exact if population.dimension == 1 else "mhaar-sequential"
+        return exact
     if release.additive and release.size >= ENOUGH:
         simple = release.noise.kind == "gaussian" or len(release.values) == 1
         return exact if simple else "mhaar-rb"

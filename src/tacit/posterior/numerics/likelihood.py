@@ -101,7 +101,10 @@ def _local(release: NoisyStatistic, population: Population, theta: Array) -> flo
     s = release.statistic.values(x, release.bounds)[:, 0]
     kept = weights > 0.0
     s, log_weights = s[kept], np.log(weights[kept])
-    answers, counts = np.unique(release.values, return_counts=True)
+    ties = population.ties(release.bounds)
+    shared = () if ties is None else release.statistic.values(ties, release.bounds)[:, 0].tolist()
+    ends = (float(end[0]) for end in release.statistic.range(release.bounds))
+    answers, counts = release.counted((*ends, *shared))
     total = 0.0
     chunk = max(1, _BLOCK // len(s))
     for start in range(0, len(answers), chunk):

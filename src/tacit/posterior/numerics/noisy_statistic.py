@@ -17,6 +17,7 @@ from tacit._core.check import Bounds, Integer, OneOf, Real, check
 from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.answers import ENOUGH, weighed
 from tacit.posterior.numerics.orders.domain import Domain
 from tacit.posterior.numerics.orders.simulated import draws_log_density, simulated_draws
 from tacit.posterior.numerics.shown import noisy_answer
@@ -199,6 +200,16 @@ class NoisyStatistic(Answering):
         smooth = smooth_sensitivities(flat, rank, self.noise.beta, low, high)
         scale = 2.0 / self.noise.scale * smooth.reshape(*s.shape[:-1], 1)
         return s[..., rank - 1 : rank], np.maximum(scale, 1e-300)
+
+    def counted(self, corners: tuple[float, ...]) -> tuple[Array, Array]:
+        """Return points and weights that stand for each person's own answers; see `answers`."""
+        kept: dict[Any, tuple[Array, Array]] = self.__dict__.setdefault("_counted", {})
+        if corners not in kept:
+            points, counts = np.unique(self.values, return_counts=True)
+            kept[corners] = points, counts.astype(np.float64)
+            if len(points) > ENOUGH:
+                kept[corners] = weighed(self.values, self.noise.scale, corners)
+        return kept[corners]
 
     @property
     def domain(self) -> Domain:
