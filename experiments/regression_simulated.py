@@ -17,9 +17,15 @@ than its default prior expects.
 **Through the estimator.** The last rows leave nothing out: rows with features of three laws,
 public bounds, clipping, the gate and `PrivateLinearRegression` as it is by default.
 
+**Clipped responses.** What an interval is for is named by the certificate: the least squares of
+rows whose response lies within its range, each with its weight. Under responses with a long tail
+on one side, and with heavy tails on both, that differs from the line of the unclipped rows, and no
+second moment says by how much. Both coverages are shown.
+
 Bars: coverage of central 50, 90 and 99 % intervals of θ₁ over independent data sets, drawn from
 the prior, within three binomial standard deviations for `auto` and `MCMC-normalX`; MMD falls as ε
-grows; `auto` is better than each published method at ε = 1 (mean excess prediction error).
+grows; `auto` is better than each published method at ε = 1 (mean excess prediction error). With
+tails 90 % intervals hold the clipped target in at least 87 %, less two standard errors.
 """
 
 from __future__ import annotations
@@ -38,8 +44,10 @@ from tacit.mechanisms.noise import Noise
 from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.estimator import PrivateLinearRegression
+from tacit.regression.numerics.discrepancy import mmd
 from tacit.regression.numerics.moments import Moments, Prior
 from tacit.regression.numerics.posterior import posterior
+from tacit.regression.rows import summarise
 
 ROWS = 100_000
 LEVELS = (0.5, 0.9, 0.99)
@@ -109,24 +117,13 @@ class Problem:
         return posterior(moments, method, prior=prior, chains=chains, draws=draws, rng=rng)
 
 
-def mmd(one: Any, two: Any) -> float:
-    """Unbiased squared maximum mean discrepancy with kernel exp(−‖x − y‖²/2)."""
-
-    def kernel(a: Any, b: Any) -> Any:
-        return np.exp(-0.5 * ((a[:, None] - b[None]) ** 2).sum(axis=2))
-
-    n = len(one)
-    cross = kernel(one, two)
-    inside = kernel(one, one).sum() + kernel(two, two).sum() - 2 * n
-    return float((inside - 2 * (cross.sum() - np.trace(cross))) / (n * (n - 1)))
-
-
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
     _errors(outcome, quick)
     _distance(outcome, quick)
     _coverage(outcome, quick)
     _estimator_coverage(outcome, quick)
+    _misspecified(outcome, quick)
     return outcome
 
 
@@ -263,3 +260,47 @@ def _estimator_coverage(outcome: Outcome, quick: bool) -> None:
                     f"coverage of {level:.0%} intervals", first, f"{level} ± {room:.3f}",
                     abs(first - level) <= room,
                 )  # fmt: skip
+
+
+def _tailed(rng: Any, n: int, law: str) -> tuple[Any, Any]:
+    """Return features and responses, about one in a hundred beyond its range."""
+    x = rng.uniform(-1.0, 1.0, (n, 2))
+    if law == "skewed":
+        residual = 0.1 * (rng.lognormal(0.0, 1.0, n) - math.exp(0.5))
+    else:
+        residual = 0.1 * rng.standard_t(2.5, n)
+    return x, 0.1 + x @ np.array([0.3, -0.2]) + residual
+
+
+def _misspecified(outcome: Outcome, quick: bool) -> None:
+    """Coverage under tails: of the clipped target, and of the line behind unclipped rows."""
+    sets = 40 if quick else 500
+    for law in ("skewed", "heavy on both sides"):
+        for n in (1_000,) if quick else (1_000, 10_000):
+            settings: dict[str, Any] = {
+                "bounds": [(-1.0, 1.0)] * 2, "y_bounds": (-1.0, 1.0), "noise": "grid", "chains": 2,
+                "draws": 300, "warmup": 300, "privacy": Privacy(1.0, 1e-6),
+            }  # fmt: skip
+            design = PrivateLinearRegression(**settings)._agree([2]).design
+            many = summarise(_tailed(generator(0, f"target {law}"), 1_000_000, law), design)
+            whole = many.total.value()
+            fitted = np.linalg.solve(whole[:-1, :-1], whole[:-1, -1])
+            aims = {"clipped": np.array([design.constant * fitted[0], *fitted[1:]]),
+                    "unclipped": np.array([0.1, 0.3, -0.2])}  # fmt: skip
+            inside: dict[str, list[Any]] = {aim: [] for aim in aims}
+            for seed in range(sets):
+                rows = _tailed(generator(seed, f"rows {law}"), n, law)
+                model = PrivateLinearRegression(**settings, random_state=seed).fit(*rows)
+                told = model.summary().table("coefficients").columns
+                low, high = np.array(told["low"]), np.array(told["high"])
+                for aim, truth in aims.items():
+                    inside[aim].append((low <= truth) & (truth <= high))
+            for aim, found in inside.items():
+                every = float(np.mean(found))
+                outcome.add({"figure": "tails", "method": f"auto, {law}", "n": n, "ε": 1.0,
+                             "sets": sets, "target": aim, "level": 0.9, "all θ": every,
+                             "intercept": float(np.mean(found, axis=0)[0])})  # fmt: skip
+                if aim == "clipped":
+                    least = 0.87 - 2.0 * math.sqrt(0.87 * 0.13 / (3 * sets))
+                    outcome.check(f"auto, {law}, n = {n:,}: 90 % intervals of the clipped target",
+                                  every, f"≥ {least:.3f}", every >= least)  # fmt: skip

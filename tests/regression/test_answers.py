@@ -107,3 +107,15 @@ def test_a_release_shows_the_same_coefficients(tmp_path, fitted):
     frame, before = back.to_frame(), fitted.to_frame()
     assert frame["estimate"].to_list() == pytest.approx(before["estimate"].to_list())
     assert frame["high"].to_list() == pytest.approx(before["high"].to_list(), rel=0.05)
+
+
+def test_a_method_that_holds_the_released_sums_says_where_noise_hides_them():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (400, 4))
+    y = np.clip(x @ [0.3, 0.2, 0.1, 0.0] + rng.normal(0, 0.1, 400), -1, 1)
+    few = {"bounds": [(-1, 1)] * 4, "y_bounds": (-1, 1), "method": "Bayes-fixedS-fast",
+           "noise": "grid", "random_state": 1}  # fmt: skip
+    hidden = tc.PrivateLinearRegression(privacy=Privacy(0.1, 1e-6), **few).fit(x, y)
+    assert "noise hides" in hidden.summary().warnings[0]
+    seen = tc.PrivateLinearRegression(privacy=Privacy(30.0, 1e-6), **few).fit(x, y)
+    assert not any("noise hides" in said for said in seen.summary().warnings)

@@ -126,9 +126,12 @@ def test_a_column_that_is_mostly_one_number_is_followed_no_further():
     search = FindBounds(2)
     ends = search.to_log([[[0.0, 0.0], [10.0, 20.0]]])
     middle, half = middles_and_halves(search, ends, centred=True)
+    assert (middle[1], half[1]) == pytest.approx((15.0, 30.0), rel=1e-3)
     low, high = followed(search, middle, half)
-    assert high[0] == pytest.approx(1e-6) and high[1] == pytest.approx(52.5, rel=1e-3)
-    assert low[1] == pytest.approx(-22.5, rel=1e-3)
+    assert high[0] == pytest.approx(1e-6) and low[0] == -high[0]
+    assert (low[1], high[1]) == pytest.approx((-75.0, 105.0), rel=1e-3)
+    middle, half = middles_and_halves(search, ends, centred=False)  # zero stays zero
+    assert (middle[1], half[1]) == pytest.approx((0.0, 120.0), rel=1e-3)
 
 
 @pytest.mark.parametrize(("make", "words"), [

@@ -10,6 +10,7 @@ __getattr__, __dir__ = lazy_names(
         "Design": "design",
         "FindBounds": "search",
         "PrivateLinearRegression": "estimator",
+        "mmd": "numerics.discrepancy",
         "RegressionAgreement": "agreement",
         "SiteSummary": "summary",
     },

@@ -12,7 +12,8 @@ from tacit._core.arrays import Array
 from tacit._core.noise_sums import reach
 from tacit._core.pictures import Intervals, Lines, Picture
 from tacit.regression.design import Design
-from tacit.regression.numerics.moments import Prior
+from tacit.regression.methods import HELD
+from tacit.regression.numerics.moments import Prior, pooled
 from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.scale import Line, noise_unit, to_callers_scale
 from tacit.regression.site_answer import table_of_rows
@@ -60,7 +61,7 @@ def answer_of(
         "Private linear regression" if _is_noisy(summaries) else "Linear regression",
         _headline(names, target, value, line.sd, low, high, level),
         (coefficients, *residual),
-        _warnings(names, posterior, prior, level),
+        (*_hidden(names, posterior, summaries), *_warnings(names, posterior, prior, level)),
         details=_details(names, posterior, summaries),
         pictures=pictures,
     )
@@ -165,6 +166,28 @@ def _warnings(
     if not posterior.diagnostics.get("converged", True):
         found.append("The chains do not agree (R-hat above 1.1): raise draws and warmup.")
     return tuple(found)
+
+
+def _hidden(
+    names: Sequence[str], posterior: Posterior | None, summaries: Mapping[str, SiteSummary]
+) -> tuple[str, ...]:
+    """Say where a method that holds S as it was released rests on directions that noise hides.
+
+    The spectrum of symmetric noise of standard deviation τ on the diagonal, τ/√2 beside it, ends
+    at √(2d)·τ: an eigenvalue of Ŝ below that may be noise alone, and what is divided by it, too.
+    """
+    if posterior is None or posterior.method not in HELD or not summaries:
+        return ()
+    total = pooled([summary.moments for summary in summaries.values()])
+    edge = math.sqrt(2.0 * total.dimension) * total.gram_sd
+    lost = int((np.linalg.eigvalsh(total.gram) < edge).sum())
+    if not lost:
+        return ()
+    few = f"{lost} of {total.dimension} directions of the features"
+    return (
+        f"{posterior.method} takes the released sums as they are, and noise hides {few}: "
+        "coefficients there are noise. Use method='auto', which shrinks them.",
+    )
 
 
 def _believed(prior: Prior | None, level: float) -> float:

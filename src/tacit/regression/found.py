@@ -238,10 +238,11 @@ class FindingAgreement(RegressionAgreement):
     def assumptions(self) -> tuple[str, ...]:
         """How ranges are found and rows scaled, and what is public with that."""
         names, own = ", ".join(self.unknown), self.search
+        levels = ", ".join(f"{level:g}" for level in LEVELS)
         ranges = Design.assumptions(self.design, self.columns)[: len(self.columns)]
         known = ranges[len(self.unknown) :]
         ways = (
-            f"the ranges of {names} are private quantiles at {LEVELS[0]:g} and {LEVELS[1]:g} of "
+            f"the ranges of {names} are private quantiles at {levels} of "
             f"sizes between {own.smallest:g} and {own.largest:g} on a log scale, widened",
         )
         return (*ways, *known, *super().assumptions)

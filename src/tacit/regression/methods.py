@@ -6,10 +6,20 @@ from collections.abc import Collection, Mapping
 
 from tacit.errors import ParameterError
 
-__all__ = ["CITES", "EXACT_METHODS", "SAMPLING", "SQUARE_METHODS", "UNREAD", "check_method"]
+__all__ = [
+    "CITES",
+    "EXACT_METHODS",
+    "HELD",
+    "RIDGED",
+    "SAMPLING",
+    "SQUARE_METHODS",
+    "UNREAD",
+    "check_method",
+]
 
 EXACT_METHODS = ("OLS", "conjugate")  # that take sums for exact
 SQUARE_METHODS = ("conjugate", "MCMC-B&S")  # that need yᵀy
+HELD = ("MCMC-fixedS", "Bayes-fixedS-fast")  # that take S as it was released
 RIDGED = ("OLS", "adaSSP")  # that take a stated ridge
 SAMPLING = ("prior", "chains", "draws", "warmup")
 CITES: Mapping[str, tuple[str, ...]] = {"adaSSP": ("wang2018",)}  # besides the agreement's

@@ -9,14 +9,14 @@ both are public, and [−1, 1] then holds every number. Two quantiles of t are d
 exponential mechanism (`tacit.mechanisms.quantiles`, where the sensitivity stands), which is off by
 a number of ranks that grows with the logarithm of the scale alone: a factor of a million between
 s and L costs as many ranks as one of a thousand twice over. Back on the column's own scale what
-lies between the quartiles is widened 2.5 times around its middle: that holds all of a uniform
-column, and a normal one up to 1.7 standard deviations. Quartiles have a quarter of the rows beyond
-them, and are found where tails are lost in the noise. The scale is cut into 2²⁰ steps, less than a
-ten-thousandth of a number each, over which equal numbers are spread: a draw then finds a column of
-few different numbers, too. What lies outside counts as the end in the
-fit; a prediction follows the line on to three half-ranges from the middle, and stays there. A
-column that is mostly one number has a range of no width, in which every other number is at the
-end, and there predictions stop.
+lies between the quartiles is widened around its middle, by a factor that holds a normal column up
+to four standard deviations: quartiles have a quarter of the rows beyond them, and are found where
+tails are lost in the noise, and too wide a range only costs noise. The scale is cut into 2²⁰
+steps, less than a ten-thousandth of a number each, over which equal numbers are spread, so that a
+draw finds a column of few different numbers, too. What lies outside counts as the end in the fit.
+A prediction follows the line on to three half-ranges from the middle, and stays there. A column that
+is mostly one number has a range of no width, in which every other number is at the end, and there
+predictions stop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["LEVELS", "STEP", "FindBounds", "followed", "middles_and_halves"]
 
 LEVELS = (0.25, 0.75)
 STEP = 2.0**-19  # of the log scale
-WIDER = 2.5  # than what lies between these
+WIDER = 6.0  # than what lies between these: compared on simulated tables
 FOLLOWED = 3.0  # half-ranges from the middle, in predictions
 _NARROW = 1e-6  # of a column's size: a range is no narrower, however alike its numbers are
 
@@ -160,8 +160,8 @@ def middles_and_halves(
     search
         What was asked for.
     ends
-        Two quantiles on the log scale, (sites, columns, 2): of several sites the median counts,
-        so that a few of them do not decide.
+        The quantiles on the log scale, (sites, columns, 2): of several sites the median counts, so
+        that a few of them do not decide.
     centred
         Whether a range is about its middle; else zero stays zero (there is no intercept).
     """

@@ -67,5 +67,5 @@ class RowsToMap(Rows):
         return len(shard.y)
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
-        """Return the two quantiles, or what `Rows` sends."""
+        """Return the quantiles, or what `Rows` sends."""
         return super().sends(step, asked, released) if step.name == "rows" else {"ends": released}
