@@ -24,6 +24,8 @@ _EXPORTS = {
     "PrivacyWeights": "tacit.factorization.offsets.weights",
     "PrivateFactorization": "tacit.factorization.together.estimator",
     "PrivateLinearRegression": "tacit.regression.estimator",
+    "PrivateLogisticRegression": "tacit.regression.generalised.logistic",
+    "PrivatePoissonRegression": "tacit.regression.generalised.poisson",
     "PrivatePosterior": "tacit.posterior.estimator",
     "PrivateRecommender": "tacit.recommender.estimator",
     "PrivateSummary": "tacit.summary.estimator",
@@ -84,6 +86,8 @@ __all__ = [
     "PrivacyWeights",
     "PrivateFactorization",
     "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
     "PrivatePosterior",
     "PrivateRecommender",
     "PrivateSummary",
@@ -153,6 +157,8 @@ if TYPE_CHECKING:
     from tacit.recommender.device import Device
     from tacit.recommender.estimator import PrivateRecommender
     from tacit.regression.estimator import PrivateLinearRegression
+    from tacit.regression.generalised.logistic import PrivateLogisticRegression
+    from tacit.regression.generalised.poisson import PrivatePoissonRegression
     from tacit.regression.summary import SiteSummary
     from tacit.summary.estimator import PrivateSummary
 
