@@ -25,6 +25,8 @@ _EXPORTS = {
     "PrivacyWeights": "tacit.factorization.offsets.weights",
     "PrivateFactorization": "tacit.factorization.together.estimator",
     "PrivateLinearRegression": "tacit.regression.estimator",
+    "PrivateLogisticRegression": "tacit.regression.generalised.logistic",
+    "PrivatePoissonRegression": "tacit.regression.generalised.poisson",
     "PrivatePosterior": "tacit.posterior.estimator",
     "PrivateRecommender": "tacit.recommender.estimator",
     "PrivateSummary": "tacit.summary.estimator",
@@ -86,6 +88,8 @@ __all__ = [
     "PrivacyWeights",
     "PrivateFactorization",
     "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
     "PrivatePosterior",
     "PrivateRecommender",
     "PrivateSummary",
@@ -155,6 +159,8 @@ if TYPE_CHECKING:
     from tacit.recommender.device import Device
     from tacit.recommender.estimator import PrivateRecommender
     from tacit.regression.estimator import PrivateLinearRegression
+    from tacit.regression.generalised.logistic import PrivateLogisticRegression
+    from tacit.regression.generalised.poisson import PrivatePoissonRegression
     from tacit.regression.search import FindBounds
     from tacit.regression.summary import SiteSummary
     from tacit.summary.estimator import PrivateSummary

@@ -85,6 +85,8 @@ def _topics(facts: Facts) -> Yardstick:
 _KINDS: dict[str, Callable[[Facts], Yardstick]] = {
     "summary": _mean,
     "regression": _fitted,
+    "logistic-regression": _fitted,
+    "poisson-regression": _fitted,
     "factorization": _ratings,
     "recommender": _ratings,
     "topics": _topics,

@@ -1,8 +1,12 @@
-"""Bayesian linear regression over many sites."""
+"""Bayesian linear, logistic and Poisson regression over many sites."""
 
 from tacit._core.lazy import lazy_names
 
-ESTIMATORS = {"regression": "estimator:PrivateLinearRegression"}
+ESTIMATORS = {
+    "regression": "estimator:PrivateLinearRegression",
+    "logistic-regression": "generalised.logistic:PrivateLogisticRegression",
+    "poisson-regression": "generalised.poisson:PrivatePoissonRegression",
+}
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -11,6 +15,8 @@ __getattr__, __dir__ = lazy_names(
         "FindBounds": "search",
         "PrivateLinearRegression": "estimator",
         "mmd": "numerics.discrepancy",
+        "PrivateLogisticRegression": "generalised.logistic",
+        "PrivatePoissonRegression": "generalised.poisson",
         "RegressionAgreement": "agreement",
         "SiteSummary": "summary",
     },

@@ -1,0 +1,209 @@
+"""The coordinator: from noisy products of rows to a frame, and from rounds to a posterior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit._core.arrays import Array
+from tacit._core.rng import generator
+from tacit.estimators.agreement import Ask, Coordinating
+from tacit.regression.generalised.agreement import LARGEST, GeneralisedAgreement
+from tacit.regression.generalised.gradients import DISPERSION, LENGTH, unit
+from tacit.regression.generalised.numerics.frame import Frame, Noisy, weighed
+from tacit.regression.generalised.numerics.links import Link
+from tacit.regression.generalised.numerics.rounds import Rounds
+from tacit.regression.numerics.moments import Moments
+
+__all__ = ["Learned", "learn"]
+
+_OFFSET_SD = {"logistic": 3.0, "poisson": 1.5}
+_RESIDUALS = 3.0  # standard deviations of responses to which residuals of counts are clipped
+_LOG_SPREAD = 1.0  # largest variance of log(1 + y) that is believed
+_DOUBT = 0.4  # of the logarithm of a mean that rests on a log-normal law
+_LEAST = 1e-4  # of the largest response, for a mean that noise hides
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is known of the coefficients of features mapped to [−1, 1]: a mixture of normal laws.
+
+    Attributes
+    ----------
+    weights, means, covariances
+        Of the laws; the intercept first.
+    rows
+        About how many rows there are.
+    dispersion
+        By how much the variance of counts exceeds their mean.
+    """
+
+    weights: Array
+    means: Array
+    covariances: Array
+    rows: float
+    dispersion: float
+
+    @property
+    def mean(self) -> Array:
+        """The posterior mean."""
+        return np.asarray(self.weights @ self.means)
+
+    def draws(self, count: int, seed: int | None) -> Array:
+        """Return draws of the posterior, from each law as many as its weight says."""
+        rng = generator(seed, "generalised")
+        edges = np.rint(np.cumsum(self.weights) * count).astype(int)
+        found, done = [], 0
+        for end, mean, covariance in zip(edges, self.means, self.covariances, strict=True):
+            if end > done:
+                factor = np.linalg.cholesky(covariance)
+                found.append(mean + rng.standard_normal((end - done, len(mean))) @ factor.T)
+                done = end
+        return np.asarray(rng.permutation(np.concatenate(found)))
+
+
+class _Start(NamedTuple):
+    """What the first release says: a frame, and where rounds begin."""
+
+    frame: Frame
+    offset: float
+    residual: float
+    means: tuple[float, float] = (0.0, math.inf)
+
+
+@dataclass
+class _Mean:
+    """The mean of noisy numbers, each by how sure it is."""
+
+    whole: float = 0.0
+    weight: float = 0.0
+
+    def add(self, number: float, variance: float) -> None:
+        """Take in a number; exact ones count alike."""
+        own = 1.0 / variance if variance else 1.0
+        self.whole, self.weight = self.whole + own * number, self.weight + own
+
+    @property
+    def value(self) -> float:
+        """The mean."""
+        return self.whole / self.weight
+
+    @property
+    def sd(self) -> float:
+        """Its standard deviation; as if one, of exact numbers."""
+        return 1.0 / math.sqrt(self.weight)
+
+
+def learn(public: GeneralisedAgreement) -> Coordinating:
+    """Ask for what a posterior needs."""
+    link = Link(public.link, public.top)
+    found = yield Ask("moments")
+    sd = math.sqrt(public.moments_noise.variance() * len(found.sites))
+    sd = sd if public.moments_noise.scale else 0.0
+    moments = public.design.unpack(found.total["sum"], sd, None)
+    stated = float(found.total["rows"][0]) if public.design.knows_rows else public.rows
+    begin = _begin(public, moments, link, stated, math.sqrt(len(found.sites)))
+    prior = begin.offset, _OFFSET_SD[public.link], begin.means
+    rounds = Rounds(link, begin.frame, *prior)
+    if not public.asked:
+        _at_once(public, moments, rounds, begin)
+        return _learned(rounds)
+    frame, size, place = begin.frame, public.size, rounds.place
+    lengths, spreads = _Mean(), _Mean()
+    for number, noise in enumerate(public.rounds_noise):
+        scale = unit(noise.grid, size, public.link)
+        asks: dict[str, Any] = {
+            "frame": np.clip(frame.matrix / frame.clip, -LARGEST, LARGEST),
+            "coefficients": np.clip(place * frame.clip, -LARGEST, LARGEST),
+        }
+        if public.link == "poisson":
+            asks["residual"] = np.array([begin.residual])
+        found = yield Ask(f"gradient {number + 1}", **asks)
+        variance = noise.variance() * len(found.sites) / scale**2 if noise.scale else 0.0
+        told, unit_length = found.total["sum"] / scale, frame.clip * begin.residual
+        lengths.add(told[size] / LENGTH * frame.clip**2, variance * (frame.clip**2 / LENGTH) ** 2)
+        stated_length = None if stated is None else stated * rounds.length
+        whole = weighed(lengths.value, lengths.sd, stated_length)
+        if not number:  # what is known before a round rests on how many rows there are
+            rounds = Rounds(link, rounds.counted(whole), *prior)
+        rounds.frame = rounds.counted(whole)
+        rounds.observe(place, told[:size] * unit_length, variance * unit_length**2)
+        if public.link == "poisson" and 2 * number >= public.asked:
+            # the last rounds are asked next to the mode: Σ (y − μ)² = φ·Σ μ
+            square = begin.residual**2 / DISPERSION
+            spreads.add(told[size + 1] * square, variance * square**2)
+        place = rounds.place
+    if public.link == "poisson":
+        rounds.dispersion = max(1.0, spreads.value / rounds.total_mean(place))
+    return _learned(rounds)
+
+
+def _begin(
+    public: GeneralisedAgreement,
+    moments: Moments,
+    link: Link,
+    stated: float | None,
+    sites: float,
+) -> _Start:
+    """Return the frame that moments give, and where rounds begin in it."""
+    # what a multiple of the sensitivity is worth in lengths of one row
+    noise = public.multiplier * sites * public.reach
+    noise /= math.sqrt(public.shares)
+    noisy = Noisy(moments.gram, moments.gram_sd, public.design.constant)
+    frame = Frame.of(noisy, noise, stated)
+    if public.link == "logistic":
+        return _Start(frame, 0.0, 1.0)
+    return _counts(public, moments, frame, link)
+
+
+def _counts(public: GeneralisedAgreement, moments: Moments, frame: Frame, link: Link) -> _Start:
+    """Return where rounds of counts begin: at their mean, as noisy moments say.
+
+    With rounds the response of the first release is t = log(1 + y)/log(1 + top), whose noise is a
+    part of a mean of any size; y of a log-normal law then has the mean exp(E + V/2) − 1.
+    """
+    constant, half = public.design.constant, public.design.half[-1]
+    # of rows as they were scaled, so that the count is theirs too
+    rows = max(float(moments.gram[0, 0]) / constant**2, 5.0)
+    first = float(np.clip(moments.cross[0] / constant / rows, 0.0, 1.0)) * half
+    square = 0.0 if moments.square is None else float(moments.square) * half**2 / rows
+    if not public.asked:
+        mean, spread, error = first, max(square - first**2, 0.0), 0.0
+    else:
+        variance = min(max(square - first**2, 0.0), _LOG_SPREAD)
+        mean = math.exp(first + variance / 2.0) - 1.0
+        spread = mean**2 * (math.exp(variance) - 1.0)
+        error = moments.cross_sd * math.sqrt(0.5) / constant / rows * half
+    mean = float(np.clip(mean, _LEAST * link.top, (1.0 - _LEAST) * link.top))
+    residual = float(np.clip(_RESIDUALS * math.sqrt(mean + spread), 1e-3 * link.top, link.top))
+    far = math.exp(min(_DOUBT + 3.0 * error, 5.0))
+    return _Start(frame, link.inverse(mean), residual, (mean / far, mean * far))
+
+
+def _at_once(
+    public: GeneralisedAgreement, moments: Moments, rounds: Rounds, begin: _Start
+) -> None:
+    """Solve for coefficients by Σ z·y alone."""
+    design, frame = public.design, begin.frame
+    rows = frame.matrix.copy()
+    rows[:, 0] /= design.constant
+    half, middle = design.half[-1], design.middle[-1]
+    # y = middle + half·t, and Σ a·t and Σ a have noise of their own, each of variance sd²/2
+    responses = rows @ (half * moments.cross + middle / design.constant * moments.gram[:, 0])
+    variance = moments.gram_sd**2 / 2.0 * (half**2 + (middle / design.constant) ** 2)
+    rounds.solve(responses * frame.kept, variance * rows @ rows.T * frame.kept**2)
+
+
+def _learned(rounds: Rounds) -> Learned:
+    """Return the posterior, of coefficients of (1, x)."""
+    back = rounds.frame.matrix.T
+    return Learned(
+        rounds.weights,
+        np.array([one.mean @ back.T for one in rounds.members]),
+        np.array([back @ rounds.posterior(one) @ back.T for one in rounds.members]),
+        rounds.frame.rows,
+        rounds.dispersion,
+    )

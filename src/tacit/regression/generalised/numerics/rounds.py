@@ -1,0 +1,253 @@
+"""What noisy gradients say about the coefficients: a filter over rounds, and a posterior.
+
+**State.** Let θ be the coefficients in the frame, with the prior N(b, Λ), and θ̂ the mode given the
+rows: where G(θ) + Λ⁻¹(θ − b) = 0 for the gradient G of minus the log-likelihood. Given all rows θ
+is about N(θ̂, (H + Λ⁻¹)⁻¹), H the slope of G (Laplace). Releases tell of θ̂ alone: with
+H₁ = H + Λ⁻¹ a round at θ_t says
+
+    g_t + Λ⁻¹(θ_t − b) = H₁·(θ_t − θ̂) + noise,
+
+a linear observation of θ̂. Before any release θ̂ has the mean b and, by the law of total variance,
+the covariance Λ − H₁⁻¹. So Kalman's filter gives N(m, P) for θ̂ given all rounds, each counted by
+what it is worth, and the posterior of θ is about **N(m, P + H₁⁻¹)**: the first part is what
+privacy leaves open, the second what sampling does.
+
+**The slope** is that of white normal rows, n·E[μ′(η)·z·zᵀ], which needs no further release: along
+S·θ it is an average over η alone (`tacit.regression.generalised.numerics.links`). Rows are not
+normal, and H may be wrong by a share κ; that adds κ²·H₁(P + (θ_t − m)(θ_t − m)ᵀ)H₁ to the noise of
+a round. Far from θ̂ it makes steps cautious, and near θ̂ it vanishes: then rounds are averaged.
+How long rows are is not left to that: every round also releases Σ weight²·‖z‖², which says n.
+
+**How large coefficients are** is not known before. The filter runs for a few scales of the prior
+at once; rounds are asked at their weighted mean, and the weights are the evidence of what was
+released, the same numbers for each of them, times a weak belief in log-odds of about two and
+log-rates of about one. Where noise hides everything predictions shrink to the base rate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from tacit._core.arrays import Array
+from tacit.regression.generalised.numerics.frame import LEAST_ROWS, Frame
+from tacit.regression.generalised.numerics.links import Link
+
+__all__ = ["Believed", "Rounds"]
+
+# standard deviations of η over rows that are compared, and how likely each is held to be
+SCALES = {
+    "logistic": ((0.5, 0.1), (1.0, 0.2), (2.0, 0.5), (4.0, 0.2)),
+    "poisson": ((0.25, 0.1), (0.5, 0.2), (1.0, 0.5), (2.0, 0.2)),
+}
+WRONG = 0.6  # κ, the share by which the slope may be wrong
+_SOLVES = 12  # of the moments' equation, where there are no rounds
+
+
+@dataclass
+class Believed:
+    """What is believed with one scale of the prior.
+
+    Attributes
+    ----------
+    prior
+        The variances Λ.
+    mean, covariance
+        Of the mode θ̂.
+    evidence
+        The log density of what was released.
+    """
+
+    prior: Array
+    mean: Array
+    covariance: Array
+    evidence: float = 0.0
+
+
+class _Told(NamedTuple):
+    """What a round said: the gradient at a place, and the covariance of its noise."""
+
+    theta: Array
+    gradient: Array
+    noise: Array
+
+
+@dataclass
+class Rounds:
+    """The filter.
+
+    Parameters
+    ----------
+    link, frame
+        The model.
+    offset, offset_sd
+        The prior of the intercept: of the predictor of a row in the middle.
+    means
+        What the mean response lies between, as an earlier release says: far from the mode a model
+        of counts would have slopes that are much too large.
+
+    Examples
+    --------
+    >>> rows = Frame(np.eye(2), np.ones(2), rows=1000.0, clip=2.0, kept=1.0, kept_twice=1.0)
+    >>> rounds = Rounds(Link("logistic", 1.0), rows, 0.0, 3.0)
+    >>> truth = np.array([0.5, -1.0])
+    >>> for _ in range(8):
+    ...     gradient = rounds.gradient(rounds.place) - rounds.gradient(truth)
+    ...     rounds.observe(rounds.place, gradient, 9.0)
+    >>> rounds.place.round(1).tolist()
+    [0.5, -1.0]
+    """
+
+    link: Link
+    frame: Frame
+    offset: float
+    offset_sd: float
+    means: tuple[float, float] = (0.0, math.inf)
+    members: list[Believed] = field(init=False)
+    dispersion: float = 1.0
+
+    def __post_init__(self) -> None:
+        start = np.zeros(self.frame.size)
+        start[0] = self.offset
+        self.members = self._believed(self.slope(start))
+
+    def _believed(self, slope: Array) -> list[Believed]:
+        """Return what is believed before any round, for every scale of the prior."""
+        found = []
+        size, spread = self.frame.size, self.frame.spread
+        for scale, likely in SCALES[self.link.name]:
+            prior = np.full(size, scale**2 / max(float(spread[1:].sum()), 1.0))
+            prior[0] = self.offset_sd**2
+            start = np.zeros(size)
+            start[0] = self.offset
+            covariance = np.diag(prior) - _inverse(slope + np.diag(1.0 / prior))
+            found.append(Believed(prior, start, covariance, math.log(likely)))
+        return found
+
+    # -- the model -------------------------------------------------------------------------
+
+    def _curve(self, theta: Array) -> tuple[Array, float, float]:
+        along = self.frame.spread * theta
+        along[0] = 0.0
+        spread = math.sqrt(max(float(along @ theta), 1e-12))
+        return along / spread, spread, float(theta[0])
+
+    def slope(self, theta: Array) -> Array:
+        """Return H, the slope of the gradient, for white normal rows."""
+        along, spread, offset = self._curve(theta)
+        curve = self.link.curve(offset, spread)
+        least, most = self.means
+        known = min(max(curve.mean, least), most) / curve.mean
+        found = np.diag(curve.slope * self.frame.spread)
+        found += (curve.slope_tt - curve.slope) * np.outer(along, along)
+        found[0, 1:] = found[1:, 0] = curve.slope_t * along[1:]
+        return np.asarray(known * self.frame.rows * self.frame.kept * found)
+
+    def gradient(self, theta: Array) -> Array:
+        """Return the expected Σ z·mean for white normal rows (Stein's identity)."""
+        _, spread, offset = self._curve(theta)
+        curve = self.link.curve(offset, spread)
+        found = curve.slope * self.frame.spread * theta
+        found[0] = curve.mean
+        return np.asarray(self.frame.rows * self.frame.kept * found)
+
+    @property
+    def length(self) -> float:
+        """The expected weight²·‖z‖² of a row."""
+        return self.frame.kept_twice * float(self.frame.spread.sum())
+
+    def counted(self, squares: float) -> Frame:
+        """Return the frame for as many rows as Σ weight²·‖z‖² says."""
+        return replace(self.frame, rows=max(squares / self.length, LEAST_ROWS))
+
+    def total_mean(self, theta: Array) -> float:
+        """Return the expected Σ of mean responses."""
+        _, spread, offset = self._curve(theta)
+        return float(self.frame.rows * self.link.curve(offset, spread).mean)
+
+    # -- learning --------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> Array:
+        """How likely every scale of the prior is."""
+        evidence = np.array([one.evidence for one in self.members])
+        likely = np.exp(evidence - evidence.max())
+        return np.asarray(likely / likely.sum())
+
+    @property
+    def place(self) -> Array:
+        """Where the next round is asked."""
+        means = np.array([one.mean for one in self.members])
+        return np.asarray(self.weights @ means)
+
+    def observe(self, theta: Array, gradient: Array, noise: float | Array) -> None:
+        """Take in the noisy gradient at a place; its noise is a variance or a covariance."""
+        spread = noise * np.eye(len(theta)) if np.ndim(noise) == 0 else np.asarray(noise)
+        told = _Told(theta, gradient, spread)
+        slope = self.slope(theta)
+        for one in self.members:
+            self._update(one, told, slope, WRONG)
+
+    def _update(self, one: Believed, told: _Told, slope: Array, wrong: float) -> None:
+        """Kalman's update for one scale of the prior."""
+        inverse, begin = 1.0 / one.prior, np.zeros(len(one.mean))
+        begin[0] = self.offset
+        whole = slope + np.diag(inverse)
+        moved, gain = whole @ (told.theta - one.mean), whole @ one.covariance
+        surprise = told.gradient + inverse * (told.theta - begin) - moved
+        expected = gain @ whole
+        one.evidence += _log_density(surprise, expected + told.noise)
+        total = expected + wrong**2 * (expected + np.outer(moved, moved)) + told.noise
+        factor = cho_factor((total + total.T) / 2.0)
+        one.mean = one.mean - gain.T @ cho_solve(factor, surprise)
+        covariance = one.covariance - gain.T @ cho_solve(factor, gain)
+        one.covariance = (covariance + covariance.T) / 2.0
+
+    def solve(self, responses: Array, noise: Array) -> None:
+        """Take in the noisy sum Σ z·response alone, by the equation that it and the mean solve.
+
+        What rows of another law than the normal would say counts as κ = 0.2 of a slope.
+        """
+        for k, begin in enumerate(list(self.members)):
+            place, found = begin.mean.copy(), begin
+            for turn in range(_SOLVES):
+                found = replace(begin)
+                gradient = self.gradient(place) - responses
+                told = _Told(place, gradient, noise)
+                self._update(found, told, self.slope(place), 0.2)
+                place = place + (found.mean - place) * (1.0 if turn < 2 else 0.6)
+            self.members[k] = found
+
+    # -- what was learned ------------------------------------------------------------------
+
+    def posterior(self, one: Believed) -> Array:
+        """Return the covariance of θ with one scale: P, and what sampling leaves open.
+
+        A slope that is wrong by a share κ in all rounds alike makes of their noise 1 ± κ times
+        what it is thought to be, so that P counts 1 + κ² times.
+
+        With weights w on rows and a dispersion φ the gradient at the truth has the covariance
+        J = φ·n·E[w²·μ′·z·zᵀ], and its slope is n·E[w·μ′·z·zᵀ]: H₁⁻¹·(J + Λ⁻¹)·H₁⁻¹ instead of
+        H₁⁻¹ (the sandwich, with what the prior says).
+        """
+        slope = self.slope(self.place)
+        inverse = _inverse(slope + np.diag(1.0 / one.prior))
+        extra = self.dispersion * self.frame.kept_twice / self.frame.kept
+        middle = extra * slope + np.diag(1.0 / one.prior)
+        return np.asarray((1.0 + WRONG**2) * one.covariance + inverse @ middle @ inverse)
+
+
+def _log_density(surprise: Array, covariance: Array) -> float:
+    """Return the log density of N(0, covariance), but for a constant."""
+    factor = cho_factor((covariance + covariance.T) / 2.0)
+    halves = float(np.log(np.diag(factor[0])).sum())
+    return -0.5 * float(surprise @ cho_solve(factor, surprise)) - halves
+
+
+def _inverse(matrix: Array) -> Array:
+    """Return the inverse of a positive definite matrix."""
+    return np.asarray(cho_solve(cho_factor((matrix + matrix.T) / 2.0), np.eye(len(matrix))))
