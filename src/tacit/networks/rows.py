@@ -33,13 +33,19 @@ _ALIKE = 16  # inputs that share one range and can be compared with each other, 
 
 
 def seen_rows(
-    X: Any, bounds: Any, *, features: nn.Module | None = None, normalize: str | None = None
+    X: Any,
+    bounds: Any,
+    *,
+    features: nn.Module | None = None,
+    normalize: str | None = None,
+    levels: Sequence[int] = (),
 ) -> Any:
     """Return rows as a tensor.
 
     ``bounds`` is the public range (low, high) of every input, or one pair for each; ``features`` a
     fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees
-    without features, one of `NORMALIZES`; None: rows in [0, 1], as they are.
+    without features, one of `NORMALIZES`; None: rows in [0, 1], as they are. ``levels`` says for
+    ``"embed"`` how many values each column has that is looked up, 0 of the others.
 
     Examples
     --------
@@ -56,6 +62,8 @@ def seen_rows(
         normalize = "row" if alike else "range"
     if normalize == "whole":
         return torch.from_numpy(_whole(array, low, high))
+    if normalize == "embed":
+        return torch.from_numpy(_embedded(array, low, high, levels))
     shape = array.shape[1:]
     see = _seeing(features, normalize, shape)
     out = []
@@ -73,6 +81,15 @@ def _whole(array: Any, low: Any, high: Any) -> Any:
     """Return whole numbers within their bounds; what is no number is the least."""
     clean = np.where(np.isfinite(np.asarray(array, np.float64)), array, low)
     return np.clip(np.rint(clean.astype(np.float64)), low, high).astype(np.int64)
+
+
+def _embedded(array: Any, low: Any, high: Any, levels: Sequence[int]) -> Any:
+    """Return numbers mapped to [−1, 1] and positions of categories as they are."""
+    places = np.array(levels) > 0
+    mapped = (
+        2.0 * clip_values((np.asarray(array, np.float64) - low) / (high - low), 0.0, 1.0) - 1.0
+    )
+    return np.where(places, _whole(array, low, high), mapped).astype(np.float32)
 
 
 def _seeing(
@@ -154,7 +171,7 @@ def _as_is(rows: Any) -> Any:
 
 
 NORMALIZE = {"range": _ball_rows, "row": _unit_rows, "none": _as_is}
-NORMALIZES = ("auto", *NORMALIZE, "whole")
+NORMALIZES = ("auto", *NORMALIZE, "whole", "embed")
 
 
 def check_normalize(normalize: str, module: Any, features: Any) -> None:
