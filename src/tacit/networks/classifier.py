@@ -53,7 +53,9 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         Any torch module to train instead, with one output per class; it is copied.
     features
         A fixed, public module that maps rows to what the network sees, row by row, such as
-        `Scattering`; inputs reach it in [0, 1].
+        `Scattering` or a network that was trained on public data, without its last layer: the
+        best help where rows are few. Inputs reach it in [0, 1], and a perceptron gets what it
+        makes of them with norm one (``normalize="row"``: centred too; ``"none"``: as it is).
     bounds
         The public range (low, high) of every input, or one pair for each.
     normalize

@@ -53,6 +53,7 @@ __all__ = ["PrivateNetwork"]
 
 _REPORTS = 10
 _HIDDEN, _ACTIVATION = (500,), "tanh"
+_FEATURES = "inputs are seen through fixed features, which are public and know none of the people"
 
 
 class PrivateNetwork(TableNetwork):
@@ -180,6 +181,7 @@ class PrivateNetwork(TableNetwork):
         if len(shapes) > 1:
             raise ParameterError(f"all sites must have rows of one shape, got {sorted(shapes)}")
         inputs, notes = self._input_notes()
+        notes += () if self.features is None else (_FEATURES,)
         return self._training.agree(
             self._blueprint(shapes.pop()) if shapes else None,
             self._loss(),
@@ -201,8 +203,7 @@ class PrivateNetwork(TableNetwork):
     def _blueprint(self, shape: tuple[int, ...]) -> Perceptron | Embedded | Given:
         """Return the network for rows of a shape."""
         if self.features is not None:
-            made = self._inputs(np.zeros((1, *shape)))
-            shape = tuple(made.shape[1:])
+            shape = tuple(self._inputs(np.zeros((1, *shape))).shape[1:])
         return self._network(shape)
 
     def _network(self, shape: tuple[int, ...]) -> Perceptron | Embedded | Given:
@@ -225,8 +226,8 @@ class PrivateNetwork(TableNetwork):
         if not len(inputs):
             raise ParameterError("X must have at least one row")
         agreement.check_network()
-        device = chosen_device(self.device)
-        return agreement.check_examples(Examples(inputs, targets, device, starts, weights))
+        where = chosen_device(self.device)
+        return agreement.check_examples(Examples(inputs, targets, where, starts, weights))
 
     def _inputs(self, X: Any) -> Any:
         """Return rows as the network sees them."""
@@ -299,12 +300,11 @@ class PrivateNetwork(TableNetwork):
         self._take_names(agreement.names)
         write_weights(learned(self.module_), self.result_.average)
         note_saw(self.module_, agreement.privacy is None)
-        given = {name: getattr(self, name) for name in ("module", "features")}
-        self._upstream = certificates_behind(given)
+        self._upstream = certificates_behind({"module": self.module, "features": self.features})
         paid = gathered([*outcome.certificates.items(), *self._upstream.items()])
         note_rests(self.module_, paid)
         own = {f"weights/{n}": p.detach().numpy() for n, p in self.module_.named_parameters()}
-        run = {name: getattr(self.result_, name) for name in ("samples", "final")}
+        run = {"samples": self.result_.samples, "final": self.result_.final}
         self.shared_ = {**run, "scale": np.array([self.result_.scale]), **own}
 
     def _take_names(self, names: Sequence[str]) -> None:

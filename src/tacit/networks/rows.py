@@ -43,8 +43,9 @@ def seen_rows(
     """Return rows as a tensor.
 
     ``bounds`` is the public range (low, high) of every input, or one pair for each; ``features`` a
-    fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees
-    without features, one of `NORMALIZES`; None: rows in [0, 1], as they are. ``levels`` says for
+    fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees, one
+    of `NORMALIZES`: of features ``"auto"`` scales each row to norm one, ``"row"`` centres it too,
+    and ``"none"`` leaves it; None: rows as they are. ``levels`` says for
     ``"embed"`` how many values each column has that is looked up, 0 of the others.
 
     Examples
@@ -57,7 +58,7 @@ def seen_rows(
         raise ParameterError(f"X must have one row per example, got shape {array.shape}")
     one = np.isscalar(bounds[0])
     low, high = _ranges(bounds, array.shape[1])
-    if normalize == "auto":
+    if normalize == "auto" and features is None:
         alike = one and math.prod(array.shape[1:]) >= _ALIKE
         normalize = "row" if alike else "range"
     if normalize == "whole":
@@ -109,7 +110,7 @@ def _seeing(
             if isinstance(error, ParameterError):
                 raise
             raise ParameterError(f"features do not take rows of shape {shape}: {error}") from None
-        kind = RowFunction(features)
+        kind = _after(RowFunction(features), normalize)
 
     if features is None:
         tiles = _tiles_of(normalize, tuple(shape), torch.get_num_threads())
@@ -121,6 +122,14 @@ def _seeing(
         return torch.cat(parts) if parts else kind(made_up(shape, torch.float32, 1))[:0]
 
     return see
+
+
+def _after(features: Callable[[Any], Any], normalize: str | None) -> Callable[[Any], Any]:
+    """Return features as a perceptron sees them, each row by itself."""
+    if normalize in (None, "none"):
+        return features
+    scaled = _unit_rows if normalize == "row" else _of_norm_one
+    return lambda rows: scaled(features(rows))
 
 
 def _probed(kind: Callable[[Any], Any], shape: Sequence[int]) -> Tiles:
@@ -159,6 +168,12 @@ def _unit_rows(rows: Any) -> Any:
     return flat / (flat.norm(dim=1, keepdim=True) + 1e-6)
 
 
+def _of_norm_one(rows: Any) -> Any:
+    """Return rows with norm one."""
+    flat = rows.flatten(1)
+    return flat / (flat.norm(dim=1, keepdim=True) + 1e-6)
+
+
 def _ball_rows(rows: Any) -> Any:
     """Return rows in [0, 1] mapped to [−1, 1]/√inputs, so that no norm exceeds one."""
     flat = rows.flatten(1)
@@ -180,7 +195,12 @@ def check_normalize(normalize: str, module: Any, features: Any) -> None:
         raise ParameterError(
             "normalize='whole' is for a module that takes whole numbers, and no features"
         )
-    if normalize not in ("auto", "whole") and not (module is None and features is None):
+    if normalize not in ("auto", "whole") and module is not None:
         raise ParameterError(
-            "normalize is for perceptrons: it is not read where a module or features are given"
+            "normalize is for perceptrons: it is not read where a module is given"
+        )
+    if normalize in ("range", "embed") and features is not None:
+        raise ParameterError(
+            "normalize must be 'auto', 'row' or 'none' with features: what they make of a row has "
+            "no range, and no categories"
         )
