@@ -5,7 +5,8 @@ hidden units, ε ∈ {0.5, 1, 10}, δ = 1e-4 as published and 1e-5 as it should 
 a split of its own (3 for other accountants, and for the thesis's own noise). Settings are the
 defaults of `tacit.networks.training`, which were chosen on MNIST's training images. "linear" has
 no hidden layer, "scattering" fixed filters before a linear layer. "published" takes the thesis's
-noise and schedule (samples of 5 %, 100 passes); its certified ε is what that noise really gives.
+noise and schedule (samples of 5 %, 100 passes), in both readings of Algorithm 3 and for all four
+methods of Table 8.1; its certified ε is what that noise really gives.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from experiments._dropout import (
     EPSILONS,
+    PUBLISHED,
     Network,
     bars,
     compare,
@@ -30,6 +32,7 @@ from tacit.networks import Scattering, Training
 from tacit.privacy.guarantee import Privacy
 
 TABLE = {0.5: 0.913, 1.0: 0.937, 10.0: 0.952}
+ASKED = {0.5: 0.915, 1.0: 0.952, 10.0: 0.983}
 ROWS = 1439
 THESIS = {"steps": 2000, "sampling_rate": 0.05}
 QUICK_STEPS = 20
@@ -95,7 +98,7 @@ def run(quick: bool) -> Outcome:
         rows.append(compare(outcome, FILTERS, seeds, privacy, "DP-SGD", **more))
         for method in ("DPD, zCDP", "DPD, advanced"):
             rows.append(compare(outcome, HIDDEN, few, privacy, method, **more))
-        for method in ("DPD, published zCDP", "DPD, published advanced"):
+        for method in PUBLISHED:
             compare(outcome, HIDDEN, few, wide, method, **{**THESIS, **more})
         for network in () if quick else NETWORKS:
             compare(outcome, network, seeds, wide, "DPD, pld")
@@ -109,5 +112,6 @@ def run(quick: bool) -> Outcome:
     bars(outcome, "digits, 500 hidden units", [r for r in rows if r["network"] == HIDDEN.name],
          TABLE)  # fmt: skip
     bars(outcome, "digits, best network", rows, TABLE)
-    uncertainty_bars(outcome, rows)
+    bars(outcome, "digits, best network, as asked here", rows, ASKED)
+    uncertainty_bars(outcome, rows, 0.08)
     return outcome

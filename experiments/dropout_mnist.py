@@ -5,9 +5,9 @@ Source: Ermiş (2020), section 8.1: 60,000 images for training and 10,000 for te
 "convolutional" learns its filters (`tacit.networks.convolutional`), "scattering" has two layers of
 fixed ones before a linear layer that learns (`tacit.networks.Scattering`). Settings are the
 defaults of `tacit.networks.training`, chosen on five thousand training images that took no part in
-training; the test images chose nothing. Methods beside private dropout by PLD are run with one
-seed. The sweeps of Figures 8.4 and 8.5 and the dropout rates of Figure 8.6 are short runs on a
-tenth of the images.
+training; the test images chose nothing. The thesis's own noise takes 20,000 steps here: what it
+costs stands in the rows of Figure 8.2, and what it does in `dropout-digits`. The sweeps of Figures
+8.4 and 8.5 and the dropout rates of Figure 8.6 are short runs on a tenth of the images.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from tacit.networks import Scattering, Training, convolutional
 from tacit.privacy.guarantee import Privacy
 
 TABLE = {0.5: 0.921, 1.0: 0.947, 10.0: 0.972}
+ASKED = {0.5: 0.977, 1.0: 0.980, 10.0: 0.987}
+LEARNED_FILTERS = {0.5: 0.966, 1.0: 0.974, 10.0: 0.985}
 ROWS, FEW = 60_000, 6000
 
 
@@ -102,7 +104,7 @@ def _sweeps(outcome: Outcome, quick: bool) -> None:
                 "sampling_rate": 0.2,
                 **variant,
             }
-            compare(outcome, network, 1, Privacy(1.0, 1e-5), "DPD, pld",
+            compare(outcome, network, 1 if quick else 3, Privacy(1.0, 1e-5), "DPD, pld",
                     {"figure": figure, "setting": setting, "rows": FEW}, **settings)  # fmt: skip
 
 
@@ -129,14 +131,17 @@ def run(quick: bool) -> Outcome:
     for network in (FIXED, LEARNED, PERCEPTRON):
         for epsilon in EPSILONS:
             rows.append(compare(outcome, network, 3, Privacy(epsilon, 1e-5), "DPD, pld"))
-        bars(outcome, "MNIST", [r for r in rows if r["network"] == network.name], TABLE)
+        own = [r for r in rows if r["network"] == network.name]
+        bars(outcome, f"MNIST, {network.name}", own, TABLE)
+        if network is LEARNED:
+            bars(outcome, "MNIST, convolutional, as asked here", own, LEARNED_FILTERS)
     _sweeps(outcome, False)
     for epsilon in EPSILONS:
         privacy = Privacy(epsilon, 1e-5)
         compare(outcome, FIXED, 3, Privacy(epsilon, 1e-4), "DPD, pld")
-        rows.append(compare(outcome, PERCEPTRON, 1, privacy, "DP-SGD"))
+        rows.append(compare(outcome, PERCEPTRON, 3, privacy, "DP-SGD"))
         for method in ("DP-SGD", "SGLD", "DPD, zCDP", "DPD, advanced"):
-            rows.append(compare(outcome, FIXED, 1, privacy, method))
+            rows.append(compare(outcome, FIXED, 3, privacy, method))
     for network in (FIXED, LEARNED, PERCEPTRON):
         compare(outcome, network, 1, None, "DP-SGD")
     few = Network(
@@ -144,5 +149,6 @@ def run(quick: bool) -> Outcome:
     )
     dropout_against_epsilon(outcome, few, steps=80)
     bars(outcome, "MNIST, best network", rows, TABLE)
-    uncertainty_bars(outcome, rows)
+    bars(outcome, "MNIST, best network, as asked here", rows, ASKED)
+    uncertainty_bars(outcome, rows, 0.03)
     return outcome

@@ -14,6 +14,7 @@ from tacit._core import exact, kernels
 from tacit._core.rng import WordStream
 from tests.oracles.kernels import (
     round_directions_reference,
+    round_scaled_reference,
     square_norms_reference,
     sum_on_grid_reference,
 )
@@ -69,6 +70,16 @@ def test_rounded_directions_equal_their_twin(kind, one):
     np.testing.assert_allclose(lengths, norms, rtol=1e-14)
     # a number halfway between two may go either way with the last bit of the norm
     assert np.abs(out - wanted).max() <= 1.0 and (out != wanted).mean() < 0.001
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rounded_rows_equal_their_twin(kind):
+    rng = np.random.default_rng(1)
+    rows, factors = rng.normal(size=(40, 33)).astype(kind), 100.0 * rng.random(40)
+    rows[3, 4], rows[5, 6], factors[[3, 5, 7]] = np.nan, np.inf, 0.0
+    out = np.full((40, 33), 7.0)
+    kernels.round_scaled(rows, factors, out)
+    np.testing.assert_array_equal(out, round_scaled_reference(rows, factors))
 
 
 def test_sum_on_grid_adds_to_what_is_there():

@@ -119,7 +119,7 @@ def test_what_does_not_go_together_is_refused(make, said):
 def summed(model, agreement, data, weights):
     """Return the sum of all people's gradients as it comes to the gate."""
     side = agreement.holder("here", model._read(data, agreement), Gate(None, Noise("grid")), None)
-    (step,), (shard,) = agreement.steps, side.shards
+    step, (shard,) = agreement.step("step"), side.shards
     everybody = np.arange(side.units(shard))
     asked = Asked(step.name, "", {"weights": weights.astype(np.float32)}, {})
     return side.units(shard), side.contribute(step, asked, {}, shard, everybody).value()

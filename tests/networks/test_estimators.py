@@ -27,6 +27,7 @@ from tacit.networks import (
     perceptron,
 )
 from tacit.networks.dropout import layer_dropout, weight_alpha
+from tacit.networks.rows import seen_rows
 from tacit.privacy.events import leaves
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
@@ -64,7 +65,8 @@ def test_it_learns_and_certifies_what_was_asked(fitted):
     assert fitted.score(X, y) > 0.85
     certificate = fitted.certificate_.verify()
     assert 1.9 < certificate.epsilon <= 2.0
-    assert sum(leaves(certificate.event).values()) == fitted.result_.steps == 12
+    # and one question in the end: how sure may it be
+    assert sum(leaves(certificate.event).values()) == fitted.result_.steps + 1 == 13
     text = str(certificate)
     for words in ("one row is added or removed", "clipped to", "about 600 rows", "2 classes"):
         assert words in text
@@ -232,8 +234,8 @@ def test_sites_add_up_their_gradients_and_each_adds_its_own_noise():
     privacy = Privacy(4.0, 1e-5, trust="site")
     model = classifier(privacy=privacy).fit(halves())
     assert model.score(*table(seed=1)) > 0.85
-    assert set(model.certificates_) == {"a", "b"} and model.record_.rounds == 12
-    alone = classifier(privacy=privacy)._training.decided(600, privacy)
+    assert set(model.certificates_) == {"a", "b"} and model.record_.rounds == 13
+    alone = classifier(privacy=privacy)._training.decided(600, privacy, judged=True)
     both = model.training_
     assert both.noise == pytest.approx(math.sqrt(2) * alone.noise)
     assert both.expected == alone.expected
@@ -259,7 +261,7 @@ def test_a_proposal_names_columns_and_settings_and_no_code():
     }  # fmt: skip
     model, facts = PrivateDropoutClassifier._proposed(settings, PRIVACY, 0)
     agreement = model._agree([facts])
-    assert (agreement.rounds, agreement.size) == (2, 6)
+    assert (agreement.rounds, agreement.size) == (3, 6)
     assert agreement.digest == model._agree([facts]).digest
     rows = {"a": np.zeros(3), "b": np.ones(3), "y": np.array(["no", "yes", "no"])}
     data = model._read(model._tables({"t": {"table": rows}}, facts), agreement)
@@ -280,7 +282,7 @@ def test_no_parameter_is_ignored():
         with pytest.raises(ParameterError, match=name):
             classifier(**{"hidden": None, "module": network, name: value}).fit(*table())
     with pytest.raises(ParameterError, match="normalize"):
-        classifier(features=nn.Flatten(), normalize="row").fit(*table())
+        classifier(features=nn.Flatten(), normalize="range").fit(*table())
     with pytest.raises(ParameterError, match="temperature"):
         Training(method="dp-sgd", temperature=1.0)
     with pytest.raises(ParameterError, match="accountant"):
@@ -395,6 +397,27 @@ def test_any_supported_module_can_be_trained():
     bad = nn.Sequential(nn.Flatten(), nn.Linear(64, 3), nn.BatchNorm1d(3))
     with pytest.raises(ParameterError, match="GroupNorm"):
         clone(model).set_params(module=bad).fit(images, labels)
+
+
+class Large(nn.Module):
+    """Public features whose numbers have any size."""
+
+    def forward(self, x):
+        return 1e3 * torch.cat([x, x.square(), torch.ones_like(x)], 1)
+
+
+def test_a_perceptron_sees_any_features_with_norm_one():
+    rows = table(40)[0]
+    plain = seen_rows(rows, (-1, 1), features=Large(), normalize="none")
+    scaled = seen_rows(rows, (-1, 1), features=Large(), normalize="auto")
+    centred = seen_rows(rows, (-1, 1), features=Large(), normalize="row")
+    assert plain.norm(dim=1).min() > 1e3
+    torch.testing.assert_close(scaled, plain / plain.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(centred.norm(dim=1), torch.ones(40))
+    assert centred.mean(1).abs().max() < 1e-6
+    model = classifier(features=Large()).fit(*table())
+    assert any("fixed features" in note for note in model.certificate_.assumptions)
+    assert model.score(*table(seed=1)) > 0.85
 
 
 def test_fixed_features_see_one_row_at_a_time():

@@ -305,8 +305,8 @@ def test_weights_that_diverge_are_an_error_that_says_what_to_do():
 class BatchClipped(LinearSums):
     """A broken twin that clips the sum of a batch instead of every example."""
 
-    def __init__(self, module, loss, clips, grid, physical):
-        super().__init__(module, loss, clips, grid, physical)
+    def __init__(self, module, loss, clips, grid, *more):
+        super().__init__(module, loss, clips, grid, *more)
         self._clip, self._limits = clips[0], [1e4]
 
     def result(self):

@@ -56,6 +56,15 @@ def square_norms_reference(rows: NDArray[np.floating[Any]]) -> NDArray[np.float6
         return np.asarray(np.square(rows.astype(np.float64)).sum(axis=1))
 
 
+def round_scaled_reference(
+    rows: NDArray[np.floating[Any]], factors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """NumPy twin of `_round_scaled`."""
+    with np.errstate(all="ignore"):
+        scaled = np.rint(rows.astype(np.float64) * factors[:, None])
+    return np.where(factors[:, None] == 0.0, 0.0, scaled)
+
+
 def round_directions_reference(
     rows: NDArray[np.floating[Any]], one: bool, steps: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

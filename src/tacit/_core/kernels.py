@@ -308,3 +308,19 @@ def round_directions(rows: Any, one: bool, steps: float, out: Any, lengths: Any)
     """Run the compiled `_round_directions` over all rows, of float32 or float64."""
     kernel = compiled(_round_directions, reassociate=True)
     threads.over_range(kernel, len(rows), rows, one, steps, out, lengths)
+
+
+def _round_scaled(first: int, last: int, rows: Any, factors: Any, out: Any) -> None:
+    """Write rows times their factors as whole numbers; with a factor of zero, zeros."""
+    for i in range(first, last):
+        factor = factors[i]
+        if factor == 0.0:
+            out[i] = 0.0
+            continue
+        for j in range(rows.shape[1]):
+            out[i, j] = np.rint(np.float64(rows[i, j]) * factor)
+
+
+def round_scaled(rows: Any, factors: Any, out: Any) -> None:
+    """Run the compiled `_round_scaled` over all rows, of float32 or float64."""
+    threads.over_range(compiled(_round_scaled), len(rows), rows, factors, out)

@@ -54,6 +54,10 @@ class Features:
         What is public about the table.
     target
         The column that is explained; None where there is none.
+    positions
+        Whether a model sees categories as positions in their lists, and not as indicators.
+    beside
+        Columns that are read and are no features, such as weights.
 
     Examples
     --------
@@ -68,14 +72,24 @@ class Features:
 
     columns: Columns
     target: str | None = None
+    positions: bool = False
+    beside: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, columns: Columns, target: str | None, what: str, *, explains: bool = True
+        cls,
+        columns: Columns,
+        target: str | None,
+        what: str,
+        *,
+        explains: bool = True,
+        positions: bool = False,
+        beside: Sequence[str] = (),
     ) -> Features:
         """Return the features of a model, or raise what is wrong with them.
 
-        ``what`` names the model in errors; one that ``explains`` nothing has no target.
+        ``what`` names the model in errors; one that ``explains`` nothing has no target. Columns
+        ``beside`` are read and are no features.
         """
         name = (target or columns.target) if explains else None
         if explains and (name is None or name not in columns):
@@ -86,7 +100,7 @@ class Features:
         for own, kind in columns.items():
             if not kind.modelled:
                 raise ParameterError(f"column {own!r} is {kind.word}, which {what} does not read")
-        found = cls(columns, name)
+        found = cls(columns, name, positions, tuple(beside))
         if not found.names:
             raise ParameterError("columns must name a feature besides the target")
         return found
@@ -94,12 +108,16 @@ class Features:
     @property
     def names(self) -> tuple[str, ...]:
         """The caller's own columns that are features, in the order in which they were stated."""
-        return tuple(name for name in self.columns if name != self.target)
+        return tuple(n for n in self.columns if n != self.target and n not in self.beside)
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The numbers that a model sees of the features: name → public range."""
-        return self.columns.encoded(self.names)
+        return self.columns.encoded(self.names, positions=self.positions)
+
+    def matrix(self, rows: Rows) -> NDArray[np.float64]:
+        """Return what a model sees of a holder's rows; a row per unit."""
+        return rows.matrix(self.names, positions=self.positions)
 
     @property
     def response(self) -> Kind:
@@ -112,16 +130,16 @@ class Features:
 
         Data are a table with all columns, or a pair: features, and their responses beside them.
         """
-        names = [*self.names]
+        names = [*self.names, *self.beside]
         if self.target is not None:
             names.append(self.target)
             if isinstance(data, tuple) and len(data) == 2:
-                data = with_response(read_rows(data[0], self.names), data[1], self.target)
+                data = with_response(read_rows(data[0], names[:-1]), data[1], self.target)
         return self.columns.read(data, names)
 
     def encode(self, X: Any) -> NDArray[np.float64]:
         """Return what a model sees of rows to predict for, found by name."""
-        return self.columns.encode(X, self.names)
+        return self.columns.encode(X, self.names, positions=self.positions)
 
 
 def with_response(table: Table, y: Any, target: str) -> Table:

@@ -45,9 +45,13 @@ class Rows:
     def __len__(self) -> int:
         return len(next(iter(self.values.values()))) if self.values else 0
 
-    def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
-        """Return what a model sees of some columns, categories as indicators; a row per unit."""
-        parts = [self.kinds[name].encode(self.values[name]) for name in names]
+    def matrix(self, names: Sequence[str], *, positions: bool = False) -> NDArray[np.float64]:
+        """Return what a model sees of some columns; a row per unit.
+
+        Categories are indicators, or their ``positions`` in the list.
+        """
+        own = self.values
+        parts = [own[name] if positions else self.kinds[name].encode(own[name]) for name in names]
         return self.units(np.column_stack(parts) if parts else np.empty((len(self), 0)))
 
     def units(self, table: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -293,9 +293,16 @@ class Columns(Mapping[str, Kind]):
 
     # -- what a model sees -------------------------------------------------------------------
 
-    def encoded(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Return the numbers that a model sees of some columns: name → range."""
+    def encoded(
+        self, names: Sequence[str], *, positions: bool = False
+    ) -> dict[str, tuple[float, float]]:
+        """Return the numbers that a model sees of some columns: name → range.
+
+        Categories are indicators, or their ``positions`` in the list.
+        """
         found: dict[str, tuple[float, float]] = {}
+        if positions:
+            return {name: self.kinds[name].range for name in names}
         for name in names:
             kind = self.kinds[name]
             for own in kind.encoded(name):
@@ -382,8 +389,12 @@ class Columns(Mapping[str, Kind]):
             people = None if people is None else people[keep]
         return Rows(values, people, int(len(keep) - keep.sum()), kinds, self.averaged)
 
-    def encode(self, data: Any, names: Sequence[str]) -> NDArray[np.float64]:
+    def encode(
+        self, data: Any, names: Sequence[str], *, positions: bool = False
+    ) -> NDArray[np.float64]:
         """Return what a model sees of rows to predict for, one each; none is left out.
+
+        Categories are indicators, or their ``positions`` in the list.
 
         A value outside its range is taken as it is; what is missing or unknown is refused, unless
         a public constant stands for it as in the fit.
@@ -395,7 +406,7 @@ class Columns(Mapping[str, Kind]):
             kind = self.kinds[name]
             values, wrong = self._rules.of_new(table, name, kind, table.parse(name, kind))
             problems += wrong
-            parts.append(kind.encode(values))
+            parts.append(values if positions else kind.encode(values))
         raise_for(problems)
         return np.column_stack(parts)
 

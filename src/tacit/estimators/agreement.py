@@ -92,6 +92,7 @@ class Agreement(ABC):
     source: str = "grid"  # of noise
     conditional: ClassVar[bool] = False  # built from data, as some papers do
     trusts: ClassVar[tuple[str, ...]] = ("central", "site")  # that its holders really give
+    stoppable: ClassVar[bool] = False  # `coordinate` comes to an end where it hears None
     differs: ClassVar[bool] = False  # whether sites may have an ε of their own (`at`)
 
     privacy: Privacy | None

@@ -24,7 +24,7 @@ from tacit.estimators.blanks import Blank
 from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
-from tacit.estimators.fit import Outcome, Place, fit
+from tacit.estimators.fit import Fitting, Outcome, Place, fitting
 from tacit.estimators.loading import check_shards
 from tacit.estimators.plain import Estimator
 from tacit.estimators.predicting import predicted, schema_of
@@ -38,6 +38,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.promises import promise
+from tacit.rounds.run import exhausted
 from tacit.rounds.sides import Failure, RunRecord
 
 __all__ = ["PAID", "PrivateEstimator"]
@@ -59,14 +60,8 @@ class PrivateEstimator(Estimator):
 
     _purpose: ClassVar[str] = ""  # a few words for ledgers
     _closed: ClassVar[tuple[str, ...]] = (
-        "privacy",
-        "ledger",
-        "random_state",
-        "progress",
-        "checkpoint",
-        "noise",
-        "on_failure",
-    )
+        "privacy", "ledger", "random_state", "progress", "checkpoint", "noise", "on_failure",
+    )  # fmt: skip
     _takes_shards: ClassVar[bool] = False  # whether a holder may pass `Shards`
     _secret: int | None = None  # the seed of an audit's noise
     _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
@@ -358,13 +353,18 @@ class PrivateEstimator(Estimator):
 
     def _run(self, sites: Sequence[Site], agreement: Agreement) -> Outcome:
         """Read what every site holds, and run the agreement over those that can take part."""
+        return exhausted(self._running(sites, agreement))
+
+    def _running(self, sites: Sequence[Site], agreement: Agreement) -> Fitting:
+        """Do the same round by round, for whoever takes these one by one."""
         place = self._place()
         exclude = place.on_failure == "exclude" and len(sites) > 1
         loaded, failures = self._load(sites, agreement, exclude)
         if not loaded:
             reasons = "; ".join(f"{failure.site}: {failure.reason}" for failure in failures)
             raise SiteFailure(f"no site can read its data ({reasons})")
-        outcome = fit(agreement, [s for s in sites if s.name in loaded], loaded, place)
+        there = [site for site in sites if site.name in loaded]
+        outcome = yield from fitting(agreement, there, loaded, place)
         outcome.record.failures[:0] = failures
         return outcome
 

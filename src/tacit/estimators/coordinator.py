@@ -76,6 +76,13 @@ class Asking(Coordinator):
         self._specs = step.resolved(step.read(request).sizes)
         return request
 
+    def stop(self) -> None:
+        """Tell the generator, by hearing nothing, to come to an end with what it has."""
+        if not self.agreement.stoppable:
+            super().stop()
+        if self._ask is not None:
+            self._next(None)
+
     @property
     def replies(self) -> Mapping[str, ArraySpec]:
         """What every reply must hold, by the request's sizes."""

@@ -11,10 +11,10 @@ share of that, for a coordinator that is somewhere else.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tacit._core.check import AnyOf, OneOf, check
 from tacit._core.folders import check_writable
@@ -38,22 +38,26 @@ from tacit.privacy.ledger.reservation import Reservation
 from tacit.privacy.ledger.terms import Terms
 from tacit.rounds.aggregate import Aggregator, PlainAggregator, SumAggregator
 from tacit.rounds.checkpoint import Checkpoint, Outbox, Remembering, run_name
-from tacit.rounds.run import run
+from tacit.rounds.run import Turns, exhausted, turns
 from tacit.rounds.sides import Participant, RunRecord
 
 __all__ = [
+    "Fitting",
     "Outcome",
     "Place",
     "SiteSide",
     "certify",
     "coordinator",
     "fit",
+    "fitting",
     "paper_ledger",
     "reserve",
     "take_part",
 ]
 
 _KEPT = "the checkpoint"
+# The record after every complete round, and in the end what the fit gave.
+Fitting: TypeAlias = "Generator[RunRecord, bool | None, Outcome]"
 
 
 @dataclass(frozen=True)
@@ -157,13 +161,25 @@ def fit(
     place
         How it runs.
     """
-    with closing_shards(data.values()):
-        return _fit(agreement, sites, data, place)
+    return exhausted(fitting(agreement, sites, data, place))
 
 
-def _fit(
+def fitting(
     agreement: Agreement, sites: Sequence[Site], data: Mapping[str, Any], place: Place
-) -> Outcome:
+) -> Fitting:
+    """Yield the record after every round of a `fit`, which goes on when the next one is taken.
+
+    Everything as in `fit`: the first round is taken after all that could fail has been tried, and
+    everybody was charged for the whole run. Told True, an agreement that is ``stoppable`` comes to
+    an end before its time; it costs what was reserved.
+    """
+    with closing_shards(data.values()):
+        return (yield from _fitting(agreement, sites, data, place))
+
+
+def _fitting(
+    agreement: Agreement, sites: Sequence[Site], data: Mapping[str, Any], place: Place
+) -> Fitting:
     folder = None if place.checkpoint is None else Path(place.checkpoint)
     kept_in = {site.name: _own_folder(folder, site.name) for site in sites}
     gates = {
@@ -205,14 +221,16 @@ def _fit(
         for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
             gates[holding].reservation = reservation
         try:
-            record = run(
-                asking,
-                participants,
-                aggregator=aggregator,
-                on_failure=place.on_failure,
-                checkpoint=checkpoint,
-                progress=lambda _: advance(1),
-                own=len(sites) == 1,  # whoever fits several sites is not each of their holders
+            record = yield from _shown(
+                turns(
+                    asking,
+                    participants,
+                    aggregator=aggregator,
+                    on_failure=place.on_failure,
+                    checkpoint=checkpoint,
+                    own=len(sites) == 1,  # whoever fits several sites is not each of their holders
+                ),
+                advance,
             )
         except SiteFailure as error:
             raise _told(error, sites) from error.__cause__
@@ -225,6 +243,19 @@ def _fit(
     for gate in gates.values():
         gate.close()
     return Outcome(agreement, asking.result, record, certificates, holders)
+
+
+def _shown(taken: Turns, advance: Callable[[int], Any]) -> Turns:
+    """Take turns, with a bar that shows each of them."""
+    ended: bool | None = None
+    while True:
+        try:
+            record = taken.send(ended)
+        except StopIteration as end:
+            found: RunRecord = end.value
+            return found
+        advance(1)
+        ended = yield record
 
 
 def _told(error: SiteFailure, sites: Sequence[Site]) -> SiteFailure:

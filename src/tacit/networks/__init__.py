@@ -13,9 +13,11 @@ _PLACES = {
     "PrivateDropoutClassifier": "classifier",
     "PrivateDropoutRegressor": "regressor",
     "Progress": "loop",
+    "Stage": "trainer",
     "Recurrent": "sequences",
     "Scattering": "scattering",
     "Trained": "loop",
+    "Trainer": "trainer",
     "Training": "training",
     "affordable_steps": "training",
     "attentive": "sequences",
@@ -24,6 +26,6 @@ _PLACES = {
     "entropy": "uncertainty",
     "perceptron": "architectures",
     "recurrent": "sequences",
-    "train": "loop",
+    "train": "trainer",
 }
 __getattr__, __dir__ = lazy_names(__name__, _PLACES)

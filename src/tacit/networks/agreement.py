@@ -32,6 +32,14 @@ seen, and each of at least S sites whose draws the coordinator does not know add
 clipped gradient with probability q, so that the event is that of one holder, whatever the other
 sites' samples are. What they hold is a constant of it.
 
+**How sure it may be.** A classifier's last step asks a Poisson sample of the rows about the
+network that was learned (`tacit.networks.confidence`): any weights may be asked about, a row adds
+a vector of norm at most R whatever they are, and up to k rows of one person k·R. Every row is
+rounded by itself, with the room of the rows above.
+
+**Rows that count differently.** A row's weight is cut to [0, W] and its clipped gradient times
+that weight is what it adds: at most W·√Σ clip², a function of the row.
+
 **Lost steps.** A step that was claimed by a process that died before its reply was kept is spent,
 and its sum is never drawn again: a site answers it with zeros and says that nothing was drawn.
 Where its noise is one of several shares it answers with its share alone, on which the other sites'
@@ -57,6 +65,7 @@ from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.sampled import PoissonSampled
 from tacit.networks.architectures import Given, Perceptron
 from tacit.networks.backend import nn, torch
+from tacit.networks.confidence import NORM, PARTS
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.layers import (
     check_clips,
@@ -77,10 +86,11 @@ from tacit.rounds.sides import Participant
 if TYPE_CHECKING:
     from tacit.estimators.gate import Gate
 
-__all__ = ["STEP", "Examples", "NetworkAgreement", "run_event"]
+__all__ = ["CONFIDENCE", "STEP", "Examples", "NetworkAgreement", "judged_event", "run_event"]
 
-STEP = "step"
+STEP, CONFIDENCE = "step", "confidence"
 _TRIED, _RUN = 1 << 14, 1 << 8  # rows that are tried at once, by a loss and by a network
+_ASKED = 1 << 22  # numbers of the last question
 _MOST_ROWS = 1 << 17  # of a sample: 2^44 lattice steps each, so that int64 sums have room
 
 
@@ -88,13 +98,14 @@ class Examples(NamedTuple):
     """What a site holds: one row per example, and where torch computes there.
 
     ``starts`` says where each person's rows begin, and last how many there are; None: every row
-    is a unit of its own.
+    is a unit of its own. ``weights`` are what rows count, cut to [0, W]; None: one each.
     """
 
     inputs: Any
     targets: Any
     device: str = "cpu"
     starts: Any = None
+    weights: Any = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ class NetworkAgreement(Agreement):
     about them, ``names`` what inputs are called, and ``outputs`` how many the network must have
     (any number unless given). ``watch`` is called with the `Progress` at
     the coordinator, ``reports`` times in a run; returning True ends the run early, which still
-    costs what was reserved.
+    costs what was reserved. ``follow`` is called there after every step, with where the run is.
 
     Examples
     --------
@@ -120,6 +131,7 @@ class NetworkAgreement(Agreement):
     family = "networks"
     trusts = ("central", "site", "aggregator")
     cites = ("abadi2016", "ermis2020")
+    stoppable = True
 
     blueprint: Perceptron | Given | None
     loss: Callable[[Any, Any], Any]
@@ -132,6 +144,7 @@ class NetworkAgreement(Agreement):
     examples_in_memory: int | None = None
     watch: Callable[[Any], bool | None] | None = field(default=None, compare=False, repr=False)
     reports: int = field(default=0, compare=False)
+    follow: Callable[[Any], None] | None = field(default=None, compare=False, repr=False)
     outputs: int | None = None
 
     # -- the network -----------------------------------------------------------------------
@@ -188,6 +201,11 @@ class NetworkAgreement(Agreement):
             raise ParameterError(
                 f"targets must have {len(data.inputs)} rows, got {len(data.targets)}"
             )
+        if data.weights is not None and np.shape(data.weights) != (len(data.inputs),):
+            raise ParameterError(
+                f"weights must be one number for each of {len(data.inputs)} rows, got shape "
+                f"{np.shape(data.weights)}"
+            )
         if self.dynamics.sampling_rate * len(data.inputs) > _MOST_ROWS:
             raise ParameterError(
                 f"a sample may hold about {_MOST_ROWS} rows: pass a smaller sampling_rate"
@@ -219,25 +237,33 @@ class NetworkAgreement(Agreement):
         """The release of one step; its price does not depend on the size of the network."""
         numbers = self.dynamics
         inner = Gaussian.within(numbers.noise_multiplier, numbers.unit_norm, (self.size,))
-        if numbers.shares > 1:
-            whole = (inner.scale, inner.sensitivity, inner.shape)
-            inner = GaussianShare(*whole, shares=numbers.shares)
-        return PoissonSampled(inner, numbers.sampling_rate, ADD_REMOVE)
+        return PoissonSampled(self._shared(inner), numbers.sampling_rate, ADD_REMOVE)
+
+    @cached_property
+    def judging(self) -> PoissonSampled:
+        """The release of how sure the network may be."""
+        numbers = self.dynamics
+        inner = _judging(numbers.judged_noise, numbers.rows_per_unit)
+        return PoissonSampled(self._shared(inner), numbers.judged_rate, ADD_REMOVE)
+
+    def _shared(self, inner: Gaussian) -> Gaussian:
+        """Return noise as each site draws it: a share, where only the sum over sites is seen."""
+        shares = self.dynamics.shares
+        if shares == 1:
+            return inner
+        return GaussianShare(inner.scale, inner.sensitivity, inner.shape, shares=shares)
+
+    @property
+    def asked_about(self) -> int:
+        """About how many posterior samples the last question is: those that fit 16 MB."""
+        return max(1, min(self.dynamics.draws, _ASKED // self.size))
 
     def _steps(self) -> tuple[Step, ...]:
-        exponent = self.mechanism.mechanism.grid.exponent
-        return (
-            Step(
-                STEP,
-                self.mechanism,
-                asks={"weights": ArraySpec((self.size,), "float32")},
-                replies={
-                    "sum": ArraySpec((self.size,), exponent=exponent),
-                    "drawn": ArraySpec((1,), "int64", 0, 1),
-                },
-                times=self.dynamics.steps,
-            ),
-        )
+        training = _step(STEP, self.mechanism, (self.size,), self.size, self.dynamics.ends)
+        if not self.dynamics.judged_rate:
+            return (training,)
+        shape = (self.asked_about, self.size)
+        return training, _step(CONFIDENCE, self.judging, shape, PARTS, 1)
 
     @cached_property
     def digest(self) -> str:
@@ -255,8 +281,9 @@ class NetworkAgreement(Agreement):
             self.inputs,
             f"about {numbers.rows:g} rows, a public number",
             f"every example's gradient is clipped to {clips} and sampled with probability "
-            f"{numbers.sampling_rate:g} in each of {numbers.steps} steps; which {self._unit}s "
+            f"{numbers.sampling_rate:g} in each of {numbers.ends} steps; which {self._unit}s "
             "were sampled stays secret",
+            *self._weighted(),
             "torch computes a row of a tile by the same operations whatever the numbers in the "
             "tile are; all slots that are used gave the same bits on made-up rows",
             *self._own_code(),
@@ -265,6 +292,11 @@ class NetworkAgreement(Agreement):
             *((f"the sites hold different {self._unit}s",) if self.sites > 1 else ()),
             *getattr(self.mechanism.mechanism, "assumptions", ()),
         )
+
+    def _weighted(self) -> tuple[str, ...]:
+        """Return what is public about what rows count."""
+        most = self.dynamics.largest_weight
+        return () if most == 1.0 else (f"a row counts {most:g} at most",)
 
     def _own_code(self) -> tuple[str, ...]:
         """Return what cannot be checked of a caller's own code."""
@@ -298,7 +330,8 @@ class NetworkAgreement(Agreement):
 
     def shared(self, result: Any) -> dict[str, Any]:
         """Return the weights: the last ones, their average and the posterior samples."""
-        return {"final": result.final, "average": result.average, "samples": result.samples}
+        found = {"final": result.final, "average": result.average, "samples": result.samples}
+        return found | {"scale": np.array([result.scale])}
 
     def worst_case(self) -> Neighbours:
         """One unit more, all of whose inputs are one: its gradients exceed clips below that."""
@@ -308,12 +341,18 @@ class NetworkAgreement(Agreement):
         rows = torch.zeros((3 + own, *self.blueprint.shape), dtype=dtype)
         rows[3:] = 1
         targets = self.loss.made_up(4)[[0, 1, 2, *[3] * own]]
+        most = self.dynamics.largest_weight
+        weights = None if most == 1.0 else np.full(3 + own, most)
+        fewer = None if weights is None else weights[:3]
         if own == 1:
-            return Neighbours(Examples(rows, targets), Examples(rows[:-1], targets[:-1]))
+            return Neighbours(
+                Examples(rows, targets, weights=weights),
+                Examples(rows[:-1], targets[:-1], weights=fewer),
+            )
         starts = np.array([0, 1, 2, 3, 3 + own])
         return Neighbours(
-            Examples(rows, targets, starts=starts),
-            Examples(rows[:3], targets[:3], starts=starts[:-1]),
+            Examples(rows, targets, starts=starts, weights=weights),
+            Examples(rows[:3], targets[:3], starts=starts[:-1], weights=fewer),
         )
 
     @classmethod
@@ -335,10 +374,41 @@ class NetworkAgreement(Agreement):
         yield cls(Given(filters, (1, 3, 3)), CrossEntropy(), layers, row)
         yield cls(Given(normed, (3,)), CrossEntropy(), joint, row)
         yield cls(Perceptron(2, 2), CrossEntropy(), Dynamics(2, 1.0, (0.5,), 10.0), None)
+        asked = replace(joint, judged_rate=0.5, judged_noise=9.0, largest_weight=2.0, samples=2)
+        yield cls(Perceptron(2, 2), CrossEntropy(), asked, row)
+        apart = replace(layers, layer_noise=(1.0, 3.0))
+        yield cls(Perceptron(2, 2, (3,)), CrossEntropy(), apart, row)
         people = Privacy(2.0, 1e-5, unit="user")
         for blueprint in (Perceptron(2, 2), Given(filters, (1, 3, 3))):
-            several = replace(joint, clips=(0.1,), rows_per_unit=3)
+            asked = replace(joint, judged_rate=1.0, judged_noise=9.0, samples=2)
+            several = replace(asked, clips=(0.1,), rows_per_unit=3)
             yield cls(blueprint, CrossEntropy(), several, people)
+
+
+def _step(
+    name: str, mechanism: PoissonSampled, asked: tuple[int, ...], size: int, times: int
+) -> Step:
+    """Return a step about weights that answers with a noisy sum."""
+    exponent = mechanism.mechanism.grid.exponent
+    return Step(
+        name,
+        mechanism,
+        asks={"weights": ArraySpec(asked, "float32")},
+        replies={
+            "sum": ArraySpec((size,), exponent=exponent),
+            "drawn": ArraySpec((1,), "int64", 0, 1),
+        },
+        times=times,
+    )
+
+
+def _judging(noise: float, rows_per_unit: int) -> Gaussian:
+    return Gaussian.within(noise, rows_per_unit * NORM, (PARTS,))
+
+
+def judged_event(noise: float, rate: float, rows_per_unit: int) -> DpEvent:
+    """Return the cost of the question how sure a network may be."""
+    return gaussian_event(_judging(noise, rows_per_unit).noise_multiplier, rate=rate)
 
 
 def run_event(multiplier: float, rate: float, steps: int, norm: float) -> DpEvent:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf
+from tacit._core.check import AnyOf, Constraint, InstanceOf, OneOf, Real, check
 from tacit.data.kinds import Category, Kind
 from tacit.data.problems import raise_for, trouble
 from tacit.data.reading import Table, read_rows
@@ -53,7 +53,9 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         Any torch module to train instead, with one output per class; it is copied.
     features
         A fixed, public module that maps rows to what the network sees, row by row, such as
-        `Scattering`; inputs reach it in [0, 1].
+        `Scattering` or a network that was trained on public data, without its last layer: the
+        best help where rows are few. Inputs reach it in [0, 1], and a perceptron gets what it
+        makes of them with norm one (``normalize="row"``: centred too; ``"none"``: as it is).
     bounds
         The public range (low, high) of every input, or one pair for each.
     normalize
@@ -61,24 +63,34 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         ``"row"`` also centres each row and scales it to norm one, which suits images;
         ``"none"`` maps to [−1, 1], for inputs within (−1, 1) whose norm is one already;
         ``"auto"`` is ``"row"`` for 16 or more inputs with one pair of bounds, such as pixels,
-        else ``"range"``. ``"whole"`` leaves whole numbers as they are, for a ``module`` that looks
-        symbols up, such as `recurrent`.
+        else ``"range"``. ``"embed"`` looks the categories of ``columns`` up in tables that are
+        learned, a few numbers for each of their values, where other ways see an indicator for
+        each. ``"whole"`` leaves whole numbers as they are, for a ``module`` that looks symbols
+        up, such as `recurrent`.
     classes
         The public labels.
+    class_weight
+        Label → what its rows count; public, and one for those that are not named.
+    weights
+        The largest number in ``sample_weight``, which is public; or the name of a column of
+        ``columns`` that says what each row counts, up to the end of its range. What rows may
+        count raises the noise in proportion.
     rows
         The public, approximate number of rows of all sites together; needed with ``privacy``.
     training
         How it is trained, see `Training`: what is not given there follows from ``rows`` and
         ``privacy``.
     dropout
-        Whether predictions perturb every sample by the equivalent dropout (Monte-Carlo dropout).
+        Whether predictions perturb every sample by the equivalent dropout (Monte-Carlo dropout):
+        True, by that of one step; ``"run"``, by what the noise of all steps adds up to.
     privacy, ledger
         The guarantee asked for, with unit ``"row"``, or ``"user"`` where ``columns`` name the
         person, and who pays; None adds no noise.
     checkpoint
         A folder: a fit that was interrupted goes on from there, with the same ledger.
     device, progress
-        Where torch computes, and whether a progress bar is shown, with ε so far.
+        Where torch computes (``"cpu"``, ``"cuda:1"``, …; ``"auto"`` takes what each holder's own
+        machine has), and whether a progress bar is shown, with ε so far.
     random_state
         A seed for noise, samples and start, for tests only: the certificate then says so.
 
@@ -88,6 +100,9 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         The labels.
     module_, result_, training_
         The network at its averaged weights, the trajectory, and the settings that were used.
+    scale_
+        What outputs are multiplied by before they become probabilities, so that the network is as
+        sure as it is right; released in the end (`Training.confidence`).
     history_
         `Progress` along the run: ε so far and equivalent dropout of every layer.
     certificate_, certificates_
@@ -108,6 +123,7 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **PrivateNetwork._constraints,
         "classes": AnyOf(InstanceOf(tuple, list, np.ndarray), None),
+        "class_weight": AnyOf(InstanceOf(Mapping), OneOf("balanced"), None),
     }
 
     def __init__(
@@ -122,9 +138,11 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         bounds: Any = None,
         normalize: str = "auto",
         classes: Sequence[Any] | None = None,
+        class_weight: Mapping[Any, float] | None = None,
+        weights: float | str | None = None,
         rows: float | None = None,
         training: Training | None = None,
-        dropout: bool = False,
+        dropout: bool | str = False,
         privacy: Privacy | None = None,
         ledger: Ledger | None = None,
         checkpoint: Any = None,
@@ -141,6 +159,8 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
         self.bounds = bounds
         self.normalize = normalize
         self.classes = classes
+        self.class_weight = class_weight
+        self.weights = weights
         self.rows = rows
         self.training = training
         self.dropout = dropout
@@ -179,9 +199,49 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
                 "they are not read from the data"
             )
         super()._check_parameters()
+        self._check_class_weight()
+
+    def _check_class_weight(self) -> None:
+        given = self.class_weight
+        if given is None:
+            return
+        if not isinstance(given, Mapping):
+            raise UnboundedData(
+                "class_weight='balanced' would count the private labels: pass "
+                "class_weight={label: weight}, from shares that are public"
+            )
+        known = {plain_text(label) for label in self._labels}
+        unknown = [label for label in given if plain_text(label) not in known]
+        if unknown:
+            raise ParameterError(f"class_weight names {few(unknown)}, which are no classes")
+        for weight in given.values():
+            check("class_weight", weight, Real(0))
+        if not max(self._class_weights()) > 0.0:
+            raise ParameterError("class_weight must let some class count")
+
+    def _class_weights(self) -> list[float]:
+        """Return what the rows of every class count."""
+        given = {plain_text(k): float(w) for k, w in (self.class_weight or {}).items()}
+        return [given.get(plain_text(label), 1.0) for label in self._labels]
+
+    def _largest_weight(self, facts: Any) -> float:
+        return super()._largest_weight(facts) * max(self._class_weights())
+
+    def _counts(self, weights: Any, targets: Any) -> Any:
+        if self.class_weight is None:
+            return weights
+        own = np.array(self._class_weights())[targets.numpy()]
+        return own if weights is None else own * weights
 
     def _target_notes(self) -> tuple[str, ...]:
-        return (f"the {self._outputs()} classes are public",)
+        own = zip(map(plain_text, self._labels), self._class_weights(), strict=True)
+        shown = ", ".join(f"{label} {weight:g}" for label, weight in own)
+        more = () if self.class_weight is None else (f"rows count by class: {shown}",)
+        return (f"the {self._outputs()} classes are public", *more)
+
+    @property
+    def _judged(self) -> bool:
+        return True
 
     def _outputs(self) -> int:
         return len(self._labels)
@@ -209,21 +269,26 @@ class PrivateDropoutClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore
 
     def _conclude(self, outcome: Outcome) -> None:
         super()._conclude(outcome)
-        self.classes_ = _as_array(self._labels)
+        self.classes_, self.scale_ = _as_array(self._labels), self.result_.scale
 
     def _adopt(self, release: Release) -> None:
         super()._adopt(release)
-        self.classes_ = _as_array(self._labels)
+        own = release.settings["class_weight"]
+        self.class_weight = None if own is None else dict(own)
+        self.classes_, self.scale_ = _as_array(self._labels), self.result_.scale
 
-    _told = (*PrivateNetwork._told, "classes")
+    _told = (*PrivateNetwork._told, "classes", "class_weight")
 
     def _settings(self) -> dict[str, Any]:
         own = None if self.columns is not None else self.classes_.tolist()
-        return super()._settings() | {"classes": own}
+        counts = (
+            None if self.class_weight is None else [list(kv) for kv in self.class_weight.items()]
+        )
+        return super()._settings() | {"classes": own, "class_weight": counts}
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the predictive probabilities (rows, classes), averaged over the posterior."""
-        outputs = self._predictions(X)
+        outputs = self._predictions(X) * self.scale_
         shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
         return np.asarray((shifted / shifted.sum(axis=-1, keepdims=True)).mean(axis=0))
 

@@ -10,6 +10,7 @@ weight and protects nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ import numpy as np
 
 from tacit._core.check import Real, check
 from tacit.networks.backend import nn
+from tacit.networks.layers import learning_layers
+from tacit.networks.weights import learned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LayerDropout", "layer_dropout", "weight_alpha"]
+__all__ = ["LayerDropout", "layer_dropout", "weight_alpha", "weight_sds", "weight_units"]
 
 
 @dataclass(frozen=True)
@@ -58,23 +61,58 @@ def weight_alpha(weights: Any, sd: float) -> NDArray[np.float64]:
         return np.asarray(sd * sd / squares)
 
 
-def layer_dropout(module: nn.Module, sd: float) -> tuple[LayerDropout, ...]:
+def weight_units(module: nn.Module, units: Sequence[float]) -> NDArray[np.float32] | None:
+    """Return the unit of every learned weight, of layers with noise of their own; None: of all."""
+    if len(set(units)) == 1:
+        return None
+    place: dict[int, float] = {}
+    for layer, unit in zip(learning_layers(module).values(), units, strict=True):
+        for p in layer.parameters(False):
+            place.setdefault(id(p), unit)
+    own = [np.full(p.numel(), place[id(p)], np.float32) for p in learned(module)]
+    return np.concatenate(own)
+
+
+def weight_sds(numbers: Any, units: Any, sd_of: Callable[[float], float]) -> Any:
+    """Return a standard deviation for every weight, or one for all, given that of a unit.
+
+    Parameters
+    ----------
+    numbers
+        The `Dynamics`, with the units of its layers.
+    units
+        Of the weights, as `weight_units` returns them.
+    sd_of
+        Unit → standard deviation.
+    """
+    if units is None:
+        return np.float64(sd_of(numbers.units[0]))
+    known = {np.float32(unit): sd_of(unit) for unit in numbers.units}
+    return np.select([units == unit for unit in known], list(known.values()))
+
+
+def layer_dropout(module: nn.Module, sd: Any) -> tuple[LayerDropout, ...]:
     """Return the equivalent dropout of every array of weights of a module.
+
+    ``sd`` is the standard deviation of the noise on a weight, one for all or for each.
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> _ = layer.weight.data.fill_(1.0)
     >>> layer_dropout(layer, 1.0)[0].rate
     0.5
     """
-    found = []
+    found, start = [], 0
     for name, p in module.named_parameters():
         if not p.requires_grad:
             continue
         weights = p.detach().cpu().numpy().astype(np.float64)
+        # one layer has one noise
+        own = float(sd if np.ndim(sd) == 0 else sd[start])
+        start += weights.size
         energy = float(np.square(weights).sum())
-        noise = sd * sd * weights.size
+        noise = own * own * weights.size
         alpha = noise / energy if energy else (np.inf if noise else 0.0)
         rate = noise / (noise + energy) if noise else 0.0
-        median = float(np.median(weight_alpha(weights, sd)))
+        median = float(np.median(weight_alpha(weights, own)))
         found.append(LayerDropout(name, float(alpha), float(rate), median))
     return tuple(found)

@@ -13,10 +13,10 @@ import numpy as np
 
 from tacit._core.answers import Answer
 from tacit._core.chains import inference_data
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.progress import progress_bar
 from tacit._core.rng import generator
-from tacit.data.matrices import check_lengths, warn_of_column
+from tacit.data.matrices import check_lengths
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
@@ -28,17 +28,21 @@ from tacit.estimators.site import Site
 from tacit.networks.agreement import Examples, NetworkAgreement
 from tacit.networks.answers import network_answer
 from tacit.networks.architectures import ACTIVATIONS, Given, Perceptron
-from tacit.networks.backend import nn, torch
+from tacit.networks.backend import nn
 from tacit.networks.blanks import TO_STATE
+from tacit.networks.devices import Device, chosen_device
 from tacit.networks.dropout import LayerDropout, layer_dropout
 from tacit.networks.dynamics import DYNAMICS, Dynamics
-from tacit.networks.frozen import called, check_frozen
+from tacit.networks.frozen import check_frozen
+from tacit.networks.lineage import certificates_behind, check_unseen, note_rests, note_saw
 from tacit.networks.loop import Progress, Trained
-from tacit.networks.rows import NORMALIZES, PIECE, check_normalize, seen_rows
-from tacit.networks.tables import Facts, TableNetwork
+from tacit.networks.predicting import noise_sds, outputs_of, samples_by_name
+from tacit.networks.rows import NORMALIZES, check_normalize, seen_rows
+from tacit.networks.tables import Facts, TableNetwork, together
+from tacit.networks.tabular import Embedded
+from tacit.networks.trainer import Trainer
 from tacit.networks.training import Training
-from tacit.networks.weights import flat_weights, learned, with_weights, write_weights
-from tacit.privacy.certificate import Certificate
+from tacit.networks.weights import flat_weights, learned, take_up, write_weights
 from tacit.privacy.guarantee import Privacy, shown
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -49,8 +53,7 @@ __all__ = ["PrivateNetwork"]
 
 _REPORTS = 10
 _HIDDEN, _ACTIVATION = (500,), "tanh"
-_RAW = "saw_raw_data"  # of a module that was trained without privacy; its copies have it too
-_RESTS = "rests_on"  # the certificates behind a module's weights; its copies have them too
+_FEATURES = "inputs are seen through fixed features, which are public and know none of the people"
 
 
 class PrivateNetwork(TableNetwork):
@@ -59,7 +62,7 @@ class PrivateNetwork(TableNetwork):
     _purpose = "private network"
     _told: ClassVar[tuple[str, ...]] = (
         "privacy", "columns", "order", "target", "names", "hidden", "activation", "bounds",
-        "normalize", "rows", "dropout", "shape", "given", "steps", "training",
+        "normalize", "rows", "weights", "dropout", "shape", "given", "steps", "training",
     )  # fmt: skip
     _to_state = TO_STATE
     _stated_facts = ("inputs",)
@@ -72,12 +75,13 @@ class PrivateNetwork(TableNetwork):
         "features": AnyOf(InstanceOf(nn.Module), None),
         "normalize": OneOf(*NORMALIZES),
         "rows": AnyOf(Real(1), None),
+        "weights": AnyOf(Real(0, open_low=True), InstanceOf(str), None),
         "training": AnyOf(InstanceOf(Training), None),
-        "dropout": InstanceOf(bool),
+        "dropout": AnyOf(InstanceOf(bool), OneOf("run")),
         "privacy": AnyOf(InstanceOf(Privacy), None),
         "ledger": AnyOf(InstanceOf(Ledger), None),
         "checkpoint": AnyOf(InstanceOf(str, os.PathLike), None),
-        "device": OneOf("auto", "cpu", "cuda", "mps"),
+        "device": Device(),
         "progress": InstanceOf(bool),
         "random_state": AnyOf(Integer(0), None),
     }
@@ -90,7 +94,7 @@ class PrivateNetwork(TableNetwork):
     features: nn.Module | None
     normalize: str
     training: Training | None
-    dropout: bool
+    dropout: bool | str
     privacy: Privacy | None
     device: str
     progress: bool
@@ -113,6 +117,11 @@ class PrivateNetwork(TableNetwork):
     @abstractmethod
     def _target_notes(self) -> tuple[str, ...]:
         """Return what is public about the targets, in words."""
+
+    @property
+    def _judged(self) -> bool:
+        """Whether it is asked in the end how sure the network may be."""
+        return False
 
     def _output_scale(self) -> float:
         """Return how far an output has to move to matter; see `Training.decided`."""
@@ -149,12 +158,8 @@ class PrivateNetwork(TableNetwork):
                     raise ParameterError(f"{name} is not read where a module is given")
         for name in ("module", "features"):
             given = getattr(self, name)
-            saw = given is not None and any(getattr(m, _RAW, False) for m in given.modules())
-            if self.privacy is not None and saw:
-                raise ParameterError(
-                    f"{name} was trained on raw data without privacy, and would carry them into "
-                    "what is released: pass one that has not seen them, or that of a private fit"
-                )
+            if self.privacy is not None:
+                check_unseen(name, given)
             if given is not None:
                 check_frozen(given, name)
         check_normalize(self.normalize, self.module, self.features)
@@ -163,6 +168,7 @@ class PrivateNetwork(TableNetwork):
             self.privacy,
             scale=self._output_scale(),
             rows_per_unit=self._rows_per_unit,
+            judged=self._judged,
         )
 
     @property
@@ -175,6 +181,7 @@ class PrivateNetwork(TableNetwork):
         if len(shapes) > 1:
             raise ParameterError(f"all sites must have rows of one shape, got {sorted(shapes)}")
         inputs, notes = self._input_notes()
+        notes += () if self.features is None else (_FEATURES,)
         return self._training.agree(
             self._blueprint(shapes.pop()) if shapes else None,
             self._loss(),
@@ -184,6 +191,8 @@ class PrivateNetwork(TableNetwork):
             sites=len(facts),
             rows_per_unit=self._rows_per_unit,
             shares=shares,
+            largest_weight=self._largest_weight(known),
+            judged=self._judged,
             inputs=inputs,
             targets=(*self._target_notes(), *notes),
             names=self._common(known),
@@ -191,47 +200,46 @@ class PrivateNetwork(TableNetwork):
             outputs=self._outputs(),
         )
 
-    def _blueprint(self, shape: tuple[int, ...]) -> Perceptron | Given:
+    def _blueprint(self, shape: tuple[int, ...]) -> Perceptron | Embedded | Given:
         """Return the network for rows of a shape."""
         if self.features is not None:
-            made = self._inputs(np.zeros((1, *shape)))
-            shape = tuple(made.shape[1:])
+            shape = tuple(self._inputs(np.zeros((1, *shape))).shape[1:])
         return self._network(shape)
 
-    def _network(self, shape: tuple[int, ...]) -> Perceptron | Given:
+    def _network(self, shape: tuple[int, ...]) -> Perceptron | Embedded | Given:
         """Return the network for what it sees: the caller's, or a perceptron."""
         if self.module is not None:
             kind = "int64" if self.normalize == "whole" else "float32"
             return Given(self.module, shape, kind)
         hidden = _HIDDEN if self.hidden is None else tuple(self.hidden)
-        return Perceptron(
-            math.prod(shape), self._outputs(), hidden, self.activation or _ACTIVATION
-        )
+        rest = self._outputs(), hidden, self.activation or _ACTIVATION
+        levels = self._levels
+        return Embedded(levels, *rest) if levels else Perceptron(math.prod(shape), *rest)
 
     # -- reading ------------------------------------------------------------------------------
 
     def _read(self, data: Any, agreement: Agreement) -> Examples:
         assert isinstance(agreement, NetworkAgreement)
-        X, targets, starts = self._held(data, agreement.names)
+        X, targets, starts, weights = self._held(data, agreement.names)
         inputs = self._inputs(X)
         check_lengths(len(inputs), len(targets))
         if not len(inputs):
             raise ParameterError("X must have at least one row")
         agreement.check_network()
-        device = self.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return agreement.check_examples(Examples(inputs, targets, device, starts))
+        where = chosen_device(self.device)
+        return agreement.check_examples(Examples(inputs, targets, where, starts, weights))
 
     def _inputs(self, X: Any) -> Any:
         """Return rows as the network sees them."""
         whole = self.normalize == "whole"
         normalize = self.normalize if self.module is None or whole else None
-        return seen_rows(X, self._ranges, features=self.features, normalize=normalize)
+        return seen_rows(
+            X, self._ranges, features=self.features, normalize=normalize, levels=self._levels
+        )
 
     # -- fitting ------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the network.
 
         Parameters
@@ -241,9 +249,31 @@ class PrivateNetwork(TableNetwork):
             (X, y), or tables with the target where there are ``columns``.
         y
             One label or response per row, where ``X`` has none.
+        sample_weight
+            What each row counts, up to ``weights``; a site's data may be (X, y, weights).
         """
-        warn_of_column(y)
-        return super().fit(X if y is None else (X, y))
+        return super().fit(together(X, y, sample_weight))
+
+    def trainer(self, X: Any, y: Any = None, sample_weight: Any = None) -> Trainer:
+        """Return a `Trainer` that takes the steps of `fit` one by one; in the end this is fitted.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        """
+        self._check_parameters()
+        sites = self._as_sites(together(X, y, sample_weight))
+        agreed: Any = self._agreed(sites)
+        return Trainer.of(agreed, lambda own: self._running(sites, own), self._keep)
+
+    @property
+    def partial_fit(self) -> Any:
+        """Refused: `hasattr` is False, and the error says why."""
+        raise AttributeError(
+            "there is no partial_fit: noise and price are those of a whole run over all rows. "
+            "Drive a run with trainer(X, y), or go on from a fit: module=fitted.module_"
+        )
 
     def _place(self) -> Place:
         return dataclasses.replace(super()._place(), progress=False)  # the bar is this one's own
@@ -269,22 +299,13 @@ class PrivateNetwork(TableNetwork):
         self._width, self.module_ = agreement.blueprint.shape, agreement.build()
         self._take_names(agreement.names)
         write_weights(learned(self.module_), self.result_.average)
-        setattr(self.module_, _RAW, agreement.privacy is None)
-        self._upstream = self._behind()
+        note_saw(self.module_, agreement.privacy is None)
+        self._upstream = certificates_behind({"module": self.module, "features": self.features})
         paid = gathered([*outcome.certificates.items(), *self._upstream.items()])
-        setattr(self.module_, _RESTS, paid)
-        self.shared_ = {"samples": self.result_.samples, "final": self.result_.final} | {
-            f"weights/{name}": p.detach().numpy() for name, p in self.module_.named_parameters()
-        }
-
-    def _behind(self) -> dict[str, Certificate]:
-        """Return the certificates that a module of another private fit rests on."""
-        found = []
-        for name in ("module", "features"):
-            given = getattr(self, name)
-            for part in () if given is None else given.modules():
-                found += [(f"{name}: {k}", c) for k, c in getattr(part, _RESTS, {}).items()]
-        return gathered(found)
+        note_rests(self.module_, paid)
+        own = {f"weights/{n}": p.detach().numpy() for n, p in self.module_.named_parameters()}
+        run = {"samples": self.result_.samples, "final": self.result_.final}
+        self.shared_ = {**run, "scale": np.array([self.result_.scale]), **own}
 
     def _take_names(self, names: Sequence[str]) -> None:
         """Keep what the inputs are called: of columns their own names, too."""
@@ -302,32 +323,26 @@ class PrivateNetwork(TableNetwork):
         """
         self._needs_fit()
         inputs = self._inputs(self._rows_to_predict(X))
-        if self.training_.method == "dp-sgd":
-            draws = self.result_.average[None]
-        else:
-            draws = self.result_.samples
+        point = self.training_.method == "dp-sgd"
+        draws = self.result_.average[None] if point else self.result_.samples
         if self.dropout:
             rng = generator(self.random_state, "dropout")
-            spread = self._dropout_sd()
+            spread = np.float32(noise_sds(self.module_, self.training_, self.dropout == "run"))
             draws = draws + spread * rng.standard_normal(draws.shape, dtype=np.float32)
-        found = []
-        for flat in draws:
-            with with_weights(self.module_, flat) as network, torch.no_grad():
-                network.eval()
-                parts = [called(network, part) for part in inputs.split(PIECE)]
-                found.append(torch.cat(parts).numpy().astype(np.float64))
-        return np.array(found)
+        return outputs_of(self.module_, draws, inputs)
 
-    def _dropout_sd(self) -> float:
-        """Return the noise of a step in the middle of the part that is averaged."""
-        numbers = self.training_
-        middle = int((1.0 + numbers.burn_in) / 2.0 * numbers.steps)
-        return math.hypot(numbers.privacy_sd(middle), numbers.langevin_sd(middle))
+    def layer_dropout(self, of: str = "step") -> tuple[LayerDropout, ...]:
+        """Return the equivalent dropout α of every layer at the averaged weights.
 
-    def layer_dropout(self) -> tuple[LayerDropout, ...]:
-        """Return the equivalent dropout α of every layer at the averaged weights."""
+        Parameters
+        ----------
+        of
+            ``"step"``: of the noise of one step, as the thesis has it; ``"run"``: of what the
+            noise of all steps adds to the averaged weights.
+        """
         self._needs_fit()
-        return layer_dropout(self.module_, self._dropout_sd())
+        check("of", of, OneOf("step", "run"))
+        return layer_dropout(self.module_, noise_sds(self.module_, self.training_, of == "run"))
 
     def _found(self, level: float) -> Answer:
         self._needs_fit()
@@ -340,13 +355,7 @@ class PrivateNetwork(TableNetwork):
             raise ParameterError(
                 "method='dp-sgd' has no posterior, and so no draws: use 'dpd' or 'sgld'"
             )
-        values, start = {}, 0
-        for name, p in self.module_.named_parameters():
-            if p.requires_grad:
-                part = self.result_.samples[:, start : start + p.numel()]
-                values[name] = part.reshape(1, len(part), *p.shape)
-                start += p.numel()
-        return inference_data(values)
+        return inference_data(samples_by_name(self.module_, self.result_.samples))
 
     def _needs_fit(self) -> None:
         check_fitted(self, "module_")
@@ -366,6 +375,7 @@ class PrivateNetwork(TableNetwork):
             "bounds": None if columns else np.asarray(self.bounds, np.float64).tolist(),
             "normalize": self.normalize,
             "rows": self.training_.rows,
+            "weights": self.weights,
             "dropout": self.dropout,
             "shape": list(self._width),
             "given": [n for n in ("module", "features") if getattr(self, n) is not None],
@@ -374,7 +384,7 @@ class PrivateNetwork(TableNetwork):
         }
 
     def _dimensions(self) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
-        return {"samples": ("sample", "weight"), "final": ("weight",)}, {}
+        return {"samples": ("sample", "weight"), "final": ("weight",), "scale": ("one",)}, {}
 
     def _adopt(self, release: Release) -> None:
         settings = release.settings
@@ -389,12 +399,14 @@ class PrivateNetwork(TableNetwork):
         self._needed: list[str] = settings.pop("given")
         steps, lost = settings.pop("steps")
         numbers = settings.pop("training")
-        self.training_ = Dynamics(**{**numbers, "clips": tuple(numbers["clips"])})
+        apart = {name: tuple(numbers[name]) for name in ("clips", "layer_noise")}
+        self.training_ = Dynamics(**{**numbers, **apart})
         type(self).__init__(self, **settings)
         self.privacy = None if asked is None else Privacy(**asked)
         self._take_names(names)
         final = release.arrays["final"]
-        self.result_ = Trained(final, final, release.arrays["samples"], steps, lost)
+        scale = float(release.arrays["scale"][0])
+        self.result_ = Trained(final, final, release.arrays["samples"], steps, lost, scale=scale)
         self.history_ = []
 
     @classmethod
@@ -431,13 +443,7 @@ class PrivateNetwork(TableNetwork):
     def _take_up(self) -> None:
         """Put the weights of a release into a network, by their names."""
         self.module_ = self._network(self._width).build(generator(0, "start"))
-        own = dict(self.module_.named_parameters())
-        weights = {name: self.shared_.get(f"weights/{name}") for name in own}
-        if any(a is None or a.shape != tuple(own[name].shape) for name, a in weights.items()):
-            raise ParameterError("module must have the weights of the network that was released")
-        with torch.no_grad():
-            for name, p in own.items():
-                p.copy_(torch.from_numpy(np.array(weights[name])))
+        take_up(self.module_, self.shared_)
         average = flat_weights(learned(self.module_)).numpy()
         self.result_ = dataclasses.replace(self.result_, average=average)
-        setattr(self.module_, _RESTS, dict(self.certificates_))
+        note_rests(self.module_, self.certificates_)

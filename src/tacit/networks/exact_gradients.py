@@ -22,10 +22,12 @@ is clipped together then has, by the triangle inequality over its layers,
 
     ‖(b̂·âᵀ)_l‖ ≤ (1 + max α)·(limit·(1 + 2⁻³⁰) + √Σ β²) ≤ clip
 
-for limit = clip/((1 + max α)(1 + 2⁻³⁰)²) − √Σ β². The factors 1 + 2⁻³⁰ cover the float64 errors of
-norms, factors and products (d parts in 2⁵² for norms of d < 2²⁰ numbers). The groups' clips add up
-as √Σ clip²: one joint Gaussian (B6). An example with a number that is not finite counts as
-nothing. Both vectors are functions of the example alone, to the last bit (`tacit.networks.tiles`).
+for limit = clip/((1 + max α)(1 + 2⁻³⁰)²) − √Σ β². With w = min(limit/norm, cap)·u and u ≤ 1, which
+is what a row counts over the most that any does, the same holds. The factors 1 + 2⁻³⁰ cover the
+float64 errors of norms, factors and products (d parts in 2⁵² for norms of d < 2²⁰ numbers). The
+groups' clips add up as √Σ clip²: one joint Gaussian (B6). An example with a number that is not
+finite counts as nothing. Both vectors are functions of the example alone, to the last bit
+(`tacit.networks.tiles`).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit._core.kernels import round_directions
+from tacit._core.kernels import round_directions, round_scaled, square_norms
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.networks.backend import functional, nn, torch
@@ -49,7 +51,7 @@ from tacit.networks.weights import random_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LinearSums"]
+__all__ = ["LinearSums", "weights_of"]
 
 _BITS = 22
 _PIECE = 1 << 9  # rows whose products of at most 2^44 a float64 adds up exactly
@@ -79,8 +81,10 @@ class LinearSums:
         clips: Sequence[float],
         grid: Grid,
         examples_in_memory: int,
+        caps: Sequence[float] | None = None,
     ) -> None:
         self._module, self._loss, self._grid = module, loss, grid
+        self._caps = [1.0] * len(clips) if caps is None else list(caps)
         self._examples_in_memory = examples_in_memory
         self._stack = stack_of(module)
         self._layers = [layer for layer in self._stack if type(layer) is nn.Linear]
@@ -131,7 +135,7 @@ class LinearSums:
 
         def compute(rows: Any, answers: Any) -> list[Any]:
             self._rooms.clear()
-            pairs = self._vectors(rows, answers, np.ones(len(rows), bool))
+            pairs = self._vectors(rows, answers, torch.ones(len(rows), dtype=torch.float64))
             return [part.clone() for pair in pairs for part in pair]
 
         layers = [(type(one).__name__, str(one)) for one in self._stack]
@@ -143,33 +147,41 @@ class LinearSums:
         self._tiles = _PROBED[key]
         self._rooms.clear()
 
-    def add(self, inputs: Any, targets: Any) -> None:
-        """Add the clipped gradients of some examples."""
+    def add(self, inputs: Any, targets: Any, weights: Any = None) -> None:
+        """Add the clipped gradients of some examples, times what each counts, in [0, 1]."""
         if self._tiles is None:
             self.prepare(inputs, targets)
         assert self._tiles is not None
-        for rows, answers, used in self._tiles.of(inputs, targets):
-            for total, pair in zip(self._total, self._vectors(rows, answers, used), strict=True):
+        counts = weights_of(weights, len(inputs))
+        for rows, answers, count, _ in self._tiles.of(inputs, targets, counts):
+            for total, pair in zip(self._total, self._vectors(rows, answers, count), strict=True):
                 _add_products(torch.from_numpy(total), *pair)
 
-    def _vectors(self, inputs: Any, targets: Any, used: Any) -> list[tuple[Any, Any]]:
-        """Return b̂ and â of every layer in whole numbers; rows that are not used are zero."""
-        seen, gradients = self._trace(inputs, targets)
+    def _vectors(self, inputs: Any, targets: Any, counts: Any) -> list[tuple[Any, Any]]:
+        """Return b̂ and â of every layer in whole numbers; rows that count nothing are zero."""
+        seen, slopes = self._trace(inputs, targets)
         rights, lengths = zip(*(self._direction(k, a) for k, a in enumerate(seen)), strict=True)
-        lefts = [b.to(torch.float64, copy=True) for b in gradients]
-        norms = [
-            length * torch.linalg.vector_norm(b, dim=1)
-            for length, b in zip(lengths, lefts, strict=True)
-        ]
-        unit, taken = math.ldexp(1.0, -self._exponent), torch.from_numpy(used).to(inputs.device)
-        found: list[tuple[Any, Any]] = [(None, None)] * len(lefts)
-        for group, limit in zip(self._groups, self._limits, strict=True):
+        norms = [length * _norms(b) for length, b in zip(lengths, slopes, strict=True)]
+        unit, counts = math.ldexp(1.0, -self._exponent), counts.to(slopes[0].device)
+        taken = counts > 0.0
+        found: list[tuple[Any, Any]] = [(None, None)] * len(slopes)
+        for group, limit, cap in zip(self._groups, self._limits, self._caps, strict=True):
             norm = torch.stack([norms[k] for k in group]).square().sum(0).sqrt()
-            weight = torch.clamp(limit / norm, max=1.0)  # no gradient at all: a factor of one
+            # no gradient at all: the cap
+            weight = torch.clamp(limit / norm, max=cap) * counts
             for k in group:
                 good = torch.isfinite(norm) & torch.isfinite(lengths[k]) & taken
-                found[k] = _rounded(lefts[k], weight * lengths[k] * unit, good), rights[k]
+                factors = torch.where(good, weight * lengths[k] * unit, 0.0)
+                found[k] = self._scaled(k, slopes[k], factors), rights[k]
         return found
+
+    def _scaled(self, k: int, rows: Any, factors: Any) -> Any:
+        """Return a layer's slopes times factors as whole numbers."""
+        if rows.device.type != "cpu":
+            return _rounded(rows.to(torch.float64, copy=True), factors, factors != 0.0)
+        room = self._room(-1 - k, tuple(rows.shape))
+        round_scaled(rows.contiguous().numpy(), factors.numpy(), room.numpy())
+        return room
 
     def _trace(self, inputs: Any, targets: Any) -> tuple[list[Any], list[Any]]:
         """Return the inputs of the linear layers and the slopes of the losses at their outputs.
@@ -197,7 +209,10 @@ class LinearSums:
                 now = functional.linear(now, layer.weight, layer.bias)
                 outputs.append(now)
             slopes = loss_slopes(self._loss, now.detach(), targets)
-            return seen, list(torch.autograd.grad(now, outputs, slopes))
+            found = list(torch.autograd.grad(now, outputs, slopes))
+        if inputs.device.type == "mps":  # which has no float64
+            return [part.cpu() for part in seen], [part.cpu() for part in found]
+        return seen, found
 
     def _direction(self, k: int, rows: Any) -> tuple[Any, Any]:
         """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²², and their norms.
@@ -218,8 +233,8 @@ class LinearSums:
         return _rounded(wide, 2.0**_BITS / lengths, good), lengths
 
     def _room(self, k: int, size: tuple[int, int]) -> Any:
-        """Return room for a layer's directions, which is used again for every batch."""
-        if k not in self._rooms:
+        """Return room for a layer's directions or slopes, which is used again for every batch."""
+        if k not in self._rooms or self._rooms[k].shape != size:
             self._rooms[k] = torch.empty(size, dtype=torch.float64)
         return self._rooms[k]
 
@@ -239,11 +254,32 @@ class LinearSums:
         return GridSum(flat, Grid(self._exponent - _BITS))
 
 
+def weights_of(weights: Any, count: int) -> Any:
+    """Return what examples count, over the most that any does; what is no number is nothing.
+
+    >>> weights_of([0.5, 2.0, float("nan")], 3).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    if weights is None:
+        return torch.ones(count, dtype=torch.float64)
+    own = torch.as_tensor(np.asarray(weights, np.float64))
+    return torch.nan_to_num(own, nan=0.0).clamp(0.0, 1.0)
+
+
 def _add_products(total: Any, left: Any, right: Any) -> None:
     """Add the sum of outer products of whole numbers, exactly, to one of int64."""
     for start in range(0, len(left), _PIECE):
         part = slice(start, start + _PIECE)
         total.add_((left[part].T @ right[part]).to(total))
+
+
+def _norms(rows: Any) -> Any:
+    """Return the norms of rows in float64: a function of each row alone."""
+    if rows.device.type != "cpu":
+        return torch.linalg.vector_norm(rows.to(torch.float64), dim=1)
+    squares = np.zeros(len(rows))
+    square_norms(rows.contiguous().numpy(), squares)
+    return torch.from_numpy(np.sqrt(squares))
 
 
 def _rounded(rows: Any, factors: Any, good: Any) -> Any:

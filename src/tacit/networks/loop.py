@@ -1,4 +1,4 @@
-"""`walk`: the coordinator's loop, and `train`, which runs it over one holder's tensors.
+"""`walk`: the coordinator's loop.
 
 A step asks for the sum of clipped gradients at the weights and moves them by what was released
 (`tacit.networks.dynamics` has the formulas). Everything here is post-processing: averages,
@@ -14,8 +14,8 @@ drawn again: the run is shorter by it, and `Trained.lost` says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,24 +23,19 @@ import numpy as np
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Coordinating, Start
-from tacit.estimators.fit import Place, fit
-from tacit.estimators.site import ALONE, Site
-from tacit.networks.agreement import STEP, Examples, NetworkAgreement
-from tacit.networks.architectures import Given
-from tacit.networks.backend import nn, torch
-from tacit.networks.dropout import LayerDropout, layer_dropout
-from tacit.networks.training import Training
+from tacit.networks.agreement import CONFIDENCE, STEP, NetworkAgreement
+from tacit.networks.backend import torch
+from tacit.networks.confidence import PARTS, scale_of
+from tacit.networks.dropout import LayerDropout, layer_dropout, weight_sds, weight_units
 from tacit.networks.weights import as_tensor, flat_weights, learned, write_weights
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import repeat
-from tacit.privacy.guarantee import Privacy
-from tacit.privacy.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Progress", "Trained", "train", "walk"]
+__all__ = ["Progress", "State", "Trained", "walk"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +75,10 @@ class Trained:
         How many steps were taken, and how many were paid for and lost in a crash.
     history
         `Progress` at a few steps.
+    scale
+        What a classifier's outputs are multiplied by before they become probabilities.
     certificate
-        Of the whole run, where `train` ran it.
+        Of the whole run, where `train` or a `Trainer` ran it.
     """
 
     final: NDArray[np.float32]
@@ -90,28 +87,40 @@ class Trained:
     steps: int
     lost: int = 0
     history: tuple[Progress, ...] = ()
+    scale: float = 1.0
     certificate: Certificate | None = None
 
 
 def walk(agreement: NetworkAgreement, start: Start) -> Coordinating:
     """Ask for every step and move the weights; return `Trained`."""
     numbers, reports = agreement.dynamics, agreement.reports
-    state = _State(agreement, start)
-    shown = {max(1, (k + 1) * numbers.steps // reports) for k in range(reports)}
-    while state.step + state.lost < numbers.steps:
+    state = State(agreement, start)
+    shown = {max(1, (k + 1) * numbers.ends // reports) for k in range(reports)}
+    while not state.ended and state.step + state.lost < numbers.ends:
         found = yield Ask(STEP, keep=state.kept(), weights=state.theta.numpy())
+        if found is None:  # whoever drives the run has enough
+            break
         if not found.total["drawn"][0]:
             state.lost += 1
             continue
         state.move(found.total["sum"])
+        if agreement.follow is not None:
+            agreement.follow(state)
         if state.step in shown:
             state.history.append(state.progress())
             if agreement.watch is not None and agreement.watch(state.history[-1]):
                 break
-    return state.trained()
+    state.ended = True
+    if not numbers.judged_rate:
+        return state.trained()
+    found = yield Ask(CONFIDENCE, keep=state.kept(), weights=state.draws())
+    noise = agreement.judging.mechanism.scale * (numbers.sites / numbers.shares) ** 0.5
+    if found is None or not found.total["drawn"][0]:
+        return state.trained(np.zeros(PARTS), np.inf)
+    return state.trained(found.total["sum"], noise)
 
 
-class _State:
+class State:
     """Where a run is. Tensors are replaced, never changed: what was kept stays as it was."""
 
     def __init__(self, agreement: NetworkAgreement, start: Start) -> None:
@@ -125,6 +134,8 @@ class _State:
         self._gradient: Any = None
         self._samples: list[NDArray[np.float32]] = []
         self.step = self.lost = self._averaged = 0
+        self.ended = False
+        self._units = weight_units(self._module, agreement.dynamics.units)
         self.history: list[Progress] = []
         if start.state is not None:
             self._restore(start.state)
@@ -133,13 +144,15 @@ class _State:
         """Take one step by a released sum of gradients."""
         numbers, theta, step = self._numbers, self.theta, self.step
         self._gradient = as_tensor(released).to(theta) / numbers.expected
+        if self._units is not None:
+            self._gradient = self._gradient / torch.from_numpy(self._units)
         pull = (theta - self._first) * (numbers.precision / numbers.rows)
         eta = numbers.step_size_at(step)
         velocity = self._velocity * numbers.momentum - eta * (self._gradient + pull)
-        spread = numbers.langevin_sd(step)
-        if spread > 0.0:
+        spread = weight_sds(numbers, self._units, lambda unit: numbers.langevin_sd(step, unit))
+        if np.any(spread > 0.0):
             drawn = self._rng.standard_normal(len(theta), dtype=np.float32)
-            velocity = torch.add(velocity, torch.from_numpy(drawn), alpha=spread)
+            velocity = velocity + torch.from_numpy(drawn * np.float32(spread))
         self._velocity, self.theta = velocity, theta + velocity
         if not bool(torch.isfinite(self.theta).all()):
             raise ParameterError(
@@ -161,18 +174,41 @@ class _State:
             epsilon = epsilon_of(spent, agreement.privacy.delta)
         scale = agreement.mechanism.mechanism.scale
         total = scale * (numbers.sites / numbers.shares) ** 0.5
-        noise = total / numbers.expected * len(self.theta) ** 0.5
+        own = weight_sds(numbers, self._units, lambda unit: total / (numbers.expected * unit))
+        noise = float(np.linalg.norm(np.broadcast_to(own, self.theta.shape)))
         signal = float(self._gradient.norm()) / noise if noise else np.inf
         write_weights(self._parameters, self.theta.numpy())
-        dropout = layer_dropout(self._module, numbers.privacy_sd(step - 1))
+        sds = weight_sds(numbers, self._units, lambda u: numbers.privacy_sd(step - 1, u))
+        dropout = layer_dropout(self._module, sds)
         return Progress(step, numbers.steps, epsilon, signal, dropout)
 
-    def trained(self) -> Trained:
-        """Return the result."""
+    @property
+    def gradient(self) -> NDArray[np.float32]:
+        """The mean gradient that was released last."""
+        found: NDArray[np.float32] = self._gradient.numpy()
+        return found
+
+    def average(self) -> NDArray[np.float32]:
+        """Return the averaged weights, or the last ones before there are any."""
+        if not self._averaged:
+            return np.asarray(self.theta.numpy(), np.float32)
+        return np.asarray(self._average.numpy(), np.float32)
+
+    def draws(self) -> NDArray[np.float32]:
+        """Return the posterior samples that the last question is about, evenly spread."""
+        count = self._agreement.asked_about
+        if self._numbers.method == "dp-sgd":
+            return self.average()[None]
+        own = self._samples or [self.theta.numpy()]
+        return np.array([own[k * len(own) // count] for k in range(count)], np.float32)
+
+    def trained(self, sums: Any = None, noise: float = 0.0) -> Trained:
+        """Return the result; with what was said about how sure the network may be."""
         final = self.theta.numpy()
-        average = self._average.numpy().astype(np.float32) if self._averaged else final
         samples = np.array(self._samples or [final], np.float32)
-        return Trained(final, average, samples, self.step, self.lost, tuple(self.history))
+        scale = 1.0 if sums is None else scale_of(sums, noise)
+        run = self.step, self.lost, tuple(self.history), scale
+        return Trained(final, self.average(), samples, *run)
 
     # -- restarts --------------------------------------------------------------------------
 
@@ -182,6 +218,7 @@ class _State:
             "step": self.step,
             "averaged": self._averaged,
             "lost": self.lost,
+            "ended": self.ended,
             "rng": self._rng.bit_generator.state,
             "history": [asdict(progress) for progress in self.history],
         }
@@ -196,6 +233,7 @@ class _State:
     def _restore(self, state: Mapping[str, Any]) -> None:
         note = json.loads(state["note"].tobytes())
         self.step, self.lost, self._averaged = note["step"], note["lost"], note["averaged"]
+        self.ended = note["ended"]
         self._rng.bit_generator.state = note["rng"]
         self.history = [
             Progress(
@@ -208,64 +246,3 @@ class _State:
         )
         count = sum(name.startswith("sample/") for name in state)
         self._samples = [state[f"sample/{k}"] for k in range(count)]
-
-
-def train(
-    module: nn.Module,
-    inputs: Any,
-    targets: Any,
-    loss: Callable[[Any, Any], Any],
-    training: Training,
-    *,
-    rows: float,
-    privacy: Privacy | None = None,
-    ledger: Ledger | None = None,
-    checkpoint: Any = None,
-    watch: Callable[[Progress], bool | None] | None = None,
-    reports: int = 10,
-    device: str = "cpu",
-    random_state: int | None = None,
-) -> Trained:
-    """Train any module whose layers have per-example gradients.
-
-    Parameters
-    ----------
-    module
-        The network; its parameters hold the start and, in the end, the averaged weights.
-    inputs, targets
-        Tensors with one row per example.
-    loss
-        (outputs, targets) → one loss per example, each of its own output alone.
-    training
-        The public settings.
-    rows
-        The public, approximate number of rows.
-    privacy, ledger
-        The guarantee and who pays; without privacy there is no noise.
-    checkpoint
-        A folder: a run that was interrupted goes on from there, with the same ledger.
-    watch, reports
-        Called with the `Progress` a few times in a run; returning True ends the run early, which
-        still costs what was reserved.
-    device
-        Where torch computes.
-    random_state
-        A seed for noise, samples and start, for tests only: the certificate then says so.
-    """
-    kind = str(inputs.dtype).removeprefix("torch.")
-    agreement = training.agree(
-        Given(module, tuple(inputs.shape[1:]), kind),
-        loss,
-        rows,
-        privacy,
-        watch=watch,
-        reports=0 if watch is None else reports,
-    )
-    agreement.check_network()
-    data = agreement.check_examples(Examples(inputs, targets, device))
-    site = Site(ALONE, None, ledger)
-    place = Place("private network", random_state, checkpoint=checkpoint)
-    outcome = fit(agreement, [site], {site.name: data}, place)
-    trained: Trained = outcome.result
-    write_weights(learned(module), trained.average)
-    return replace(trained, certificate=outcome.certificates[site.name])

@@ -22,12 +22,13 @@ __all__ = ["Note", "Rows", "Sparse", "Tape", "gradients_of", "recorded"]
 
 
 class Note(NamedTuple):
-    """One use of one map: which layer, what kind of map, and the names of its parameters."""
+    """One use of one map: which layer, what kind of map, the names of its parameters, its push."""
 
     layer: nn.Module
     kind: str  # "linear", "convolution" or "embedding"
     weight: str
     bias: str | None
+    push: int
 
 
 class Sparse(NamedTuple):
@@ -64,16 +65,17 @@ class Tape:
         return self._pushes[len(self.shapes) - 1]
 
     def add(self, layer: Any, kind: str, names: tuple[str, str | None], given: Any) -> None:
-        """Note what a map was given."""
-        self.notes.append(Note(layer, kind, *names))
+        """Note what a map was given whose outputs got the last push."""
+        self.notes.append(Note(layer, kind, *names, len(self.shapes) - 1))
         self.given.append(given)
 
     def use(
         self, layer: Any, kind: str, names: tuple[str, str | None], given: Any, out: Any
     ) -> Any:
         """Note a map and return its outputs, pushed."""
+        push = self.push(out, out.shape)
         self.add(layer, kind, names, given)
-        return out + self.push(out, out.shape)
+        return out + push
 
 
 class _Recording:
@@ -141,21 +143,24 @@ class _Recurrent(_Recording):
         given = functional.linear(rows, *_values(self, ours))
         parts = self.tape.use(self, "linear", ours, rows, given).unbind(0)
         weight, bias = _values(self, theirs)
-        pushes = self.tape.push(given, given.shape).unbind(0)
+        # where both maps are added up they have one slope, and one push serves both
+        apart = self.mode == "GRU"
+        pushes = self.tape.push(given, given.shape).unbind(0) if apart else ()
         before, outputs = [], []
-        for part, push in zip(parts, pushes, strict=True):
+        for k, part in enumerate(parts):
             before.append(state[0])
-            state = _CELLS[self.mode](
-                part, functional.linear(state[0], weight, bias) + push, state
-            )
+            past = functional.linear(state[0], weight, bias)
+            state = _CELLS[self.mode](part, past + pushes[k] if apart else past, state)
             outputs.append(state[0])
         self.tape.add(self, "linear", theirs, torch.stack(before))
         return torch.stack(outputs), state
 
 
 def _lstm(own: Any, past: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-    enter, forget, new, show = (own + past).chunk(4, -1)
-    cell = forget.sigmoid() * state[1] + enter.sigmoid() * new.tanh()
+    n = state[1].shape[-1]
+    both, new, show = (own + past).split_with_sizes([2 * n, n, n], -1)
+    enter, forget = both.sigmoid().chunk(2, -1)
+    cell = forget * state[1] + enter * new.tanh()
     return show.sigmoid() * cell.tanh(), cell
 
 

@@ -38,8 +38,8 @@ class PrivateDropoutRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[m
 
     Parameters
     ----------
-    hidden, activation, module, features, bounds, normalize, rows, training, dropout, privacy, \
-ledger, checkpoint, device, progress, random_state
+    hidden, activation, module, features, bounds, normalize, weights, rows, training, dropout, \
+privacy, ledger, checkpoint, device, progress, random_state
         As in `PrivateDropoutClassifier`; ``module`` has one output.
     columns, target
         What is public about the table, and the column that is explained, one of numbers, dates or
@@ -84,9 +84,10 @@ ledger, checkpoint, device, progress, random_state
         normalize: str = "auto",
         y_bounds: tuple[float, float] | None = None,
         noise_sd: float = 0.2,
+        weights: float | str | None = None,
         rows: float | None = None,
         training: Training | None = None,
-        dropout: bool = False,
+        dropout: bool | str = False,
         privacy: Privacy | None = None,
         ledger: Ledger | None = None,
         checkpoint: Any = None,
@@ -104,6 +105,7 @@ ledger, checkpoint, device, progress, random_state
         self.normalize = normalize
         self.y_bounds = y_bounds
         self.noise_sd = noise_sd
+        self.weights = weights
         self.rows = rows
         self.training = training
         self.dropout = dropout

@@ -33,13 +33,20 @@ _ALIKE = 16  # inputs that share one range and can be compared with each other, 
 
 
 def seen_rows(
-    X: Any, bounds: Any, *, features: nn.Module | None = None, normalize: str | None = None
+    X: Any,
+    bounds: Any,
+    *,
+    features: nn.Module | None = None,
+    normalize: str | None = None,
+    levels: Sequence[int] = (),
 ) -> Any:
     """Return rows as a tensor.
 
     ``bounds`` is the public range (low, high) of every input, or one pair for each; ``features`` a
-    fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees
-    without features, one of `NORMALIZES`; None: rows in [0, 1], as they are.
+    fixed module that maps rows in [0, 1], row by row. ``normalize`` is what a perceptron sees, one
+    of `NORMALIZES`: of features ``"auto"`` scales each row to norm one, ``"row"`` centres it too,
+    and ``"none"`` leaves it; None: rows as they are. ``levels`` says for
+    ``"embed"`` how many values each column has that is looked up, 0 of the others.
 
     Examples
     --------
@@ -51,11 +58,13 @@ def seen_rows(
         raise ParameterError(f"X must have one row per example, got shape {array.shape}")
     one = np.isscalar(bounds[0])
     low, high = _ranges(bounds, array.shape[1])
-    if normalize == "auto":
+    if normalize == "auto" and features is None:
         alike = one and math.prod(array.shape[1:]) >= _ALIKE
         normalize = "row" if alike else "range"
     if normalize == "whole":
         return torch.from_numpy(_whole(array, low, high))
+    if normalize == "embed":
+        return torch.from_numpy(_embedded(array, low, high, levels))
     shape = array.shape[1:]
     see = _seeing(features, normalize, shape)
     out = []
@@ -75,6 +84,15 @@ def _whole(array: Any, low: Any, high: Any) -> Any:
     return np.clip(np.rint(clean.astype(np.float64)), low, high).astype(np.int64)
 
 
+def _embedded(array: Any, low: Any, high: Any, levels: Sequence[int]) -> Any:
+    """Return numbers mapped to [−1, 1] and positions of categories as they are."""
+    places = np.array(levels) > 0
+    mapped = (
+        2.0 * clip_values((np.asarray(array, np.float64) - low) / (high - low), 0.0, 1.0) - 1.0
+    )
+    return np.where(places, _whole(array, low, high), mapped).astype(np.float32)
+
+
 def _seeing(
     features: nn.Module | None, normalize: str | None, shape: Sequence[int]
 ) -> Callable[[Any], Any]:
@@ -92,7 +110,7 @@ def _seeing(
             if isinstance(error, ParameterError):
                 raise
             raise ParameterError(f"features do not take rows of shape {shape}: {error}") from None
-        kind = RowFunction(features)
+        kind = _after(RowFunction(features), normalize)
 
     if features is None:
         tiles = _tiles_of(normalize, tuple(shape), torch.get_num_threads())
@@ -104,6 +122,14 @@ def _seeing(
         return torch.cat(parts) if parts else kind(made_up(shape, torch.float32, 1))[:0]
 
     return see
+
+
+def _after(features: Callable[[Any], Any], normalize: str | None) -> Callable[[Any], Any]:
+    """Return features as a perceptron sees them, each row by itself."""
+    if normalize in (None, "none"):
+        return features
+    scaled = _unit_rows if normalize == "row" else _of_norm_one
+    return lambda rows: scaled(features(rows))
 
 
 def _probed(kind: Callable[[Any], Any], shape: Sequence[int]) -> Tiles:
@@ -142,6 +168,12 @@ def _unit_rows(rows: Any) -> Any:
     return flat / (flat.norm(dim=1, keepdim=True) + 1e-6)
 
 
+def _of_norm_one(rows: Any) -> Any:
+    """Return rows with norm one."""
+    flat = rows.flatten(1)
+    return flat / (flat.norm(dim=1, keepdim=True) + 1e-6)
+
+
 def _ball_rows(rows: Any) -> Any:
     """Return rows in [0, 1] mapped to [−1, 1]/√inputs, so that no norm exceeds one."""
     flat = rows.flatten(1)
@@ -154,7 +186,7 @@ def _as_is(rows: Any) -> Any:
 
 
 NORMALIZE = {"range": _ball_rows, "row": _unit_rows, "none": _as_is}
-NORMALIZES = ("auto", *NORMALIZE, "whole")
+NORMALIZES = ("auto", *NORMALIZE, "whole", "embed")
 
 
 def check_normalize(normalize: str, module: Any, features: Any) -> None:
@@ -163,7 +195,12 @@ def check_normalize(normalize: str, module: Any, features: Any) -> None:
         raise ParameterError(
             "normalize='whole' is for a module that takes whole numbers, and no features"
         )
-    if normalize not in ("auto", "whole") and not (module is None and features is None):
+    if normalize not in ("auto", "whole") and module is not None:
         raise ParameterError(
-            "normalize is for perceptrons: it is not read where a module or features are given"
+            "normalize is for perceptrons: it is not read where a module is given"
+        )
+    if normalize in ("range", "embed") and features is not None:
+        raise ParameterError(
+            "normalize must be 'auto', 'row' or 'none' with features: what they make of a row has "
+            "no range, and no categories"
         )

@@ -9,8 +9,9 @@ gradients where torch left them: the sum is exact in any order and one example m
 rounded contribution. A contribution has the norm min(‖g‖, clip) before it is rounded, and rounding
 adds what `GridMechanism` counts; layers with clips of their own add up as √Σ clip² (PRIVACY B6:
 one joint Gaussian). An example with a number that is not finite, or whose squares overflow, counts
-as nothing. Of a table that examples look up, only the rows that an example looked up are rounded:
-the others are zero.
+as nothing. What an example counts, over the most that any does, multiplies that factor, with room
+for the rounding of the two products. Of a table that examples look up, only the rows that an
+example looked up are rounded: the others are zero.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tacit._core.kernels import square_norms
 from tacit.mechanisms.clipping import factors_for
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.networks.backend import nn, torch
+from tacit.networks.exact_gradients import weights_of
 from tacit.networks.layers import check_clips, learning_layers
 from tacit.networks.recording import Sparse
 from tacit.networks.single_rows import row_gradients
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["SampledSums"]
+
+
+_PRODUCTS = 1.0 - 2.0**-50  # of a norm, a cap and a count: two roundings
 
 
 class SampledSums:
@@ -53,6 +58,8 @@ class SampledSums:
         The grid of the mechanism that releases the sum.
     examples_in_memory
         How many examples are computed at once, at most.
+    caps
+        What a gradient below its clip is multiplied by; one unless given.
     """
 
     def __init__(
@@ -62,7 +69,9 @@ class SampledSums:
         clips: Sequence[float],
         grid: Grid,
         examples_in_memory: int,
+        caps: Sequence[float] | None = None,
     ) -> None:
+        self._caps = [1.0] * len(clips) if caps is None else list(caps)
         layers = list(learning_layers(module).values())
         check_clips(clips, len(layers))
         self._module, self._loss = module, loss
@@ -107,22 +116,23 @@ class SampledSums:
         """Start a new sum."""
         self._total = [np.zeros(p.numel(), np.int64) for p in self.parameters]
 
-    def add(self, inputs: Any, targets: Any) -> None:
-        """Add the clipped gradients of some examples."""
+    def add(self, inputs: Any, targets: Any, weights: Any = None) -> None:
+        """Add the clipped gradients of some examples, times what each counts, in [0, 1]."""
         if self._gradients is None:
             self.prepare(inputs, targets)
         assert self._gradients is not None and self._tiles is not None
-        for rows, answers, used in self._tiles.of(inputs, targets):
-            self._add_tile(self._gradients(rows, answers), used)
+        counts = weights_of(weights, len(inputs))
+        for rows, answers, count, _ in self._tiles.of(inputs, targets, counts):
+            self._add_tile(self._gradients(rows, answers), count.numpy())
 
-    def _add_tile(self, found: Sequence[Any], used: NDArray[np.bool_]) -> None:
+    def _add_tile(self, found: Sequence[Any], counts: NDArray[np.float64]) -> None:
         rows = [_array(part.values if isinstance(part, Sparse) else part) for part in found]
-        for group, clip in zip(self._groups, self._clips, strict=True):
-            squares = np.zeros(len(used))
+        for group, clip, cap in zip(self._groups, self._clips, self._caps, strict=True):
+            squares = np.zeros(len(counts))
             for j in group:
                 square_norms(rows[j], squares)
-            factors = factors_for(np.sqrt(squares), clip, sum(rows[j].shape[1] for j in group))
-            factors[~used] = 0.0
+            size = sum(rows[j].shape[1] for j in group)
+            factors = factors_for(np.sqrt(squares) * cap, clip * _PRODUCTS, size) * cap * counts
             for j in group:
                 part = found[j]
                 if isinstance(part, Sparse):

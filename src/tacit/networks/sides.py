@@ -16,10 +16,12 @@ from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.grid import GridSum
-from tacit.networks.agreement import STEP, Examples, NetworkAgreement
+from tacit.networks.agreement import CONFIDENCE, Examples, NetworkAgreement
 from tacit.networks.backend import nn, torch
+from tacit.networks.confidence import NORM
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.exact_gradients import LinearSums
+from tacit.networks.judging import Judge
 from tacit.networks.layers import is_flat, is_linear_stack
 from tacit.networks.sampled_gradients import SampledSums
 from tacit.networks.weights import learned, write_weights
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Learner", "rows_of"]
 
-_BUILT = ("_parameters", "_batch", "_sums")
+_BUILT = ("_parameters", "_batch", "_sums", "_judge")
 _FEW_PRODUCTS = 1 << 24  # some milliseconds on one core
 
 
@@ -48,7 +50,7 @@ class Learner(Holder):
     def hand(self) -> Self:
         """Return what contributes elsewhere; nobody watches there."""
         made = super().hand()
-        made.agreement = replace(self.agreement, watch=None)
+        made.agreement = replace(self.agreement, watch=None, follow=None)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,7 +67,9 @@ class Learner(Holder):
         module = agreement.build().to(data.device)
         self._parameters = learned(module)
         inner, numbers = agreement.mechanism.mechanism, agreement.dynamics
-        clips = [clip * _share(inner.sensitivity, numbers) for clip in numbers.clips]
+        share, most = _share(inner.sensitivity, numbers.row_norm, numbers), numbers.largest_weight
+        caps = [most * unit for unit in numbers.units]
+        clips = [clip * cap * share for clip, cap in zip(numbers.clips, caps, strict=True)]
         linear = is_linear_stack(module) and is_flat(module, data.inputs.shape[1:])
         # a loop over positions has a price for each call, however many rows are in it, and others
         # are fastest where a tile fits a cache; per-example gradients fill 128 MB at most
@@ -75,11 +79,23 @@ class Learner(Holder):
         self._batch = agreement.examples_in_memory or fitting
         kind = LinearSums if linear else SampledSums
         self._sums: LinearSums | SampledSums = kind(
-            module, agreement.loss, clips, inner.grid, self._batch
+            module, agreement.loss, clips, inner.grid, self._batch, caps
         )
         with _threads_for(self._batch * agreement.size):
             one = data.inputs[:1].to(data.device), data.targets[:1].to(data.device)
             self._sums.prepare(*one, agreement.found)
+            if numbers.judged_rate:
+                self._build_judge(data)
+
+    def _build_judge(self, data: Examples) -> None:
+        inner = self.agreement.judging.mechanism
+        self._judge = Judge(
+            self.agreement.build().to(data.device),
+            _share(inner.sensitivity, NORM, self.agreement.dynamics),
+            inner.grid,
+            self._batch,
+        )
+        self._judge.prepare(data.inputs.shape[1:], data.inputs.dtype, data.targets.dtype)
 
     def contribute(
         self,
@@ -89,20 +105,36 @@ class Learner(Holder):
         shard: Examples,
         picks: NDArray[np.int64],
     ) -> GridSum:
-        """Return the sum of the clipped gradients of the sampled rows."""
+        """Return the sum of the clipped gradients of the sampled rows, or of what they say."""
         self.ready(shard)
+        picked = picks if shard.starts is None else rows_of(shard.starts, picks)
+        rows = torch.from_numpy(picked)
+        with _threads_for(self._batch * self.agreement.size):
+            if step.name == CONFIDENCE:
+                self._judge.ask(asked.arrays["weights"])
+                return self._judge.sum(
+                    shard.inputs[rows].to(shard.device), shard.targets[rows].to(shard.device)
+                )
+            return self._gradients(asked, shard, rows)
+
+    def _gradients(self, asked: Asked, shard: Examples, rows: Any) -> GridSum:
         write_weights(self._parameters, asked.arrays["weights"])
         self._sums.reset()
-        rows = picks if shard.starts is None else rows_of(shard.starts, picks)
-        with _threads_for(self._batch * self.agreement.size):
-            for part in torch.from_numpy(rows).split(self._sums.fitting):
-                inputs, targets = shard.inputs[part], shard.targets[part]
-                self._sums.add(inputs.to(shard.device), targets.to(shard.device))
+        most = self.agreement.dynamics.largest_weight
+        for part in rows.split(self._sums.fitting):
+            inputs, targets = shard.inputs[part], shard.targets[part]
+            counts = np.ones(len(part)) if shard.weights is None else shard.weights[part.numpy()]
+            self._sums.add(inputs.to(shard.device), targets.to(shard.device), counts / most)
         return self._sums.exact()
 
     def completed(self, step: Step, asked: Asked, value: GridSum) -> GridSum:
         """Return the sum on the mechanism's grid: rounded once, however many shards there are."""
-        return value.onto(self.agreement.mechanism.mechanism.grid)
+        return value.onto(self._drawn(step).grid)
+
+    def _drawn(self, step: Step) -> Any:
+        """Return the noise of a step."""
+        judged = step.name == CONFIDENCE
+        return (self.agreement.judging if judged else self.agreement.mechanism).mechanism
 
     def units(self, shard: Examples) -> int:
         """Return the number of rows, or of people where several rows of each count."""
@@ -114,16 +146,16 @@ class Learner(Holder):
         return {"sum": value, "drawn": np.ones(1, np.int64)}
 
     def _answer(self, step: Step, asked: Asked, position: int) -> dict[str, NDArray[Any]]:
-        if self.gate.is_lost(STEP, position):
-            nothing = {"sum": self._nothing(), "drawn": np.zeros(1, np.int64)}
+        if self.gate.is_lost(step.name, position):
+            nothing = {"sum": self._nothing(step), "drawn": np.zeros(1, np.int64)}
             return self._checked(step, asked, nothing)
         return super()._answer(step, asked, position)
 
-    def _nothing(self) -> NDArray[np.float64]:
+    def _nothing(self, step: Step) -> NDArray[np.float64]:
         """Return a sum over no rows, with this site's share of the noise where others need it."""
-        inner = self.agreement.mechanism.mechanism
+        inner = self._drawn(step)
         if not isinstance(inner, GaussianShare):
-            return np.zeros(self.agreement.size)
+            return np.zeros(inner.shape)
         return inner.unasked(self.gate.noise)
 
 
@@ -157,18 +189,18 @@ def rows_of(starts: NDArray[np.int64], people: NDArray[np.int64]) -> NDArray[np.
     return np.asarray(np.repeat(first, counts) + within, np.int64)
 
 
-def _share(sensitivity: float, numbers: Dynamics) -> float:
-    """Return the share of every clip that is left for a gradient before it is rounded.
+def _share(sensitivity: float, norm: float, numbers: Dynamics) -> float:
+    """Return the share of every clip that is left for a row's part before it is rounded.
 
-    A mechanism for the norm k·c keeps ``sensitivity`` = k·c − G for the sum, where G is what
-    rounding once may add. k rows that are rounded one by one may add k·G, so that each may have
-    c − G = sensitivity − (k − 1)·c, which is the sensitivity itself where k is one.
+    A mechanism for the norm k·c of rows of norm c keeps ``sensitivity`` = k·c − G for the sum,
+    where G is what rounding once may add. k rows that are rounded one by one may add k·G, so that
+    each may have c − G = sensitivity − (k − 1)·c, which is the sensitivity itself where k is one.
     """
-    room = sensitivity - (numbers.rows_per_unit - 1) * numbers.norm
-    if room < 0.5 * numbers.norm:
+    room = sensitivity - (numbers.rows_per_unit - 1) * norm
+    if room < 0.5 * norm:
         raise ParameterError(
             f"{numbers.rows_per_unit} rows of a person are too many for the grid of this noise: "
             "pass a smaller rows_per_person, or a smaller network"
         )
     exact = 1.0 if numbers.rows_per_unit == 1 else 1.0 - 2.0**-40
-    return exact * room / numbers.norm
+    return exact * room / norm

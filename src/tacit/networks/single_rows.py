@@ -65,15 +65,16 @@ class RowFunction:
             )
         return out
 
-    def __call__(self, rows: Any) -> Any:
-        """Return the outputs of rows."""
+    def __call__(self, rows: Any, weights: Mapping[str, Any] | None = None) -> Any:
+        """Return the outputs of rows, at other weights where some are given."""
         with torch.no_grad():
             if self._vectorised and len(rows):
+                work = vmap(lambda row: self.one(row, weights), randomness="different")
                 try:
-                    return _quietly(lambda: vmap(self.one, randomness="different")(rows))[:, 0]
+                    return _quietly(lambda: work(rows))[:, 0]
                 except (RuntimeError, ValueError, NotImplementedError):
                     self._vectorised = False
-            return torch.cat([self.one(row) for row in rows])
+            return torch.cat([self.one(row, weights) for row in rows])
 
 
 def loss_slopes(loss: Callable[[Any, Any], Any], outputs: Any, targets: Any) -> Any:
@@ -172,8 +173,8 @@ class _Recorded(_Way):
             work = self._work
             (slopes, others), given = _quietly(lambda: work(pushes, rest, state, inputs, targets))
             found: dict[str, Rows] = {n: g.flatten(1) for n, g in others.items()}
-            for note, places, a, b in zip(self._notes, self._targets, given, slopes, strict=True):
-                for local, part in gradients_of(note, a, b).items():
+            for note, places, a in zip(self._notes, self._targets, given, strict=True):
+                for local, part in gradients_of(note, a, slopes[note.push]).items():
                     name = places[local]
                     found[name] = found[name] + part if name in found else part
         return [found[n] for n in self.own]

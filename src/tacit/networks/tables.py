@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit.data.features import Features, common_names, labels_of, numbers, one_column, settled
-from tacit.data.kinds import Kind, Number
-from tacit.data.matrices import row_shape
+from tacit.data.kinds import Category, Kind, Number
+from tacit.data.matrices import row_shape, warn_of_column
 from tacit.data.problems import gathered
 from tacit.data.reading import read_rows
 from tacit.data.schema import Columns
 from tacit.data.shards import Shards
-from tacit.errors import ParameterError
+from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.features import rows_seen
 from tacit.estimators.site import Site
@@ -30,7 +30,17 @@ from tacit.networks.training import Training
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Facts", "TableNetwork", "by_person"]
+__all__ = ["Facts", "TableNetwork", "by_person", "together"]
+
+
+def together(X: Any, y: Any, weights: Any) -> Any:
+    """Return rows, targets and weights as a holder's data are passed."""
+    warn_of_column(y)
+    if y is None and weights is not None:
+        raise ParameterError(
+            "sample_weight goes with y: pass both, or weights='the column that holds them'"
+        )
+    return X if y is None else (X, y) if weights is None else (X, y, weights)
 
 
 class Facts(NamedTuple):
@@ -40,6 +50,7 @@ class Facts(NamedTuple):
     rows: int = 0  # read only where there is no guarantee
     columns: tuple[str, ...] = ()
     target: str = ""
+    largest: float = 1.0  # what a row counts, read only where there is no guarantee
 
 
 def by_person(people: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -61,6 +72,9 @@ class TableNetwork(PrivateEstimator):
     target: str | None
     bounds: Any
     rows: float | None
+    normalize: str
+    weights: float | str | None
+    privacy: Any
 
     # -- what is public ------------------------------------------------------------------------
 
@@ -68,7 +82,11 @@ class TableNetwork(PrivateEstimator):
     def _table(self) -> Features | None:
         """The columns that are read, where they are stated."""
         columns = self._stated_columns
-        return None if columns is None else Features.of(columns, self.target, "a network")
+        if columns is None:
+            return None
+        beside = (self.weights,) if isinstance(self.weights, str) else ()
+        positions = self.normalize == "embed"
+        return Features.of(columns, self.target, "a network", positions=positions, beside=beside)
 
     @property
     def _response(self) -> Kind:
@@ -84,20 +102,63 @@ class TableNetwork(PrivateEstimator):
         return self.bounds if table is None else tuple(table.ranges.values())
 
     @property
+    def _levels(self) -> tuple[int, ...]:
+        """How many values each column has that is looked up; 0 of the others."""
+        table = self._table
+        if table is None or not table.positions:
+            return ()
+        kinds = (table.columns[name] for name in table.names)
+        return tuple(len(kind.levels) if isinstance(kind, Category) else 0 for kind in kinds)
+
+    @property
     def _rows_per_unit(self) -> int:
         columns = self._stated_columns
         return 1 if columns is None else columns.rows_per_unit
 
     def _check_table(self) -> None:
         """Raise where what is stated about the table does not go together."""
+        if isinstance(self.weights, str):
+            self._check_weights(self.weights)
         table = self._table
         if table is None:
-            if self.target is not None:
-                raise ParameterError("target goes with columns: pass columns=Columns(…)")
+            for name, wrong in {
+                "target": self.target is not None, "normalize='embed'": self.normalize == "embed"
+            }.items():  # fmt: skip
+                if wrong:
+                    raise ParameterError(f"{name} goes with columns: pass columns=Columns(…)")
             return
+        if table.positions and table.columns.averaged:
+            raise ParameterError(
+                "an average of categories cannot be looked up: pass rows_per_person=…, not "
+                "averages, or another normalize"
+            )
         if self.bounds is not None:
             raise ParameterError("columns hold the ranges: leave bounds out")
         self._check_response(table.response, table.columns.averaged)
+
+    def _check_weights(self, name: str) -> None:
+        """Raise where a column cannot say what rows count."""
+        columns = self._stated_columns
+        kind = None if columns is None else columns.get(name)
+        if not isinstance(kind, Number) or kind.low < 0.0 or name == self.target:
+            raise ParameterError(
+                f"weights must be the largest weight, or one of the columns, with numbers of 0 "
+                f"and more, got {name!r}"
+            )
+
+    def _largest_weight(self, facts: Sequence[Facts]) -> float:
+        """Return what a row counts at most."""
+        if isinstance(self.weights, str):
+            columns = self._stated_columns
+            assert columns is not None
+            return float(columns[self.weights].range[1])
+        if self.weights is None:
+            return max((fact.largest for fact in facts), default=1.0)
+        return float(self.weights)
+
+    def _counts(self, weights: Any, targets: Any) -> Any:
+        """Return what rows count, given their weights, one by one; None: all the same."""
+        return weights
 
     def _check_response(self, kind: Kind, averaged: bool) -> None:
         """Raise where the target cannot be learned."""
@@ -115,7 +176,7 @@ class TableNetwork(PrivateEstimator):
         ranges = [
             f"{name} lies in [{kind.low:g}, {kind.high:g}]"
             for name, kind in table.columns.items()
-            if isinstance(kind, Number) and name != table.target
+            if isinstance(kind, Number) and name in table.names
         ]
         return "inputs lie in their bounds", (*ranges, *table.columns.assumptions())
 
@@ -125,64 +186,89 @@ class TableNetwork(PrivateEstimator):
         found = []
         for site in super()._as_sites(data):
             held = site.data
-            pair = isinstance(held, tuple | list) and len(held) == 2
-            held = (settled(held[0]), held[1]) if pair else settled(held)
+            pair = isinstance(held, tuple | list) and len(held) in (2, 3)
+            held = (settled(held[0]), *held[1:]) if pair else settled(held)
             found.append(replace(site, data=held))
         return found
 
-    def _pair(self, data: Any) -> tuple[Any, Any]:
-        if not (isinstance(data, tuple | list) and len(data) == 2):
+    def _parts(self, data: Any) -> tuple[Any, Any, Any]:
+        """Return rows, targets, and what each row counts."""
+        if not (isinstance(data, tuple | list) and len(data) in (2, 3)):
             raise ParameterError(
                 "data must be (X, y), rows and one target for each, or pass columns=Columns(…): a "
                 "network requires y to be passed, but the target y is None"
             )
-        return data[0], data[1]
+        if len(data) == 2 or data[2] is None:
+            return data[0], data[1], None
+        if isinstance(self.weights, str):
+            raise ParameterError(
+                f"weights={self.weights!r} is a column: leave sample_weight out, or pass "
+                "weights=…, the largest of them"
+            )
+        if self.weights is None and self.privacy is not None:
+            raise UnboundedData(
+                "weights must be given with sample_weight: pass weights=…, the public number that "
+                "no weight exceeds; it is not read from the data"
+            )
+        return data[0], data[1], data[2]
 
     def _facts(self, data: Any) -> Facts:
         table = self._table
         if table is not None:
             rows = 0 if self.rows is not None else len(table.read(data))
             return Facts((len(table.ranges),), rows, tuple(table.ranges))
-        X, _ = self._pair(data)
-        labels = labels_of(X)
+        X, _, weights = self._parts(data)
+        labels, most = labels_of(X), 1.0
+        if weights is not None and self.weights is None:
+            most = float(np.max(numbers({"weights": one_column(weights)}), initial=1e-9))
         if labels:
             rows = 0 if self.rows is not None else read_rows(X).rows
-            return Facts((len(labels),), rows, labels)
+            return Facts((len(labels),), rows, labels, largest=most)
         shape = row_shape(X, images=True)
-        return Facts(tuple(shape[1:]), shape[0])
+        return Facts(tuple(shape[1:]), shape[0], largest=most)
 
     def _facts_held(self, data: Any) -> Facts:
         if not isinstance(data, Shards) or self.rows is not None:
             found: Facts = super()._facts_held(data)
             return found
         each = [self._facts(piece.read()) for piece in data]
-        return each[0]._replace(rows=sum(one.rows for one in each))
+        most = max(one.largest for one in each)
+        return each[0]._replace(rows=sum(one.rows for one in each), largest=most)
 
     @staticmethod
     def _common(facts: Sequence[Facts]) -> tuple[str, ...]:
         """Return what the inputs are called at all sites."""
         return common_names([fact.columns for fact in facts])
 
-    def _held(self, data: Any, names: Sequence[str]) -> tuple[Any, Any, Any]:
-        """Return a holder's inputs as numbers, its targets, and where each person begins.
+    def _held(self, data: Any, names: Sequence[str]) -> tuple[Any, Any, Any, Any]:
+        """Return inputs as numbers, targets, where each person begins, and what rows count.
 
         Persons are told apart only where several rows of each count.
         """
         table = self._table
         if table is None:
-            X, y = self._pair(data)
-            inputs, targets = gathered(
+            X, y, own = self._parts(data)
+            inputs, targets, weights = gathered(
                 lambda: numbers(X, names, images=True, finite=False),
                 lambda: self._targets(one_column(y)),
+                lambda: None if own is None else numbers({"weights": one_column(own)})[:, 0],
             )
-            return inputs, targets, None
+            return inputs, targets, None, self._counts(weights, targets)
         assert table.target is not None
         found = table.read(data)
-        X, y = found.matrix(table.names), found.units(found.values[table.target][:, None])[:, 0]
-        if self._rows_per_unit == 1 or found.people is None:
-            return X, self._targets(y), None
-        order, starts = by_person(found.people)
-        return X[order], self._targets(y[order]), starts
+
+        def column(name: str) -> Any:
+            return found.units(found.values[name][:, None])[:, 0]
+
+        X, y = table.matrix(found), column(table.target)
+        weights = column(self.weights) if isinstance(self.weights, str) else None
+        order: Any = slice(None)
+        starts: Any = None
+        if self._rows_per_unit > 1 and found.people is not None:
+            order, starts = by_person(found.people)
+        targets = self._targets(y[order])
+        weights = None if weights is None else weights[order]
+        return X[order], targets, starts, self._counts(weights, targets)
 
     def _rows_to_predict(self, X: Any) -> Any:
         """Return rows as numbers, found by the names of the fit."""

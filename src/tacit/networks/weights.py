@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit._core.rng import generator
+from tacit.errors import ParameterError
 from tacit.networks.backend import nn, torch
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ __all__ = [
     "as_tensor",
     "flat_weights",
     "learned",
+    "named_weights",
     "random_weights",
+    "take_up",
     "with_weights",
     "write_weights",
 ]
@@ -39,6 +42,15 @@ def flat_weights(parameters: Sequence[Any]) -> Any:
     return torch.cat([p.detach().reshape(-1) for p in parameters]).clone()
 
 
+def named_weights(parameters: Mapping[str, Any], flat: Any) -> dict[str, Any]:
+    """Return a flat vector as the parameters of these names and shapes."""
+    found, start = {}, 0
+    for name, p in parameters.items():
+        found[name] = flat[start : start + p.numel()].view_as(p)
+        start += p.numel()
+    return found
+
+
 def write_weights(parameters: Sequence[Any], flat: NDArray[Any]) -> None:
     """Write a flat vector back into parameters."""
     vector, start = as_tensor(flat), 0
@@ -46,6 +58,17 @@ def write_weights(parameters: Sequence[Any], flat: NDArray[Any]) -> None:
         for p in parameters:
             p.copy_(vector[start : start + p.numel()].view_as(p))
             start += p.numel()
+
+
+def take_up(module: nn.Module, arrays: Mapping[str, Any]) -> None:
+    """Write released weights into a module, ``weights/…`` by the names of its parameters."""
+    own = dict(module.named_parameters())
+    weights = {name: arrays.get(f"weights/{name}") for name in own}
+    if any(a is None or a.shape != tuple(own[name].shape) for name, a in weights.items()):
+        raise ParameterError("module must have the weights of the network that was released")
+    with torch.no_grad():
+        for name, p in own.items():
+            p.copy_(torch.from_numpy(np.array(weights[name])))
 
 
 @contextmanager

@@ -1,14 +1,16 @@
 """The loop of a joint computation: ask, check, collect, record, until the coordinator is done.
 
 How a request gets to the sites and back is somebody else's: `drive` is given a function that asks.
-`run` asks participants in this process: the default, and what tests use.
+`run` asks participants in this process: the default, and what tests use. `turns` is `run` for a
+caller who takes the rounds one by one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tacit._core.check import Integer, OneOf, check
 from tacit._core.reasons import told_to_holder
@@ -18,12 +20,15 @@ from tacit.rounds.checkpoint import Checkpoint
 from tacit.rounds.messages import Message, check_reply
 from tacit.rounds.sides import Coordinator, Failure, Participant, RunRecord
 
-__all__ = ["Ask", "Request", "drive", "run"]
+__all__ = ["Ask", "Request", "Turns", "drive", "exhausted", "run", "turns"]
 
 # One request for all, or one for each site.
 Request = Message | Mapping[str, Message]
 # A request and the sites that are left → (site, its reply or why there is none), as they come.
 Ask = Callable[[Request, tuple[str, ...]], Iterable[tuple[str, Message | Exception]]]
+Given = TypeVar("Given")
+# The record after every complete round, and in the end; told True, the coordinator ends it.
+Turns = Generator[RunRecord, bool | None, RunRecord]
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,8 @@ def drive(
     names: Sequence[str],
     ask: Ask,
     *,
-    aggregator: Aggregator | None = None,
-    on_failure: str = "stop",
-    minimum: int = 1,
-    checkpoint: Checkpoint | None = None,
     progress: Callable[[RunRecord], None] | None = None,
-    absent: Sequence[str] = (),
-    own: bool = False,
+    **more: Any,
 ) -> RunRecord:
     """Run a joint computation until the coordinator has no further request.
 
@@ -67,6 +67,36 @@ def drive(
     that were lost before the first round: a run that is resumed goes on without them. The rest is
     as in `run`.
     """
+    return exhausted(_driven(coordinator, names, ask, **more), progress)
+
+
+def exhausted(
+    taken: Generator[Any, Any, Given], progress: Callable[[Any], None] | None = None
+) -> Given:
+    """Take all turns of a generator and return what it returns."""
+    while True:
+        try:
+            turn = next(taken)
+        except StopIteration as end:
+            found: Given = end.value
+            return found
+        if progress is not None:
+            progress(turn)
+
+
+def _driven(
+    coordinator: Coordinator,
+    names: Sequence[str],
+    ask: Ask,
+    *,
+    aggregator: Aggregator | None = None,
+    on_failure: str = "stop",
+    minimum: int = 1,
+    checkpoint: Checkpoint | None = None,
+    absent: Sequence[str] = (),
+    own: bool = False,
+) -> Turns:
+    """Yield the record after every complete round."""
     check("on_failure", on_failure, OneOf("stop", "exclude"))
     check("minimum", minimum, Integer(1))
     if len(set(names)) != len(names) or not names:
@@ -103,9 +133,9 @@ def drive(
         if checkpoint is not None:
             gone = tuple(name for name in (*names, *absent) if name not in active)
             checkpoint.save(Message(record.rounds, coordinator.state()), gone)
-        if progress is not None:
-            record.sites = tuple(active)
-            progress(record)
+        record.sites = tuple(active)
+        if (yield record):
+            coordinator.stop()
     record.sites = tuple(active)
     return record
 
@@ -176,6 +206,23 @@ def run(
     RunRecord
         Rounds, seconds, bytes and failures.
     """
+    taken = turns(
+        coordinator,
+        participants,
+        aggregator=aggregator,
+        on_failure=on_failure,
+        minimum=minimum,
+        checkpoint=checkpoint,
+        own=own,
+    )
+    return exhausted(taken, None if progress is None else lambda record: progress(record.rounds))
+
+
+def turns(coordinator: Coordinator, participants: Sequence[Participant], **more: Any) -> Turns:
+    """Yield the record after every round of a run, which goes on when the next one is taken.
+
+    Everything as in `run`. Told True, the coordinator comes to an end before its time.
+    """
     held = {participant.name: participant for participant in participants}
 
     def ask(request: Request, names: tuple[str, ...]) -> Iterator[tuple[str, Message | Exception]]:
@@ -188,14 +235,5 @@ def run(
                 answer = error
             yield name, answer
 
-    return drive(
-        coordinator,
-        [participant.name for participant in participants],
-        ask,
-        aggregator=aggregator,
-        on_failure=on_failure,
-        minimum=minimum,
-        checkpoint=checkpoint,
-        progress=None if progress is None else lambda record: progress(record.rounds),
-        own=own,
-    )
+    names = [participant.name for participant in participants]
+    return _driven(coordinator, names, ask, **more)

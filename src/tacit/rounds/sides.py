@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import TacitError
+from tacit.errors import ParameterError, TacitError
 from tacit.rounds.messages import ArraySpec, Message
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class Coordinator(ABC):
         Where sites are asked for different things: site → its own. Such requests follow from
         `state`, and are made again from it where a run is resumed.
         """
+
+    def stop(self) -> None:
+        """Come to an end before its time, with what it has."""
+        raise ParameterError("this computation cannot be ended before its time")
 
     def check(self, site: str, reply: Message) -> None:
         """Raise `SiteFailure` where a reply breaks a rule that its specs do not hold."""
