@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -94,6 +95,7 @@ class GaussianMixture(MomentEstimator):
     """
 
     _unit = "row"
+    _takes_shards = True
     _purpose = "a mixture of Gaussians"
     _told = ("components", "radius", "centre", "columns", "names", "privacy")
     _inference_only = ("restarts", "iterations")
@@ -205,7 +207,7 @@ class GaussianMixture(MomentEstimator):
         sites = super()._as_sites(data)
         if self.columns is not None:
             return sites
-        return [Site(site.name, settled(site.data), site.ledger) for site in sites]
+        return [replace(site, data=settled(site.data)) for site in sites]
 
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         """Return what is public; a fact is how many features there are, or their names."""
