@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit._core import order
-from tacit._core.order import lexical_order
+from tacit._core.order import are_different, lexical_order
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +34,16 @@ def test_any_whole_numbers_do(dtype):
 
 def test_sizes_far_beyond_the_cells_need_no_memory():
     assert lexical_order([np.array([2**31 - 2, 5])], [2**31 - 1]).tolist() == [1, 0]
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 60), st.integers(0, 2**32 - 1))
+def test_pairs_are_different_where_none_comes_twice(users, items, count, seed):
+    rng = np.random.default_rng(seed)
+    pairs = np.column_stack([rng.integers(0, users, count), rng.integers(0, items, count)])
+    known = are_different(pairs[:, 0], pairs[:, 1], (users, items))
+    truly = len(np.unique(pairs, axis=0)) == count
+    assert known == (truly and max(users, items) <= 4 * count)
+
+
+def test_pairs_that_are_few_for_their_numbers_are_left_to_a_sort():
+    assert not are_different(np.array([2**31 - 2, 5]), np.array([0, 0]), (2**31 - 1, 1))

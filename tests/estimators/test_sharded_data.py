@@ -13,6 +13,7 @@ from tacit.data.spooling import by_unit
 from tacit.errors import NothingReleased, ParameterError, SiteFailure
 from tacit.estimators.executors import Executor, Here, executor_of
 from tacit.estimators.loading import held_by
+from tacit.posterior.numerics.populations.laws import Exponential
 
 ROWS = 3_000
 RNG = np.random.default_rng(3)
@@ -191,9 +192,91 @@ def test_data_that_change_during_a_run_are_not_released():
 
 
 def test_what_takes_no_shards_says_so():
-    films = tc.PrivateRecommender(bounds=(1, 5), items=3, privacy=tc.Privacy(1, 1e-5))
+    asked = tc.Privacy(1, 1e-5, neighbours="replace-one")
+    chosen = tc.posterior.StatisticSelector(
+        Exponential(), ["mean"], bounds=(0, 9), privacy=asked, size=40
+    )
     with pytest.raises(ParameterError, match="shards"):
-        films.fit(tc.Shards([{"user": [0], "item": [0], "rating": [3]}] * 2))
+        chosen.fit(tc.Shards([np.ones(20)] * 2))
+
+
+CELLS = {
+    "user": np.array([f"u{k % 40}" for k in range(400)]),
+    "item": np.array([f"i{k // 40}" for k in range(400)]),
+    "rating": RNG.integers(1, 6, 400).astype(float),
+}
+ITEMS = [f"i{k}" for k in range(10)]
+
+
+def test_a_site_predicts_with_cells_that_are_adopted_after_shards_were_let_go():
+    asked = tc.Privacy(9, 1e-5, unit="user", trust="site")
+    site = tc.Site("North", cut(CELLS, 4))
+    model = tc.PrivateFactorization(
+        "user:k item:k", rank=2, bounds=(1, 5), entities={"item": ITEMS}, privacy=asked
+    )
+    model.fit([site])
+    with pytest.raises(ParameterError, match="adopt"):
+        model.predict("North", [["u3", "i4"]])
+    own = {name: [value for value, user in zip(column, CELLS["user"], strict=True)
+                  if user == "u3"] for name, column in CELLS.items()}  # fmt: skip
+    assert 1 <= model.adopt(tc.Site("North", own)).predict("North", [["u3", "i4"]])[0] <= 5
+
+
+def test_a_device_ranks_after_ratings_were_let_go():
+    films = tc.PrivateRecommender((1, 5), items=ITEMS, privacy=tc.Privacy(2, 1e-5), rank=2)
+    films.fit(cut(CELLS, 4))
+    assert "40 users" in " ".join(films.certificate_.assumptions)
+    with pytest.raises(ParameterError, match="device"):
+        films.recommend("u3", 2)
+    assert len(films.device({"i3": 5, "i4": 1}).top(2)) == 2
+
+
+def test_what_follows_from_no_single_shard_must_be_stated():
+    model = tc.PrivateFactorization("user:k item:k", rank=2, bounds=(1, 5))
+    with pytest.raises(ParameterError, match="entities="):
+        model.fit(cut(CELLS, 4))
+    with pytest.raises(ParameterError, match="items="):
+        tc.PrivateRecommender((1, 5), rank=2).fit(cut(CELLS, 4))
+    waits = tc.PrivatePosterior(
+        Exponential(), "mean", bounds=(0, 9), size=41,
+        privacy=tc.Privacy(1, 1e-5, neighbours="replace-one"),
+    )  # fmt: skip
+    with pytest.raises(ParameterError, match="41 people"):
+        waits.fit(tc.Shards([np.ones(20)] * 2))
+
+
+@pytest.mark.parametrize("trust", ["site", "aggregator"])
+def test_sites_in_shards_and_in_tables_learn_together(trust):
+    asked = tc.Privacy(9, 1e-5, unit="user", trust=trust, by_site={"South": 3.0})
+    other = {**CELLS, "user": np.array([f"v{k % 40}" for k in range(400)])}
+
+    def fitted(north, south):
+        model = tc.PrivateFactorization(
+            "user:k item:k", rank=2, bounds=(1, 5), entities={"item": ITEMS}, privacy=asked,
+            random_state=3,
+        )  # fmt: skip
+        return model.fit([tc.Site("North", north), tc.Site("South", south)])
+
+    whole, parted = fitted(CELLS, other), fitted(CELLS, cut(other, 3))
+    assert list(parted.parts_) == ["North"]
+    for name, array in whole.shared_.items():
+        assert np.array_equal(parted.shared_[name], array), name
+
+
+def test_people_who_count_at_one_site_are_assigned_in_shards_too():
+    asked = tc.Privacy(9, 1e-5, unit="user", trust="site")
+
+    def fitted(south):
+        model = tc.PrivateFactorization(
+            "user:k item:k", rank=2, bounds=(1, 5), entities={"item": ITEMS}, privacy=asked,
+            random_state=3, sites_per_person="assigned",
+        )  # fmt: skip
+        key = b"a key that both of the sites have"
+        return model.fit([tc.Site("North", CELLS, key=key), tc.Site("South", south, key=key)])
+
+    whole, parted = fitted(CELLS), fitted(cut(CELLS, 3))
+    for name, array in whole.shared_.items():
+        assert np.array_equal(parted.shared_[name], array), name
 
 
 def test_pieces_must_be_pieces(tmp_path):

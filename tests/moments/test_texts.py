@@ -11,8 +11,9 @@ from tacit.cli.config import read_config
 from tacit.data.free_text import Text
 from tacit.data.problems import BadTable
 from tacit.errors import ParameterError, UnboundedData
+from tacit.mechanisms.grid import Grid, GridSum
 from tacit.moments.numerics.multisets import joint_sums
-from tacit.moments.sides import on_grid
+from tacit.moments.numerics.sums import FINE
 from tacit.moments.texts import TextColumn
 
 WORDS = ["fever", "cough", "bone", "x-ray", "blood pressure"]
@@ -143,7 +144,7 @@ def test_no_person_moves_the_moments_by_more_than_the_certificate_says():
     def moments(frame, own=found):
         documents = own._read(frame, agreement)
         total = joint_sums(documents, agreement.places, 5, (1.0, 1.0), agreement.share)
-        return on_grid(total, mechanism.grid)
+        return GridSum(total, Grid(-FINE)).onto(mechanism.grid)
 
     far = mechanism.distance(moments(pd.concat([others, evil])), moments(others))
     assert 0.99 < far <= 1.0

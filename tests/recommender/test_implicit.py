@@ -42,7 +42,8 @@ def values_of(rows, items, popular, rates):
     for name, arrays in (("popularity", {}), ("taste", {"popular": popular, "rates": rates})):
         step = public.step(name)
         asked = step.read(Message(0, {n: np.asarray(a) for n, a in arrays.items()}, name))
-        value = holder.contribute(step, asked, {}, holder.shards[0], np.arange(0))
+        summed = holder.contribute(step, asked, {}, holder.shards[0], np.arange(0))
+        value = holder.completed(step, asked, summed)
         sent[name] = value.value() if hasattr(value, "value") else value
     return sent
 

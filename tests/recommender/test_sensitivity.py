@@ -44,7 +44,8 @@ def contribution(agreement, rated, step, kind="", raters=Raters, **arrays):
         arrays["kind"] = np.array([list(found.kinds).index(kind)])
     asked = found.read(Message(0, {n: np.asarray(a) for n, a in arrays.items()}, step))
     holder = raters(agreement, "the raters", rated, Gate(None, Noise("exact", seed=0)))
-    value = holder.contribute(found, asked, {}, holder.shards[0], np.arange(0))
+    sent = holder.contribute(found, asked, {}, holder.shards[0], np.arange(0))
+    value = holder.completed(found, asked, sent)
     return value.value() if isinstance(value, GridSum) else value
 
 

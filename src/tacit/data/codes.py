@@ -21,7 +21,7 @@ __all__ = ["coded"]
 _WIDE = 4  # a table over the span of whole numbers may be so many times as long as the column
 
 
-def coded(ids: Any) -> tuple[Any, NDArray[np.int64]]:
+def coded(ids: Any) -> tuple[Any, NDArray[np.integer[Any]]]:
     """Return the different values of a column as they appear, and which of them each row has.
 
     None comes last. Text and whole numbers are told apart at once; anything else counts as
@@ -75,14 +75,14 @@ def _as_text(ids: Any) -> pl.Series | None:
         return None
 
 
-def _texts(column: pl.Series) -> tuple[list[Any], NDArray[np.int64]]:
+def _texts(column: pl.Series) -> tuple[list[Any], NDArray[np.int32]]:
     import polars as pl
 
     found = column.unique(maintain_order=True)
     known = found.drop_nulls()
     nothing = len(known) < len(found)
     place = column.cast(pl.Enum(known)).to_physical() if len(known) else column.cast(pl.UInt32)
-    codes = place.fill_null(len(known)).to_numpy().astype(np.int64)
+    codes = place.fill_null(len(known)).to_numpy().astype(np.int32)
     if not nothing:
         return known.to_list(), codes
     distinct: list[Any] = [*known.to_list(), None]

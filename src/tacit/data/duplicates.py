@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit._core.check import OneOf, check
-from tacit._core.order import lexical_order
+from tacit._core.order import are_different, lexical_order
 from tacit.data.members import Members, key
 from tacit.data.problems import BadTable, Problem
 
@@ -35,11 +35,11 @@ def duplicates_note(rules: Sequence[str]) -> tuple[str, ...]:
 
 
 def merged(
-    cells: NDArray[np.int64],
+    cells: NDArray[np.integer[Any]],
     values: NDArray[np.float64],
     rule: str,
     members: Sequence[Members],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.float64]]:
     """Return every cell once, in the order in which cells appear first.
 
     Parameters
@@ -61,7 +61,10 @@ def merged(
     check("duplicates", rule, OneOf(*RULES))
     if not len(cells):
         return cells, values
-    order = lexical_order(list(cells.T), [one.size for one in members])
+    sizes = [one.size for one in members]
+    if len(sizes) == 2 and are_different(cells[:, 0], cells[:, 1], (sizes[0], sizes[1])):
+        return cells, values
+    order = lexical_order(list(cells.T), sizes)
     ordered = cells[order]
     new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
     if new.all():
@@ -80,7 +83,7 @@ def merged(
 
 
 def _problem(
-    ordered: NDArray[np.int64],
+    ordered: NDArray[np.integer[Any]],
     order: NDArray[Any],
     new: NDArray[np.bool_],
     members: Sequence[Members],

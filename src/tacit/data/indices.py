@@ -30,8 +30,8 @@ def numbered(names: Sequence[str]) -> list[str]:
     return found
 
 
-def index_table(name: str, indices: Any, modes: int) -> NDArray[np.int64]:
-    """Return indices as a (cells, modes) table of whole numbers."""
+def index_table(name: str, indices: Any, modes: int) -> NDArray[np.integer[Any]]:
+    """Return indices as a (cells, modes) table of whole numbers, of 32 bits where they were."""
     if isinstance(indices, tuple):  # one array per mode
         parts = [np.asarray(part) for part in indices]
         if any(part.shape != parts[0].shape or part.ndim != 1 for part in parts):
@@ -49,11 +49,11 @@ def index_table(name: str, indices: Any, modes: int) -> NDArray[np.int64]:
     )
     if table.size and not whole:
         raise ParameterError(f"{name} must hold whole numbers, got {table.dtype}")
-    return table.astype(np.int64)
+    return table if table.dtype == np.int32 else table.astype(np.int64)
 
 
 def check_range(
-    name: str, table: NDArray[np.int64], shape: tuple[int, ...], entities: tuple[str, ...]
+    name: str, table: NDArray[np.integer[Any]], shape: tuple[int, ...], entities: tuple[str, ...]
 ) -> None:
     """Refuse indices beyond the number of an entity's members."""
     for mode, (size, entity) in enumerate(zip(shape, entities, strict=True)):
@@ -68,7 +68,7 @@ def check_range(
             )
 
 
-def check_apart(table: NDArray[np.int64], apart: NDArray[np.int64]) -> None:
+def check_apart(table: NDArray[np.integer[Any]], apart: NDArray[np.integer[Any]]) -> None:
     """Refuse cells that are held out twice, or held out and listed."""
     if not len(apart):
         return

@@ -41,7 +41,7 @@ def long_cells(
     columns: Mapping[str, str],
     value: str | None,
     labels: Mapping[str, tuple[Any, ...]],
-) -> tuple[NDArray[np.int64], NDArray[np.float64], dict[str, tuple[Any, ...]]]:
+) -> tuple[NDArray[np.int32], NDArray[np.float64], dict[str, tuple[Any, ...]]]:
     """Return positions (rows, modes), values, and the members of every entity.
 
     Parameters
@@ -76,7 +76,7 @@ def long_cells(
 
 def _places(
     frame: Any, entity: str, column: str, known: dict[str, tuple[Any, ...]]
-) -> tuple[NDArray[np.int64], list[Problem]]:
+) -> tuple[NDArray[np.int32], list[Problem]]:
     """Return where the member of each row stands, and what is wrong with the column."""
     different, rows = coded(id_column(frame, column))
     values, missing = id_values(different, f"column {column!r}")
@@ -91,7 +91,7 @@ def _places(
         where = Members(entity, len(known[entity]), known[entity]).known(found)
     else:
         known[entity], where = tuple(found), np.arange(len(found))
-    place = np.full(len(values), -1, np.int64)
+    place = np.full(len(values), -1, np.int32)
     place[filled] = where[each] if len(where) else place[filled]
     unknown = (place < 0) & ~missing
     remedy = (

@@ -355,7 +355,7 @@ class Relation:
         return f"<Relation {sizes}: {self.cells:,} listed cells, other cells {self.zeros}>"
 
 
-def _numbers(table: NDArray[np.int64], values: Any) -> NDArray[np.float64]:
+def _numbers(table: NDArray[np.integer[Any]], values: Any) -> NDArray[np.float64]:
     """Return the values of cells, finite numbers; ones where none are given."""
     try:
         numbers = np.ones(len(table)) if values is None else np.asarray(values, np.float64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
@@ -19,10 +19,10 @@ from typing import Any
 
 from tacit._core.check import Integer, check
 from tacit.data.files import FILES, Source, source
-from tacit.data.reading import Table, read_rows
+from tacit.data.reading import Table
 from tacit.errors import MissingExtra, ParameterError
 
-__all__ = ["Delayed", "Given", "Piece", "RowsOfFile", "Shards"]
+__all__ = ["Delayed", "Given", "Piece", "Read", "RowsOfFile", "Shards"]
 
 ROWS = 1_000_000  # of a shard, where a file is cut
 
@@ -78,6 +78,18 @@ class Delayed(Piece):
         return self.delayed.compute(scheduler="synchronous")
 
 
+@dataclass(frozen=True)
+class Read(Piece):
+    """What a function makes of a piece."""
+
+    piece: Piece
+    how: Callable[[Any], Any]
+
+    def read(self) -> Any:
+        """Return what is made of the piece."""
+        return self.how(self.piece.read())
+
+
 class Shards:
     """A holder's data in an ordered collection of pieces, each read when it is needed.
 
@@ -125,6 +137,7 @@ class Shards:
             raise ParameterError("shards must have at least one piece")
         check("at_once", at_once, Integer(1, 4096))
         self.pieces: tuple[Piece, ...] = given
+        self.units: int | None = None  # where each of them lies in one piece, how many there are
         self.at_once, self.scratch, self.executor = at_once, scratch, executor
 
     def __len__(self) -> int:
@@ -165,6 +178,12 @@ class Shards:
         return cls((piece for path in found for piece in _cut(path, rows, how)), **more)
 
     parquet = files
+
+    def made(self, pieces: Iterable[Piece], units: int | None = None) -> Shards:
+        """Return other pieces, that are worked on as these are, with so many units in one each."""
+        found = Shards(pieces, at_once=self.at_once, scratch=self.scratch, executor=self.executor)
+        found.units = units
+        return found
 
     @classmethod
     def dask(cls, collection: Any, **more: Any) -> Shards:
@@ -223,8 +242,3 @@ def _lazy(path: Path) -> Any:
     import polars as pl
 
     return pl.scan_parquet(path) if path.suffix.lower() == ".parquet" else pl.scan_ipc(path)
-
-
-def table_of(piece: Piece) -> Table:
-    """Return a piece as a table."""
-    return read_rows(piece.read())

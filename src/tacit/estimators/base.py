@@ -25,7 +25,7 @@ from tacit.estimators.checking import Findings, examined, loaded_by
 from tacit.estimators.facts import Facts
 from tacit.estimators.features import check_fitted
 from tacit.estimators.fit import Fitting, Outcome, Place, fitting
-from tacit.estimators.loading import check_shards
+from tacit.estimators.loading import check_shards, laid_out
 from tacit.estimators.plain import Estimator
 from tacit.estimators.predicting import predicted, schema_of
 from tacit.estimators.price import Price, price_of
@@ -105,6 +105,10 @@ class PrivateEstimator(Estimator):
         held = issubclass(type(data), Shards)  # without a look at anything else
         return self._facts(data.pieces[0].read() if held else data)
 
+    def _laid_out(self, shards: Shards) -> Shards:
+        """Return shards in which each unit of privacy lies in one."""
+        return laid_out(shards, self._stated_columns)
+
     def _imagined(self) -> Any:
         """Return the facts of a small holder that is only imagined, for audits and plans."""
         return None
@@ -112,6 +116,10 @@ class PrivateEstimator(Estimator):
     def _read(self, data: Any, agreement: Agreement) -> Any:
         """Read a holder's data as its side takes them; bad data are refused, to the holder."""
         return data
+
+    def _read_shard(self, data: Any, agreement: Agreement) -> Any:
+        """Read one shard; as all of a holder's data, unless a family says."""
+        return self._read(data, agreement)
 
     def _look_over(
         self, sites: Sequence[Site], loaded: Mapping[str, Any], agreement: Agreement
@@ -313,7 +321,7 @@ class PrivateEstimator(Estimator):
         """Return the sites to fit on; a single table is one holder with the own ledger."""
         own = self._given("ledger")
         if isinstance(data, Site):
-            data = [data if data.ledger is not None else Site(data.name, data.data, own)]
+            data = [data if data.ledger is not None else replace(data, ledger=own)]
         if isinstance(data, list | tuple) and data and all(isinstance(s, Site) for s in data):
             sites = list(data)
             check_curated(len(sites), self._given("privacy"))

@@ -14,9 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import MissingExtra, ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["DaskWorkers", "Executor", "Here", "Loaded", "executor_of", "shards_of"]
 
@@ -237,11 +241,15 @@ class Loaded:
         Of each, how many units it holds and how many bounded parts it adds to a sum.
     source
         What they are read from, which lasts as long as they do.
+    order
+        Where units stand among those of all shards, in an order that does not depend on the cut;
+        None: as they stand.
     """
 
     executor: Executor = field(repr=False)
     sizes: tuple[tuple[int, int], ...]
     source: Any = field(default=None, repr=False)
+    order: NDArray[np.int64] | None = field(default=None, repr=False)
 
 
 def shards_of(data: Any) -> list[Any] | Loaded:

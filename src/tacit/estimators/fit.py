@@ -25,7 +25,7 @@ from tacit.errors import BudgetExceeded, SiteFailure
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.gate import Gate
-from tacit.estimators.loading import closing_shards
+from tacit.estimators.loading import closing_shards, own_part
 from tacit.estimators.rehearsal import rehearse
 from tacit.estimators.shards import Holder
 from tacit.estimators.site import Site
@@ -189,7 +189,7 @@ def _fitting(
     bound = {site.name: agreement.at(site.name) for site in sites}
     holders = {
         site.name: bound[site.name].holder(
-            site.name, agreement.own_part(site, data[site.name]), gates[site.name], place.seed
+            site.name, own_part(agreement, site, data[site.name]), gates[site.name], place.seed
         )
         for site in sites
     }
@@ -304,16 +304,21 @@ def take_part(
     kept = None if folder is None else check_writable(folder, "what a restart needs", 0o700)
     gate = Gate(None, noise_of(agreement, place, site.name), kept)
     own = agreement.at(site.name)
-    holder = own.holder(site.name, agreement.own_part(site, data), gate, place.seed)
+    holder = own.holder(site.name, own_part(agreement, site, data), gate, place.seed)
     _check_room(holder)
     words = {site.name: stated(own, site, gate, holder, notes, against)}
     rehearse(own)
     gate.reservation = reserve(agreement, [site], place.purpose, run, words)[site.name]
+
+    def close() -> None:
+        with closing_shards([data]):
+            gate.close()
+
     return SiteSide(
         holder,
         lambda: certify(own, site, gate, holder, notes, against),
         holder.finish,
-        gate.close,
+        close,
     )
 
 

@@ -12,8 +12,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from sklearn.base import clone
 
 from tacit._core.rng import keyed_choices
@@ -28,23 +29,50 @@ from tacit.estimators.gate import Gate
 from tacit.estimators.site import Site
 from tacit.mechanisms.noise import Noise
 
-__all__ = ["check_shards", "closing_shards", "held_by"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["check_shards", "closing_shards", "held_by", "laid_out", "own_part"]
 
 _PLACES = 20  # of one problem that are kept
 
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """How one shard is read, wherever that is: a function of the piece."""
+    """How one shard is read, wherever that is: a function of the piece.
+
+    Attributes
+    ----------
+    read
+        The estimator's reader.
+    hand
+        The side that contributes: what is public.
+    piece
+        What is read.
+    key
+        Of what is chosen at random.
+    site
+        The site, without data and ledger.
+    """
 
     read: Callable[[Any, Agreement], Any]
-    agreement: Agreement
+    hand: Any
     piece: Piece
     key: bytes = field(repr=False)
+    site: Site
 
     def __call__(self) -> Any:
+        agreement = self.hand.agreement
         with keyed_choices(self.key):
-            return self.read(self.piece.read(), self.agreement)
+            found = self.read(self.piece.read(), agreement)
+        return self.hand.prepared(agreement.own_part(self.site, found))
+
+
+class _Looked(NamedTuple):
+    """How many units and parts a shard has, and the marks of its units."""
+
+    size: tuple[int, int]
+    marks: NDArray[np.uint64] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +81,10 @@ class _Look:
 
     hand: Any
 
-    def __call__(self, shard: Any) -> tuple[int, int]:
+    def __call__(self, shard: Any) -> _Looked:
         self.hand.ready(shard)
-        return int(self.hand.units(shard)), int(self.hand.contributions(shard))
+        units, parts = int(self.hand.units(shard)), int(self.hand.contributions(shard))
+        return _Looked((units, parts), self.hand.marks(shard))
 
 
 def held_by(model: Any, site: Site, agreement: Agreement) -> Any:
@@ -73,25 +102,44 @@ def held_by(model: Any, site: Site, agreement: Agreement) -> Any:
     if not isinstance(site.data, Shards):
         return model._read(site.data, agreement)
     executor = site.data.executor if site.executor is None else site.executor
-    return _loaded(model, site.data, agreement, executor)
+    return _loaded(model, site, agreement.at(site.name), executor)
 
 
-def _loaded(model: Any, shards: Shards, agreement: Agreement, executor: Any) -> Loaded:
+def _loaded(model: Any, site: Site, agreement: Agreement, executor: Any) -> Loaded:
     """Read all shards where they will be worked on, or raise all that is wrong with them."""
-    units = _unit_columns(model._stated_columns)
-    laid_out = by_unit(shards, units) if units and len(shards) > 1 else shards
-    place = executor_of(executor, shards.at_once)
-    reader, key = _reader(model), os.urandom(32)
+    laid_out = model._laid_out(site.data)
+    place = executor_of(executor, laid_out.at_once)
+    reader, key, bare = _reader(model), os.urandom(32), Site(site.name, None, key=site.key)
     nothing = Loaded(Here(1), ())
-    hand = agreement.holder("", nothing, Gate(None, Noise("grid")), 0).hand()  # type: ignore[attr-defined]
+    hand = agreement.holder(site.name, nothing, Gate(None, Noise("grid")), 0).hand()  # type: ignore[attr-defined]
     reading = [
-        _Reading(reader, agreement, piece, key + number.to_bytes(8, "little"))
+        _Reading(reader, hand, piece, key + number.to_bytes(8, "little"), bare)
         for number, piece in enumerate(laid_out)
     ]
     found = place.load(reading, _Look(hand))
     _raise_for(one for one in found if isinstance(one, Exception))
-    sizes = tuple(one for one in found if not isinstance(one, Exception))
-    return Loaded(place, sizes, laid_out)
+    looked = [one for one in found if not isinstance(one, Exception)]
+    order = _ordered([one.marks for one in looked if one.marks is not None], len(looked))
+    return Loaded(place, tuple(one.size for one in looked), laid_out, order)
+
+
+def _ordered(marks: Sequence[NDArray[np.uint64]], shards: int) -> NDArray[np.int64] | None:
+    """Return the order of units by their marks; raise where one is in several shards."""
+    if not marks or len(marks) < shards:
+        return None
+    every = np.concatenate(marks)
+    order = np.argsort(every, kind="stable")
+    if (np.diff(every[order]) == 0).any():
+        raise ParameterError(
+            "somebody has data in several shards: pass tables with a row for each cell, whose "
+            "rows are brought together, or shards in which everybody is once"
+        )
+    return order
+
+
+def own_part(agreement: Agreement, site: Site, data: Any) -> Any:
+    """Return what of a holder's data counts; shards were asked where they were read."""
+    return data if isinstance(data, Loaded) else agreement.own_part(site, data)
 
 
 @contextmanager
@@ -112,7 +160,7 @@ def check_shards(sites: Sequence[Site], *, taken: bool) -> None:
         if held and not taken:
             raise ParameterError(
                 f"the data of {site.name!r} are shards, and this estimator takes one table of a "
-                "holder: summaries, linear regressions and networks take shards"
+                "holder, or what follows from all of its data at once"
             )
         if site.executor is not None and not held and site.data is not None:
             raise ParameterError(
@@ -120,11 +168,12 @@ def check_shards(sites: Sequence[Site], *, taken: bool) -> None:
             )
 
 
-def _unit_columns(columns: Columns | None) -> tuple[str, ...]:
-    """Return the columns that name a unit of privacy; none where each row is one."""
-    if columns is None:
-        return ()
-    return (columns.person,) if columns.person is not None else tuple(columns.key or ())
+def laid_out(shards: Shards, columns: Columns | None) -> Shards:
+    """Return shards in which each unit lies in one: whom columns name; else each row is one."""
+    if columns is None or len(shards) == 1 or shards.units is not None:
+        return shards
+    units = (columns.person,) if columns.person is not None else tuple(columns.key or ())
+    return by_unit(shards, units) if units else shards
 
 
 def _reader(model: Any) -> Callable[[Any, Agreement], Any]:
@@ -132,7 +181,7 @@ def _reader(model: Any) -> Callable[[Any, Agreement], Any]:
     twin = clone(model)
     if "ledger" in twin.get_params(deep=False):
         twin.set_params(ledger=None)
-    read: Callable[[Any, Agreement], Any] = twin._read
+    read: Callable[[Any, Agreement], Any] = twin._read_shard
     return read
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -128,11 +128,13 @@ class Holder(Participant):
         The only way out.
     """
 
+    _travels: ClassVar[tuple[str, ...]] = ()  # public attributes that contributing needs
+
     def __init__(
         self, agreement: Agreement, name: str, shards: Sequence[Any] | Loaded, gate: Gate
     ) -> None:
         self.agreement, self.name, self.gate = agreement, name, gate
-        self._loaded = shards if isinstance(shards, Loaded) else None
+        self._loaded = shards if isinstance(shards, Loaded) else None  # they are elsewhere
         self.shards = () if isinstance(shards, Loaded) else tuple(shards)
         self.kept: dict[str, Any] = {}
         self._order = Order(agreement.steps)
@@ -185,6 +187,17 @@ class Holder(Participant):
         """Return groups of units → everything released, as each of them sees it; public."""
         return {}
 
+    def prepared(self, data: Any) -> Any:
+        """Return what is worked on of a part of the data, made once where it stays."""
+        return data
+
+    def marks(self, shard: Any) -> NDArray[np.uint64] | None:
+        """Return a number of each unit, made of its name, where a sample must not depend on cuts.
+
+        Units are sampled in the order of these numbers; without them, in the order of the shards.
+        """
+        return None
+
     def ready(self, shard: Any) -> None:
         """Try what contributing from a shard needs, before anybody pays; nothing, unless said."""
 
@@ -193,6 +206,11 @@ class Holder(Participant):
         return value
 
     # -- what is true of every family ------------------------------------------------------
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the data are in shards that are let go again, and nothing is kept of them."""
+        return self._loaded is not None
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
@@ -205,6 +223,9 @@ class Holder(Participant):
         """Return what contributes elsewhere: what is public, without data, noise and ledger."""
         made = type(self).__new__(type(self))
         made.agreement, made.name, made.shards, made.kept = self.agreement, self.name, (), {}
+        made._loaded = None
+        for name in self._travels:
+            setattr(made, name, getattr(self, name))
         return made
 
     def check_room(self) -> None:
@@ -266,6 +287,8 @@ class Holder(Participant):
             return None
         ends = np.cumsum([0, *(units for units, _ in self.sizes)])
         picks = self.gate.sample(step, int(ends[-1]))
+        if self._loaded is not None and self._loaded.order is not None:
+            picks = np.sort(self._loaded.order[picks])
         cuts = np.searchsorted(picks, ends[1:-1])
         parts = np.split(picks, cuts)
         return [part - start for part, start in zip(parts, ends, strict=False)]

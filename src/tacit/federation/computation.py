@@ -178,7 +178,7 @@ class Computation:
         notes
             What the certificate lists besides the agreement's assumptions.
         """
-        return self.answering(name, self.read(tables), ledger, folder, notes)
+        return self.answering(name, self.read(tables, name), ledger, folder, notes)
 
     def answering(
         self,
@@ -192,10 +192,13 @@ class Computation:
         """Return the same for data that were read already (`read`); ``key`` as in `Site`."""
         return self._side(Site(name, None, ledger, key), data, folder, notes)
 
-    def read(self, tables: Mapping[str, Any]) -> Any:
-        """Return a site's data as its side takes them, or raise what is wrong, to the holder."""
+    def read(self, tables: Mapping[str, Any], name: str = "here", key: bytes | None = None) -> Any:
+        """Return a site's data as its side takes them, or raise what is wrong, to the holder.
+
+        ``name`` and ``key`` as in `Site`.
+        """
         own = self.model._tables(tables, self._facts)
-        return held_by(self.model, Site("here", own), self.agreement)
+        return held_by(self.model, Site(name, own, key=key), self.agreement)
 
     def rehearsing(self, name: str) -> SiteSide:
         """Return a site's side on made-up data, which pays from nothing."""

@@ -39,6 +39,7 @@ from tacit.errors import (
 )
 from tacit.estimators.checking import Findings, tried
 from tacit.estimators.fit import SiteSide
+from tacit.estimators.loading import closing_shards
 from tacit.federation import wire
 from tacit.federation.computation import Computation
 from tacit.federation.engine.frames import CALLS
@@ -265,7 +266,8 @@ class SiteService:
         if proposal.rehearsal:
             self._side = computation.rehearsing(self.name)
         else:
-            data = computation.read(self._tables(permission))  # before it counts as begun
+            key = self.config.people_key()  # what can be wrong is said before it counts as begun
+            data = computation.read(self._tables(permission), self.name, key)
             ledger = self.config.open_ledger()
             self.config.name_ledger(ledger)
             cost = self._cost(proposal)
@@ -276,14 +278,14 @@ class SiteService:
                 ledger,
                 folder / "standing",
                 (self._timing,),
-                self.config.people_key(),
+                key,
             )
         participant: Participant = self._side.participant
         if computation.terms is not None:
-            key = self.config.key()
-            assert key is not None  # a proposal without it is refused
+            identity = self.config.key()
+            assert identity is not None  # a proposal without it is refused
             participant = SecureParticipant(
-                participant, computation.terms, key, self.config.partners
+                participant, computation.terms, identity, self.config.partners
             )
         return Remembering(participant, outbox)
 
@@ -309,7 +311,9 @@ class SiteService:
 
         def read(permission: Permission) -> None:
             computation = Computation(permission.proposal(), self.config.plugins)
-            computation.read(self._tables(permission))
+            key = self.config.people_key()
+            with closing_shards([computation.read(self._tables(permission), self.name, key)]):
+                pass
 
         allowed = enumerate(self.config.policy.permissions, 1)
         return tried({f"{k}: {p.computation}": partial(read, p) for k, p in allowed})

@@ -69,6 +69,7 @@ from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.symmetric_operator import OperatorGaussian
@@ -277,9 +278,8 @@ class MomentAgreement(Agreement):
 
     def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
         """Return a site with its documents or samples."""
-        made: Participant = late(f"{__package__}.sides").Holding(
-            self, name, [self.moments(data)], gate
-        )
+        shards = data if isinstance(data, Loaded) else [self.moments(data)]
+        made: Participant = late(f"{__package__}.sides").Holding(self, name, shards, gate)
         return made
 
     @abstractmethod

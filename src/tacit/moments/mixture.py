@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -100,6 +101,7 @@ class GaussianMixture(MomentEstimator):
     """
 
     _unit = "row"
+    _takes_shards = True
     _purpose = "a mixture of Gaussians"
     _told: ClassVar[tuple[str, ...]] = (
         "components",
@@ -222,7 +224,7 @@ class GaussianMixture(MomentEstimator):
         sites = super()._as_sites(data)
         if self.columns is not None:
             return sites
-        return [Site(site.name, settled(site.data), site.ledger) for site in sites]
+        return [replace(site, data=settled(site.data)) for site in sites]
 
     @property
     def _own(self) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,12 @@ from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.additive import GridMechanism
-from tacit.mechanisms.grid import Grid, GridSum
+from tacit.mechanisms.grid import Grid, GridSum, wide_sum
+from tacit.mechanisms.symmetric_operator import BLOCK
 from tacit.moments.agreement import MOST_ROUNDS, MomentAgreement
 from tacit.moments.numerics.multisets import first_sums
 from tacit.moments.numerics.spherical import spherical_moments, turned_within
-from tacit.moments.numerics.sums import FINE, SHRINK, entry_weights
+from tacit.moments.numerics.sums import FINE, MOST_UNITS, SHRINK, entry_weights
 from tacit.moments.numerics.whitening import spread
 from tacit.rounds.sides import Collected
 
@@ -45,7 +46,6 @@ __all__ = [
     "as_tensor",
     "check_room",
     "in_steps",
-    "on_grid",
     "weighted_sum",
 ]
 
@@ -53,22 +53,86 @@ __all__ = [
 # largest. A vector's error is about the root of that: far less than what the noise does to it.
 _SETTLED = 1e-3
 _LEAST_ROUNDS = 4
+_MOST_WORDS = 1 << 13  # whose pairs are kept, where documents are in shards: 256 MB
+
+
+class WholeRows:
+    """The second moments of shards: a sum whose rows are kept, block by block."""
+
+    def __init__(self, blocks: list[GridSum], shape: tuple[int, int]) -> None:
+        self._blocks, self.shape = blocks, shape
+        self.exponent = blocks[0].grid.exponent
+
+    @classmethod
+    def of(cls, moments: Any) -> WholeRows:
+        """Return the rows of one shard."""
+        size, grid = moments.shape[0], Grid(moments.exponent)
+        edges = [(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+        return cls([GridSum(moments.rows(*edge), grid) for edge in edges], moments.shape)
+
+    def __add__(self, other: WholeRows) -> WholeRows:
+        pairs = zip(self._blocks, other._blocks, strict=True)
+        return WholeRows([ours + theirs for ours, theirs in pairs], self.shape)
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return one of the blocks: rows ``start:stop`` and columns ``start:``."""
+        return self._blocks[start // BLOCK].integers
 
 
 class Holding(Holder):
-    """A site with its documents or samples: one shard, whose sums are exact."""
+    """A site with its documents or samples, whose sums are exact.
+
+    Rows of one table's second moment are summed as they are needed; of shards, which are let go,
+    they are kept.
+    """
 
     agreement: MomentAgreement
+    _whole = False  # whether rows are kept
+
+    def hand(self) -> Self:
+        """Return what contributes elsewhere, where a sum cannot be looked at later."""
+        size = self.agreement.size
+        if size > _MOST_WORDS:
+            raise ParameterError(
+                f"shards of documents with {size:,} words are more than the {_MOST_WORDS:,} whose "
+                "pairs are kept: pass common=…, groups=…, or one table"
+            )
+        made = super().hand()
+        made._whole = True
+        return made
+
+    def prepared(self, data: Any) -> Any:
+        """Return documents or samples as exact sums."""
+        return self.agreement.moments(data)
+
+    def check_room(self) -> None:
+        """Raise where sums could leave 64 bits."""
+        super().check_room()
+        units = sum(units for units, _ in self.sizes)
+        if units > MOST_UNITS:
+            raise ParameterError(
+                f"{units:,} documents or samples are more than the {MOST_UNITS:,} whose moments "
+                "64 bits hold: make several sites of them"
+            )
+        check_room(self.agreement, units)
 
     def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Any, picks: Picks) -> Any:
-        """Return the second moment, whose rows are summed as they are needed, or the third."""
+        """Return the words, the second moment or the third, in steps of their own."""
+        if step.name == "first":
+            return GridSum(first_sums(shard.documents), Grid(-FINE))
+        if step.name == "second":
+            return WholeRows.of(shard) if self._whole else shard
+        return GridSum(wide_sum([shard.third_sum(asked["basis"])]), Grid(shard.third_exponent))
+
+    def completed(self, step: Step, asked: Asked, value: Any) -> Any:
+        """Return sums on their mechanism's grid: rounded once, however many shards there are."""
+        if step.name == "second":
+            return value
         if step.name == "first":
             assert isinstance(step.mechanism, GridMechanism)
-            return on_grid(first_sums(shard.documents), step.mechanism.grid)
-        if step.name == "second":
-            return shard
-        public = self.agreement
-        return weighted_sum(shard.third(asked["basis"]), public.rank, public.mechanisms[1].grid)
+            return value.onto(step.mechanism.grid)
+        public, entries = self.agreement, value.onto(Grid(-FINE)).integers
+        return weighted_sum(entries, public.rank, public.mechanisms[1].grid)
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return a product with the noisy matrix, or the third moment in whole steps."""
@@ -252,14 +316,6 @@ def check_room(public: MomentAgreement, units: int) -> None:
             f"a site holds more than {room:.3g} rows or documents, too many for whole-number "
             "products at this little noise: make several sites of it, or use trust='site'"
         )
-
-
-def on_grid(steps: NDArray[np.int64], grid: Grid) -> GridSum:
-    """Return a sum of whole numbers of 2^-36 on a mechanism's grid; rounding is counted there."""
-    shift = -FINE - grid.exponent
-    if shift >= 0:
-        return GridSum(steps << shift, grid)
-    return GridSum((steps + (1 << (-shift - 1))) >> -shift, grid)
 
 
 def in_steps(released: Any, grid: Grid) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +20,8 @@ from tacit.data.documents import Documents, counted_words
 from tacit.data.members import distinct_ids, members_stated
 from tacit.data.reading import Table
 from tacit.data.relations import Relation
+from tacit.data.shards import Read, Shards
+from tacit.data.spooling import by_unit
 from tacit.data.words import named_words, spelled_out
 from tacit.data.written import read_names, written_names
 from tacit.errors import ParameterError, UnboundedData
@@ -53,6 +56,7 @@ class TopicEstimator(MomentEstimator):
     known_: bool
 
     _unit = "document"
+    _takes_shards = True
     _told: ClassVar[tuple[str, ...]] = (
         "topics", "vocabulary", "columns", "smoothing", "mixing", "unknown", "privacy",
     )  # fmt: skip
@@ -147,23 +151,18 @@ class TopicEstimator(MomentEstimator):
 
     def _tables(self, tables: Mapping[str, Any], facts: Any) -> Any:
         """Return a site's documents: a row is a document, a word and how often it occurs."""
-        from scipy.sparse import coo_array
-
         table = super()._tables(tables, facts)
         if self._text is not None:
             return table
         (found,) = tables.values()
         names = {entity: found["columns"].get(entity, entity) for entity in ("document", "word")}
-        words = self.vocabulary
+        words, rule = self.vocabulary, self._given("duplicates", "error")
         labels = range(words) if isinstance(words, int) else words or ()
-        cells = Relation.from_frame(
-            table,
-            names,
-            found.get("value"),
-            labels={"word": labels},
-            duplicates=self._given("duplicates", "error"),
-        )
-        return coo_array((cells.values, tuple(cells.indices.T)), shape=cells.shape).tocsr()
+        how = partial(_counts, names, found.get("value"), labels, rule)
+        if not isinstance(table, Shards):
+            return how(table)
+        parted = by_unit(table, [names["document"]]) if len(table) > 1 else table
+        return parted.made((Read(piece, how) for piece in parted), parted.units)
 
     def _publish(
         self, topics: Array, mass: Array, documents: float, words: Array, known: bool
@@ -340,3 +339,11 @@ class TopicEstimator(MomentEstimator):
         order = np.argsort(-self.topics_, axis=1, kind="stable")[:, :count]
         chosen = [row if self.known_ else row[:0] for row in order]
         return [[int(i) if positions else self.vocabulary_[i] for i in row] for row in chosen]
+
+
+def _counts(names: Mapping[str, str], value: Any, labels: Any, rule: str, table: Any) -> Any:
+    """Return documents × words: a row of a table is a document, a word and how often it occurs."""
+    from scipy.sparse import coo_array
+
+    cells = Relation.from_frame(table, names, value, labels={"word": labels}, duplicates=rule)
+    return coo_array((cells.values, tuple(cells.indices.T)), shape=cells.shape).tocsr()

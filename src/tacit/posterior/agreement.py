@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 
 from tacit._core.lazy import late
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.executors import shards_of
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.gaussian import Gaussian
@@ -233,7 +234,7 @@ class PosteriorAgreement(Agreement):
 
     def holder(self, name: str, data: Any, gate: Gate, seed: int | None) -> Participant:
         """Return the holder of one number for each person."""
-        made: Participant = late(f"{__package__}.sides").People(self, name, [data], gate)
+        made: Participant = late(f"{__package__}.sides").People(self, name, shards_of(data), gate)
         return made
 
     def coordinate(self, start: Start) -> Coordinating:

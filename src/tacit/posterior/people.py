@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from tacit.data.kinds import Category, Kind
 from tacit.data.reading import Table, is_table, read_rows
 from tacit.data.rows import shuffled
 from tacit.data.schema import Columns
+from tacit.data.shards import Shards
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
@@ -88,6 +90,7 @@ class PeopleEstimator(PrivateEstimator):
     """Base: a population, bounds of a person's number, and a public number of people."""
 
     _default_neighbours = REPLACE
+    _takes_shards = True
     _to_state = TO_STATE
     _people: ClassVar[int] = 20  # of an imagined holder
 
@@ -187,11 +190,20 @@ class PeopleEstimator(PrivateEstimator):
         return people if columns.person is None else people[shuffled(len(people))]
 
     def _as_sites(self, data: Any) -> list[Site]:
-        sites = super()._as_sites(data)
-        return [Site(site.name, settled(site.data), site.ledger) for site in sites]
+        return [replace(site, data=self._settled(site.data)) for site in super()._as_sites(data)]
+
+    def _settled(self, data: Any) -> Any:
+        """Return data that can be read more than once, each person in one shard."""
+        return self._laid_out(data) if isinstance(data, Shards) else settled(data)
 
     def _facts(self, data: Any) -> int:
-        return len(self._people_in(data)) if self.size is None else self.size
+        if self.size is not None:
+            return self.size
+        if isinstance(data, Shards):
+            return sum(len(self._people_in(piece.read())) for piece in data)
+        return len(self._people_in(data))
+
+    _facts_held = _facts
 
     def _imagined(self) -> int:
         return self.size or self._people
@@ -233,6 +245,10 @@ class PeopleEstimator(PrivateEstimator):
         if not len(people):
             raise ParameterError("there is nobody in the data: a statistic needs people")
         return people
+
+    def _read_shard(self, data: Any, agreement: Agreement) -> Array:
+        """Return the people of one shard; their number is that of all shards together."""
+        return self._people_in(data)
 
     def _numbers_of(self, data: Any) -> Array:
         """Return numbers to judge, by the name of their column; no person is looked for."""

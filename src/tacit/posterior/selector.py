@@ -100,6 +100,7 @@ class StatisticSelector(PeopleEstimator):
     """
 
     _purpose = "adaptive statistic"
+    _takes_shards = False  # who is among the first people goes by the order of all of them
     _told = TOLD
     _to_state: ClassVar[Mapping[str, Blank]] = {
         **PeopleEstimator._to_state,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
-from tacit.errors import SiteFailure
+from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.gaussian import Gaussian
@@ -48,9 +48,18 @@ class People(Holder):
         """Return what the people of a shard contribute."""
         return contribution(self.agreement, shard)
 
-    def contributions(self, shard: Array) -> int:
+    def units(self, shard: Array) -> int:
         """Return the number of people."""
         return len(shard)
+
+    def check_room(self) -> None:
+        """Raise where shards together hold other than the agreed number of people."""
+        people, size = sum(units for units, _ in self.sizes), self.agreement.size
+        if people != size:
+            raise ParameterError(
+                f"data must hold the {size} people that size states, got {people}"
+            )
+        super().check_room()
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy numbers."""

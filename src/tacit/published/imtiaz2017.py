@@ -120,6 +120,7 @@ class NoisyTopics(SingleTopicModel):
     """
 
     _purpose = "topics as published"
+    _takes_shards = False  # reproduced for tables
     _inference_only = ("smoothing",)
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **{

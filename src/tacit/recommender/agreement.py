@@ -51,6 +51,7 @@ class HeterogeneousOffsets(RecommenderMethod):
 
     unit = "entry"
     trusts = ("aggregator", "site", "central")
+    parts = True
     told = ("clip", "prior_weight", "pattern", "factors", "public_weights")
 
     def __post_init__(self) -> None:

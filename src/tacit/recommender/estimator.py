@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, as_
 from tacit.data.duplicates import RULES
 from tacit.data.members import Members, cells_of, key, members_stated
 from tacit.data.reading import Table
+from tacit.data.shards import Shards
 from tacit.data.written import written_names
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
@@ -32,12 +33,18 @@ from tacit.recommender.answers import items_answer
 from tacit.recommender.blanks import TO_STATE
 from tacit.recommender.device import Device, released_items
 from tacit.recommender.devices import Devices
-from tacit.recommender.holding import ratings_of, sites_with_weights, task_of
+from tacit.recommender.holding import held_at, sites_with_weights, task_of
 from tacit.recommender.method import Rated, RecommenderMethod
-from tacit.recommender.predicting import answer, rating_schema
-from tacit.recommender.ratings import Facts, Ratings, from_table, users_of
+from tacit.recommender.predicting import answer, nearest, rating_schema
+from tacit.recommender.ratings import Facts, Ratings
 from tacit.recommender.simulation import simulated_error
 from tacit.recommender.stated import stated
+from tacit.recommender.users_in_shards import (
+    facts_of_shards,
+    people_here,
+    tables_of_ratings,
+    users_together,
+)
 
 __all__ = ["PrivateRecommender"]
 
@@ -102,6 +109,7 @@ class PrivateRecommender(PrivateEstimator):
     """
 
     _purpose = "private recommender"
+    _takes_shards = True
     _told = ("labels", "bounds", "rank", "options")
     _to_state = TO_STATE
     _default_neighbours = REPLACE
@@ -159,8 +167,17 @@ class PrivateRecommender(PrivateEstimator):
     def _default_trusts(self) -> tuple[str, ...]:
         return self._method().trusts
 
-    def _facts(self, data: Ratings) -> Facts:
-        return data.facts
+    def _facts(self, data: Ratings | Shards) -> Facts:
+        return facts_of_shards(data, self._ratings) if isinstance(data, Shards) else data.facts
+
+    _facts_held = _facts
+
+    def _laid_out(self, shards: Shards) -> Any:
+        return users_together(shards, self._ratings, whole=not self._method().parts)
+
+    def _ratings(self, data: Any) -> Ratings:
+        """Return one shard of ratings."""
+        return Ratings.of(data, devices=True, items=self.items, duplicates=self.duplicates)
 
     def _imagined(self) -> Facts:
         shuffled = self.privacy is not None and self.privacy.trust == "shuffler"
@@ -168,20 +185,20 @@ class PrivateRecommender(PrivateEstimator):
 
     _simulate = classmethod(simulated_error)
 
-    def _read(self, data: Ratings, agreement: Agreement) -> Rated:
-        return data.read(self._range(), clicks=self._method().clicks)
+    def _read(self, data: Any, agreement: Agreement) -> Rated:
+        return self._ratings(data).read(self._range(), clicks=self._method().clicks)
 
     @classmethod
     def _stated(cls, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
         """Return the parameters and the facts that a file or a proposal states."""
         return stated(settings, cls._methods)
 
-    def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings:
+    def _tables(self, tables: Mapping[str, Any], facts: Facts) -> Ratings | Shards:
         """Return a site's ratings: columns ``user``, ``item``, the value, perhaps ``weight``."""
         if len(tables) != 1:
             raise ParameterError(f"one table is read, and {len(tables)} are named: name one")
         (found,) = tables.values()
-        return from_table(found, facts, self.duplicates)
+        return tables_of_ratings(found, facts, self.duplicates)
 
     # -- fitting ---------------------------------------------------------------------------
 
@@ -190,10 +207,9 @@ class PrivateRecommender(PrivateEstimator):
         sites = super()._as_sites(data)
         over_sites = isinstance(data, Site) or sites[0].data is not data
         own = {"items": self.items, "duplicates": self.duplicates, "devices": not over_sites}
-        return [
-            Site(s.name if over_sites else _HERE, ratings_of(s, own, over_sites), s.ledger)
-            for s in sites
-        ]
+        if not over_sites:
+            sites = [replace(sites[0], name=_HERE)]
+        return [held_at(site, self._laid_out, own, over_sites) for site in sites]
 
     def fit(self, data: Any, y: None = None, *, weights: Any = None) -> Self:
         """Learn from ratings.
@@ -203,8 +219,8 @@ class PrivateRecommender(PrivateEstimator):
         data
             A `Relation` of users and items, in this order; a table with a column ``user``, one
             ``item`` and one of ratings; a frame of pandas with a row for each user and a column
-            for each item; an array, with NaN for what is not rated; or a list of `Site`, each with
-            such ratings of users of its own.
+            for each item; an array, with NaN for what is not rated; `Shards` of such; or a list of
+            `Site`, each with such ratings of users of its own.
         y
             Ignored.
         weights
@@ -218,9 +234,8 @@ class PrivateRecommender(PrivateEstimator):
         if weights is not None:
             sites = sites_with_weights(sites, weights)
         outcome = self._run(sites, self._agreed(sites))
-        taking = {site.name: site.data for site in sites if site.name in outcome.record.sites}
-        self._people, self._columns = users_of(taking), sites[0].data.columns
-        self._item_names = sites[0].data.items.names
+        known = people_here(sites, outcome.record.sites, self.items)
+        self._people, self._columns, self._item_names = known
         self._keep(outcome)
         return self
 
@@ -231,7 +246,8 @@ class PrivateRecommender(PrivateEstimator):
         self._devices: Devices | None = None
         parts = []
         for name, holder in outcome.holders.items():
-            if name in outcome.record.sites:  # they finish on their own, with what was learned
+            # they finish on their own, with what was learned; whose ratings are in shards do not
+            if name in outcome.record.sites and not holder.is_elsewhere:
                 holder.finish(self.shared_)
                 parts.append(holder.devices)
         if parts:
@@ -291,14 +307,13 @@ class PrivateRecommender(PrivateEstimator):
         privacy, whole = self._request(len(self.certificates_)), self.certificate_
         if privacy is None or not whole.is_private:
             return whole
-        return Certificate.issue(
-            privacy,
+        note, event = (
+            f"the heaviest rating has weight {heaviest:.4g}",
             self._agreement.scaled(heaviest),
-            assumptions=(*whole.assumptions, f"the heaviest rating has weight {heaviest:.4g}"),
-            claimed_epsilon=whole.claimed_epsilon,
-            claim=whole.claim,
-            holder=f"user {key(user)}",
         )
+        stated: Any = {"claimed_epsilon": whole.claimed_epsilon, "claim": whole.claim}
+        assumptions, holder = (*whole.assumptions, note), f"user {key(user)}"
+        return Certificate.issue(privacy, event, assumptions=assumptions, holder=holder, **stated)
 
     def predict(self, cells: Any, *, positions: bool = False) -> Floats:
         """Return the expected ratings of (user, item) pairs, each made on its user's device.
@@ -386,12 +401,8 @@ class PrivateRecommender(PrivateEstimator):
         features = np.asarray(self.shared_["features"], np.float64)
         features = features[:, np.ptp(features, axis=0) > 0.0]
         (place,) = self._items.find([item], positions=positions)
-        lengths = np.sqrt(np.square(features).sum(axis=1))
-        near = features @ features[place] / np.maximum(lengths * lengths[place], 1e-300)
-        near[(lengths == 0.0) | (np.arange(len(near)) == place)] = -np.inf
-        order = np.argsort(-near, kind="stable")[:n]
         named = int if positions else self._items.name
-        return [(named(k), float(near[k])) for k in order if np.isfinite(near[k])]
+        return [(named(k), near) for k, near in nearest(features, int(place), n)]
 
     def _predict_table(
         self, table: Table, data: Any = None, interval: float | None = None
@@ -416,7 +427,7 @@ class PrivateRecommender(PrivateEstimator):
         check_fitted(self, "shared_")
         if self._devices is None:
             raise ParameterError(
-                "the ratings stayed at their sites: users predict there, or start a device with "
-                "their own ratings"
+                "the ratings stayed at their sites, or were let go with their shards: users start "
+                "a device with their own, device({item: rating, …})"
             )
         return self._devices

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tacit.data.problems import BadTable
+from tacit.data.shards import Shards
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.site import Site
 from tacit.factorization.offsets.weights import PrivacyWeights
@@ -15,7 +17,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.recommender.method import Task
 from tacit.recommender.ratings import Facts, Ratings, same_names, users_of
 
-__all__ = ["ratings_of", "sites_with_weights", "task_of"]
+__all__ = ["held_at", "sites_with_weights", "task_of"]
 
 _UNSTATED = (
     "items must be stated, and are never read from private ratings: pass items=[…], the public "
@@ -33,8 +35,23 @@ def ratings_of(site: Site, own: Mapping[str, Any], over_sites: bool) -> Ratings:
         raise ParameterError(f"site {site.name!r}: {error}") from None
 
 
+def held_at(
+    site: Site, lay: Callable[[Shards], Any], own: Mapping[str, Any], over_sites: bool
+) -> Site:
+    """Return a site with its ratings, or with shards of them that ``lay`` lays out."""
+    held = lay(site.data) if isinstance(site.data, Shards) else site.data
+    if not isinstance(held, Shards):
+        held = ratings_of(replace(site, data=held), own, over_sites)
+    return replace(site, data=held)
+
+
 def sites_with_weights(sites: Sequence[Site], weights: Any) -> list[Site]:
     """Return sites with the weights of their users, or with one for every rating."""
+    if any(isinstance(site.data, Shards) for site in sites):
+        raise ParameterError(
+            "weights go with one table of ratings, whose users are known, and not with shards: "
+            "state them by item (item_weights in a file), or pass one table"
+        )
     return (_of_users if isinstance(weights, PrivacyWeights) else _of_ratings)(sites, weights)
 
 

@@ -89,6 +89,7 @@ class ImplicitFeedback(RecommenderMethod):
     trusts = ("aggregator", "site", "central")
     told = ("popular", "tastes", "ranking", "prior")
     clicks = True
+    parts = True
 
     def __post_init__(self) -> None:
         check("popular", self.popular, Integer(2, 4000))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.members import marked
 from tacit.errors import SiteFailure
 from tacit.estimators.agreement import Ask, Asked, Coordinating, Start, Step
+from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
@@ -21,9 +23,9 @@ from tacit.factorization.offsets.numerics.contributions import (
 )
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.numerics.shrinkage import denoised_counts
-from tacit.factorization.offsets.sides import packing
+from tacit.factorization.offsets.sides import entries, packed, packing
 from tacit.mechanisms.gaussian import Gaussian
-from tacit.mechanisms.grid import GridSum
+from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 from tacit.privacy.events import DpEvent
 from tacit.recommender.devices import Devices
 from tacit.recommender.implicit import ImplicitAgreement
@@ -38,52 +40,77 @@ _LEAST = 0.1  # clicks of an item nobody was seen with
 _LOST = "a site was lost between two sums: the run can be resumed when it is back"
 
 
+class Clicks(NamedTuple):
+    """Which items users took, sorted by user, and the users' names."""
+
+    cells: ByMember
+    names: Any
+
+
 class Clickers(Holder):
     """The users of one site, or all devices of one process."""
 
     agreement: ImplicitAgreement
     devices: Devices
 
-    def __init__(self, agreement: ImplicitAgreement, name: str, data: Rated, gate: Gate) -> None:
-        super().__init__(agreement, name, [once(data.cells)], gate)
+    def __init__(self, agreement: ImplicitAgreement, name: str, data: Any, gate: Gate) -> None:
+        shards = data if isinstance(data, Loaded) else [self.prepared(data)]
+        super().__init__(agreement, name, shards, gate)
         self._rated = data
 
-    def units(self, shard: ByMember) -> int:
+    def prepared(self, data: Rated) -> Clicks:
+        """Return every item of a user once."""
+        return Clicks(once(data.cells), data.names)
+
+    def marks(self, shard: Clicks) -> NDArray[np.uint64] | None:
+        """Return a number of each user, by name."""
+        return None if shard.names is None else marked(shard.names)
+
+    def units(self, shard: Clicks) -> int:
         """Return the number of users."""
-        return shard.members
+        return shard.cells.members
 
     @property
     def notes(self) -> tuple[str, ...]:
         """How many users a site has; of one process the agreement says so."""
         if self.agreement.task.devices:
             return ()
-        return (f"public size of the site: {self.shards[0].members} users",)
+        return (f"public size of the site: {sum(n for n, _ in self.sizes)} users",)
 
     def contribute(
-        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: ByMember, picks: Integers
-    ) -> Any:
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Clicks, picks: Integers
+    ) -> GridSum:
         """Return the sum over all users."""
-        mechanism = step.mechanism
+        mechanism, cells = step.mechanism, shard.cells
         assert isinstance(mechanism, Gaussian)
         if step.name == "popularity":
-            one, which = np.ones((1, 1)), np.zeros(len(shard.items), np.int64)
-            left = np.ones((len(shard.items), 1))
-            scales = message_scales(shard, left, one, which, _SOFT)
-            inverse = math.ldexp(1.0, -mechanism.grid.exponent)
-            size = self.agreement.items
-            total = sum_messages(shard.items, size, left, one, which, scales, inverse)
+            one, which = np.ones((1, 1)), np.zeros(len(cells.items), np.int64)
+            left = np.ones((len(cells.items), 1))
+            scales = message_scales(cells, left, one, which, _SOFT)
+            inverse, size = math.ldexp(1.0, -mechanism.grid.exponent), self.agreement.items
+            total = wide_sum(
+                sum_messages(
+                    cells.items[part], size, left[part], one, which[part], scales[part], inverse
+                )
+                for part in pieces(len(cells.items))
+            )
             return GridSum(total.ravel(), mechanism.grid)
-        packed = packing(self.agreement.popular).pack(
-            _moment(shard, asked.arrays["popular"], asked.arrays["rates"], self.agreement.items)
-        )
-        return packed
+        popular, rates = asked.arrays["popular"], asked.arrays["rates"]
+        return entries(_moment(cells, popular, rates, self.agreement.items))
+
+    def completed(self, step: Step, asked: Asked, value: GridSum) -> GridSum:
+        """Return the sum; of tastes in the coordinates in which noise is the same for each."""
+        assert isinstance(step.mechanism, Gaussian)
+        return packed(value, step.mechanism) if step.name == "taste" else value
 
     def groups(self) -> Mapping[str, DpEvent]:
         """Return nothing: everybody has the same ε."""
         return {}
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
-        """Find every user's own taste."""
+        """Find every user's own taste, where they are here."""
+        if self.is_elsewhere:
+            return
         cells = once(self._rated.cells)
         self.devices = Devices.folded(
             shared, self.agreement.task, self._rated._replace(cells=cells)
@@ -99,14 +126,14 @@ def once(cells: ByMember) -> ByMember:
     return ByMember(starts, cells.items[kept], np.ones(len(kept)))
 
 
-def _moment(cells: ByMember, popular: Integers, rates: Floats, items: int) -> Floats:
-    """Return Σ r_i·r_iᵀ over users; see `tacit.recommender.implicit`."""
+def _moment(cells: ByMember, popular: Integers, rates: Floats, items: int) -> Integers:
+    """Return Σ r_i·r_iᵀ over users in whole steps; see `tacit.recommender.implicit`."""
     width = len(popular)
     place = np.full(items, -1)
     place[popular] = np.arange(width)
     column = place[cells.items]
     owners, column = cells.owners[column >= 0], column[column >= 0]
-    total, block = np.zeros((width, width)), max(1, (1 << 24) // width)
+    total, block = np.zeros((width, width), np.int64), max(1, (1 << 24) // width)
     for first in range(0, cells.members, block):
         last = min(first + block, cells.members)
         here = (owners >= first) & (owners < last)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.duplicates import duplicates_note
+from tacit.data.members import marked
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.factorization.arrays import Floats
@@ -32,6 +34,11 @@ class Rated(NamedTuple):
     openness: Floats
     weights: Floats | None = None  # W of every rating, where it is not β·γ
     chosen: Any = None  # the same for any pair (`tacit.recommender.rating_weights`)
+    names: Any = None  # of the users, where they have some
+
+    def marks(self) -> NDArray[np.uint64] | None:
+        """Return a number of each user, by name."""
+        return None if self.names is None else marked(self.names)
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,7 @@ class RecommenderMethod(ABC):
     unit: ClassVar[str] = "entry"
     trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
     clicks: ClassVar[bool] = False  # whether there are no ratings, only what users took
+    parts: ClassVar[bool] = False  # whether sums are made shard by shard; else of all at once
 
     # the settings that a release carries, by name
     told: ClassVar[tuple[str, ...]] = ()

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tacit.data.features import numbers
 from tacit.data.reading import Table
 from tacit.data.values import texts
 from tacit.errors import ParameterError
 from tacit.estimators.predicting import beside, own_and_asked
+from tacit.factorization.arrays import Floats
 
-__all__ = ["answer", "best", "rating_schema"]
+__all__ = ["answer", "best", "nearest", "rating_schema"]
 
 
 def answer(model: Any, table: Table) -> dict[str, list[Any]]:
@@ -97,3 +100,15 @@ def rating_schema(bounds: tuple[float, float], items: Sequence[Any]) -> dict[str
             "description": f"an own rating from {low:g} to {high:g}, or nothing to ask for one",
         },
     }
+
+
+def nearest(features: Floats, place: int, n: int) -> list[tuple[int, float]]:
+    """Return the n items whose features point most the same way as one's, by cosine.
+
+    Those without features have none.
+    """
+    lengths = np.sqrt(np.square(features).sum(axis=1))
+    near = features @ features[place] / np.maximum(lengths * lengths[place], 1e-300)
+    near[(lengths == 0.0) | (np.arange(len(near)) == place)] = -np.inf
+    order = np.argsort(-near, kind="stable")[:n]
+    return [(int(k), float(near[k])) for k in order if np.isfinite(near[k])]

@@ -174,9 +174,9 @@ class Ratings:
         openness = np.ones(self.shape[0]) if self.weights is None else self.weights.users
         cells = by_member(ratings, ratings.entities[0])
         if self.by_rating is None:
-            return Rated(cells, openness)
+            return Rated(cells, openness, names=self.users.names)
         each = self.by_rating.of(cells.owners, cells.items)
-        return Rated(cells, openness, each, self.by_rating)
+        return Rated(cells, openness, each, self.by_rating, self.users.names)
 
 
 def _trouble(rows: Any, said: list[str], remedy: str) -> Problem:

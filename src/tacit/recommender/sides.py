@@ -17,7 +17,7 @@ from tacit.factorization.answers import DEVIATION
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.factors import factors_stand_out, features_from_sums
 from tacit.factorization.offsets.numerics.shrinkage import Averaged, shrunk_towards
-from tacit.factorization.offsets.sides import Members, Shard
+from tacit.factorization.offsets.sides import Members, Own
 from tacit.factorization.offsets.sums import HALF, LARGEST
 from tacit.factorization.offsets.weights import bands
 from tacit.privacy.events import DpEvent
@@ -41,29 +41,42 @@ class Raters(Members):
     devices: Devices
 
     def __init__(
-        self, agreement: WeightedOffsetsAgreement, name: str, data: Rated, gate: Gate
+        self, agreement: WeightedOffsetsAgreement, name: str, data: Any, gate: Gate
     ) -> None:
-        super().__init__(agreement, name, data.cells, gate, data.openness)
-        if data.weights is not None:  # W of every rating by itself
-            self.weights = data.weights
-            self.shards = (Shard(self.cells, self.weights, self.openness),)
+        super().__init__(agreement, name, data, gate)
         self._rated = data
+
+    def members_of(self, data: Rated) -> Own:
+        """Return users' ratings; W is β·γ, unless every rating has one by itself."""
+        cells = self.scaled(data.cells)
+        weights, sent = self.sent(cells, data.openness)
+        return Own(cells, weights if data.weights is None else data.weights, sent)
+
+    def marked(self, data: Rated) -> NDArray[np.uint64] | None:
+        """Return a number of each user, by name."""
+        return data.marks()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """How many users a site has; of one process the agreement says so."""
         if self.agreement.task.devices:
             return ()
-        return (f"public size of the site: {self.cells.members} users",)
+        return (f"public size of the site: {sum(n for n, _ in self.sizes)} users",)
 
     def groups(self) -> Mapping[str, DpEvent]:
         """Return bands of weights, each with what its heaviest rating sees."""
         public = self.agreement
-        return bands(self.weights, public.scaled) if public.noisy else {}
+        if not public.noisy:
+            return {}
+        if self.is_elsewhere:  # everybody has weight 1, every item its own
+            items = public.item_weights
+            return bands(np.ones(1) if items is None else np.array(items), public.scaled)
+        return bands(self.weights, public.scaled)
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
-        """Fold every user's own ratings in."""
-        self.devices = Devices.folded(shared, self.agreement.task, self._rated)
+        """Fold every user's own ratings in, where they are here."""
+        if not self.is_elsewhere:
+            self.devices = Devices.folded(shared, self.agreement.task, self._rated)
 
 
 def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:

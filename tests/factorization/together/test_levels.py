@@ -187,9 +187,8 @@ def test_a_member_moves_no_sum_by_more_than_its_weight(kind):
         moved = []
         for relation in (whole, rest):
             side = agreement.holder("A", {"ratings": relation}, Watching(), 0)
-            found = side.contribute(step, arrays, {}, side.shards[0], np.arange(6))
-            if isinstance(found, np.ndarray):
-                found = step.mechanism.grid.round(found)
+            sent = side.contribute(step, arrays, {}, side.shards[0], np.arange(6))
+            found = side.completed(step, arrays, sent)
             moved.append(np.asarray(getattr(found, "integers", found), float))
         reach = np.linalg.norm(moved[0] - moved[1]) * step.mechanism.grid.step
         growth = step.mechanism.grid.growth(step.mechanism.size, 2, "replace-one")

@@ -18,7 +18,7 @@ about a member's row is keyed by the member and its cells: it does not depend on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,7 +40,7 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 from tacit.factorization.language.structure import BoundModel, BoundRelation
 from tacit.factorization.together.problem import Problem
 
-__all__ = ["member_rows", "perturbed_rows"]
+__all__ = ["member_rows", "named_cells", "perturbed_rows"]
 
 
 class _Side(Protocol):
@@ -59,7 +59,12 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def perturbed_rows(
-    picks: Integers, table: CellTable, theta: Floats, rule: OwnerRule, key: int
+    picks: Integers,
+    table: CellTable,
+    theta: Floats,
+    rule: OwnerRule,
+    key: int,
+    marks: NDArray[np.uint64] | None = None,
 ) -> Floats:
     """Return a draw of the rows of picked owners from their normal law, given θ and their cells.
 
@@ -69,17 +74,52 @@ def perturbed_rows(
         As in `owner_rows`.
     key
         Of all that is random; a new one for every draw.
+    marks
+        What tells members apart; their numbers unless given.
     """
     members, width = len(table.owner_starts) - 1, len(rule.free)
+    names = np.arange(members) if marks is None else marks.view(np.int64)
     owners = np.repeat(np.arange(members), np.diff(table.owner_starts))
-    everyone = np.repeat(np.arange(members), width)
+    everyone = np.repeat(names, width)
     columns = np.tile(np.arange(width), members)
     start = _normals(key, everyone, columns).reshape(members, width) * rule.free
     start /= math.sqrt(rule.precision)
-    cells = [owners, table.kinds, *table.starts.T]
+    cells = [names[owners], table.kinds, *table.starts.T]
     noise = _normals(key + 1, *cells) / np.sqrt(table.weights[table.kinds])
     values = table.values + noise - _estimates(table, owners, theta, start)
     return start[picks] + owner_rows(picks, table._replace(values=values), theta, rule)
+
+
+def named_cells(
+    problem: Problem,
+    bound: BoundModel,
+    cells: Mapping[str, Any],
+    marks: NDArray[np.uint64],
+    limit: int,
+    key: int,
+) -> dict[str, Any]:
+    """Return at most ``limit`` cells of each member over all relations, drawn by its name.
+
+    Whose cells are kept does not depend on anybody else: wherever members are, it is the same.
+    """
+    whose, draws, found = [], [], {}
+    for number, relation in enumerate(bound.relations):
+        indices = cells[relation.name][0]
+        at = relation.factors.index(problem.protected)
+        others = [column for k, column in enumerate(indices.T) if k != at]
+        kind = np.full(len(indices), number)
+        whose.append(indices[:, at])
+        draws.append(_normals(key + 2, marks.view(np.int64)[indices[:, at]], kind, *others))
+    owners = np.concatenate(whose)
+    order = np.lexsort((np.concatenate(draws), owners))
+    rank = np.arange(len(order)) - np.searchsorted(owners[order], owners[order])
+    kept = np.empty(len(order), bool)
+    kept[order] = rank < limit
+    masks = np.split(kept, np.cumsum([len(part) for part in whose])[:-1])
+    for relation, mask in zip(bound.relations, masks, strict=True):
+        indices, values, weight = cells[relation.name]
+        found[relation.name] = (indices[mask], values[mask], weight)
+    return found
 
 
 def _normals(key: int, *parts: NDArray[np.integer]) -> Floats:

@@ -88,6 +88,7 @@ class Langevin(FactorizationMethod):
     own_effects: bool = True
     start: Mapping[str, Any] | None = None
 
+    parts: ClassVar[bool] = True
     # where a fit began is no setting of what came of it
     told: ClassVar[tuple[str, ...]] = (
         "rounds", "sampling_rate", "clip", "step_size", "decay", "reach", "langevin", "burn_in",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,13 @@ from tacit._core.rng import generator
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
 from tacit.factorization.alone.numerics.sums import estimates_at, estimates_of_draws
 from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.draws import draws_of, estimates_of, summarised
 from tacit.factorization.langevin.agreement import LangevinAgreement
-from tacit.factorization.langevin.members import member_rows, perturbed_rows
+from tacit.factorization.langevin.members import member_rows, named_cells, perturbed_rows
 from tacit.factorization.langevin.numerics.clipped_gradients import (
     CellTable,
     Layout,
@@ -28,9 +29,10 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
     owner_sums,
 )
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
+from tacit.factorization.language.binding import empty_relation
 from tacit.factorization.language.structure import BoundRelation
 from tacit.factorization.offsets.numerics.own_model import OwnModel, Seen
-from tacit.factorization.together.people import Counted, counting
+from tacit.factorization.together.people import Counted, counting, marks_of
 from tacit.factorization.together.shape import (
     SiteFactors,
     bounded_cells,
@@ -41,6 +43,14 @@ from tacit.factorization.together.shape import (
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 from tacit.mechanisms.sampled import PoissonSampled
+
+
+class Parted(NamedTuple):
+    """The cells of a shard, and a number of each member by name."""
+
+    table: CellTable
+    marks: NDArray[np.uint64] | None
+
 
 _NUMBERS = 1 << 26  # of members' rows, over all draws
 Cells = tuple[NDArray[np.int32], Floats, float]
@@ -53,40 +63,86 @@ class LangevinSite(SiteFactors):
 
     agreement: LangevinAgreement
 
+    _travels = ("problem", "shared", "bound", "layout", "free", "gated", "walk")
+
     def __init__(
         self,
         agreement: LangevinAgreement,
         name: str,
-        relations: Mapping[str, Relation],
+        data: Mapping[str, Relation] | Loaded,
         gate: Gate,
         rng: np.random.Generator,
     ) -> None:
-        self.problem = problem = agreement.problem
+        self.agreement, self.problem = agreement, agreement.problem
+        problem = agreement.problem
+        relations = _heads(agreement) if isinstance(data, Loaded) else data
         self.bound = problem.bound(relations)
         self.shared = [n for n in agreement.sent if n in self.bound.factors]
-        owner = problem.protected if agreement.by_user else None
-        private = [n for n in self.bound.factors if n not in self.shared and n != owner]
+        private = [n for n in self.bound.factors if n not in self.shared and n != self._owner]
         shapes = {n: self.bound.factors[n].table for n in (*self.shared, *private)}
         self.layout = Layout(shapes)
         values = fresh_values(problem, {n: shapes[n] for n in private}, rng)
         self.walk = agreement.walk(values, int(rng.integers(2**62)))
         self.free = self.layout.vector({n: _free(agreement, n, shapes[n]) for n in shapes})
-        self.cells = {n: self._prepared(n, found.listed()) for n, found in relations.items()}
-        used = self.cells
-        if isinstance(relations, Counted):
-            here = counting(relations, problem.protected)
-            used = {n: self._prepared(n, found.listed()) for n, found in here.items()}
-        if owner is not None and agreement.method.limit is not None:
-            used = self._limited(used, rng, agreement.method.limit)
-        table = cell_table(self.bound, used, self.layout, owner)
-        super().__init__(agreement, name, [table], gate)
-        self.kept = self.walk.state()
         self.gated = self.layout.size  # how many numbers pass the gate
-        self.counted = self._parts(lambda factor: True)
         self._mechanisms: dict[str, PoissonSampled] = {}
         self.final: Arrays | None = None
         self._own: OwnModel | None = None
         self._stayed: Arrays | None = None  # what an earlier side of this site kept
+        if isinstance(data, Loaded):
+            super().__init__(agreement, name, data, gate)
+        else:
+            self.cells = self._cells(relations)
+            used = self.cells if not isinstance(data, Counted) else self._counting(data)
+            if self._limit is not None:
+                used = self._limited(used, rng, self._limit)
+            table = cell_table(self.bound, used, self.layout, self._owner)
+            super().__init__(agreement, name, [table], gate)
+            self.counted = self._parts(lambda factor: True)
+        self.kept = self.walk.state()
+
+    @property
+    def _owner(self) -> str | None:
+        return self.problem.protected if self.agreement.by_user else None
+
+    @property
+    def _limit(self) -> int | None:
+        return self.agreement.method.limit if self._owner is not None else None
+
+    def _cells(self, relations: Mapping[str, Relation]) -> dict[str, Cells]:
+        return {n: self._prepared(n, found.listed()) for n, found in relations.items()}
+
+    def _counting(self, relations: Mapping[str, Relation]) -> dict[str, Cells]:
+        return self._cells(counting(relations, self.problem.protected))
+
+    # -- shards ----------------------------------------------------------------------------
+
+    def hand(self) -> Self:
+        """Return what contributes elsewhere, without the draws of what is kept here."""
+        made = super().hand()
+        made.walk = self.walk.head()
+        made._mechanisms = {}
+        return made
+
+    def prepared(self, data: Mapping[str, Relation]) -> Parted:
+        """Return the cells of a shard, sorted by member, and a number of each member by name."""
+        lacking = sorted(set(self.problem.bounds) - set(data))
+        if lacking:
+            raise ParameterError(f"every shard needs all relations: {lacking[0]!r} is missing")
+        marks, used = marks_of(self.problem, data), self._counting(data)
+        bound, method, owner = self.problem.bound(data), self.agreement.method, self._owner
+        if marks is None and (method.limit is not None or method.rows == "drawn"):
+            raise ParameterError(
+                "limit and rows='drawn' choose at random for each member by its name: pass shards "
+                f"in which members of {owner!r} have names, such as tables"
+            )
+        if method.limit is not None and marks is not None:
+            used = named_cells(self.problem, bound, used, marks, method.limit, self.walk.seed)
+        return Parted(cell_table(bound, used, self.layout, owner), marks)
+
+    def marks(self, shard: Parted) -> NDArray[np.uint64] | None:
+        """Return a number of every member, by name."""
+        return shard.marks
 
     def _parts(self, counts: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Return which factors of which relation belong to a contribution."""
@@ -132,8 +188,10 @@ class LangevinSite(SiteFactors):
 
     # -- rounds ----------------------------------------------------------------------------
 
-    def units(self, shard: CellTable) -> int:
+    def units(self, shard: CellTable | Parted) -> int:
         """Return the number of users, or of entries."""
+        if isinstance(shard, Parted):
+            shard = shard.table
         by_user = self.agreement.by_user
         return len(shard.owner_starts) - 1 if by_user else len(shard.values)
 
@@ -145,16 +203,17 @@ class LangevinSite(SiteFactors):
         return self._mechanisms[step.name]
 
     def contribute(
-        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: CellTable, picks: Integers
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Any, picks: Integers
     ) -> GridSum:
         """Return the sum of the sampled units' clipped gradients."""
+        shard, marks = shard if isinstance(shard, Parted) else (shard, None)
         theta, inner = self.theta(asked, kept), self.mechanism(step).mechanism
         inverse = math.ldexp(1.0, -inner.grid.exponent)
         if self.agreement.by_user:
             rule, rows = self.owner_rule(), None
             if self.agreement.method.rows == "drawn":
                 key = int(generator(self.walk.seed, f"rows {self.walk.moves}").integers(2**62))
-                rows = perturbed_rows(picks, shard, theta, rule, key)
+                rows = perturbed_rows(picks, shard, theta, rule, key, marks)
             found = (
                 owner_sums(
                     picks[part],
@@ -238,6 +297,8 @@ class LangevinSite(SiteFactors):
 
     def finish(self, shared: Factors) -> None:
         """Solve the protected entity's rows from raw data and the final factors, at the site."""
+        if self.is_elsewhere:
+            return
         own, owner = self.own(), self.problem.protected
         factors = {n: np.asarray(shared[n]) for n in self.shared} | estimates_of(own)
         drawn = draws_of({**own, **shared}) if self.agreement.method.langevin else {}
@@ -355,6 +416,21 @@ class LangevinSite(SiteFactors):
             draws = [{n: found[k] for n, found in self._drawn.items()} for k in range(number)]
             self._rows_by_draw[spread] = member_rows(self, draws, spread)
         return self._drawn | {self.problem.protected: self._rows_by_draw[spread]}
+
+
+def _heads(agreement: LangevinAgreement) -> dict[str, Relation]:
+    """Return the relations of shards, of which all but members and cells is public."""
+    problem = agreement.problem
+    if not agreement.by_user:
+        raise ParameterError(
+            "Langevin(clipped='entry') keeps a factor of every member at the site: pass one table "
+            "in place of shards, or clipped='auto'"
+        )
+    return {
+        name: empty_relation(modes, [problem.sizes.get(entity, 1) for entity in modes])
+        for name in problem.bounds
+        for modes in (problem.modes(name),)
+    }
 
 
 def _apart(draws: Floats, rows: int) -> int:

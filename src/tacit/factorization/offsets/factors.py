@@ -32,27 +32,32 @@ round spent on the offsets again.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.factorization.arrays import Floats
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember, ridge_rows
 from tacit.factorization.offsets.numerics.shrinkage import scaled_columns, shrink_towards
 
 __all__ = [
     "LIPSCHITZ",
+    "WEIGHTS",
     "Messages",
     "factor_messages",
     "factors_stand_out",
     "features_from_sums",
     "item_weight_sums",
+    "weight_sums",
 ]
 
 _RIDGE = 10.0  # λ
 _GROW = 3.0  # a
 LIPSCHITZ = _GROW / (2.0 * math.sqrt(_RIDGE))  # L
 _ROOM = 1.0 - 2.0**-20  # for the rounding of the regressions
+WEIGHTS = 30  # sums of weights are whole numbers of 2^-30
+_EXACT = 1 << 22  # of these steps, that are at most 2^30
 _RATIO = 5.0  # of C_j to the noise, averaged over ratings, from which a round on factors pays
 
 
@@ -88,13 +93,27 @@ def factor_messages(
 
 def item_weight_sums(
     pattern: ByMember, weights: Floats, clip: float, items: int
-) -> tuple[Floats, Floats]:
-    """Return C_j = Σ s_i·W_ij and Σ (s_i·W_ij)², both public."""
+) -> tuple[Integers, Integers]:
+    """Return C_j = Σ s_i·W_ij and Σ (s_i·W_ij)², both public, in steps of `weight_sums`."""
     scales = damping(pattern, weights, clip)[pattern.owners] * weights
     return (
-        np.bincount(pattern.items, scales, items).astype(np.float64),
-        np.bincount(pattern.items, scales**2, items).astype(np.float64),
+        weight_sums(pattern.items, scales, items),
+        weight_sums(pattern.items, scales**2, items),
     )
+
+
+def weight_sums(places: NDArray[Any], weights: Floats, size: int) -> Integers:
+    """Return sums of numbers in [0, 1] by place, each rounded to 2^-30: whole numbers of that.
+
+    >>> weight_sums(np.array([0, 0, 1]), np.array([0.5, 1.0, 0.25]), 2) * 2.0**-30
+    array([1.5 , 0.25])
+    """
+    total = np.zeros(size, np.int64)
+    for start in range(0, len(places), _EXACT):  # whose sums a float64 holds without error
+        part = slice(start, start + _EXACT)
+        steps = np.floor(weights[part] * 2.0**WEIGHTS + 0.5)
+        total += np.bincount(places[part], steps, size).astype(np.int64)
+    return total
 
 
 def factors_stand_out(counts: Floats, reach: Floats, noise: float) -> bool:

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from tacit.data.relations import Relation
 from tacit.estimators.agreement import Asked
-from tacit.factorization.arrays import Floats
-from tacit.factorization.offsets.factors import Messages
+from tacit.factorization.arrays import Floats, Integers
+from tacit.factorization.offsets.factors import Messages, weight_sums
 from tacit.factorization.offsets.least_squares import SiteMembers
 from tacit.factorization.offsets.numerics.contributions import lattice_gram
 from tacit.factorization.offsets.numerics.filled import (
@@ -45,7 +45,7 @@ from tacit.factorization.offsets.numerics.ridge import (
     looked_at,
     searched_penalties,
 )
-from tacit.factorization.offsets.sides import COUNT, SOFT, Shard, packing
+from tacit.factorization.offsets.sides import COUNT, SOFT, Shard, entries
 from tacit.factorization.offsets.sums import HALF
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
@@ -58,11 +58,10 @@ _DOUBLINGS = 16  # of a penalty: a member has a cell for every item
 class FilledMembers(SiteMembers):
     """A site's members, each with a cell for every item."""
 
-    def _read(self, relation: Relation) -> ByMember:
-        """Return the cells that are not like all others; `_listed` says which have a value."""
+    def _read(self, relation: Relation) -> tuple[ByMember, NDArray[np.bool_] | None]:
+        """Return the cells that are not like all others, and which of them have a value."""
         found = filled_by_member(relation, self.agreement.problem.protected, 0.0)
-        self._listed = found.listed
-        return found.cells
+        return found.cells, found.listed
 
     def _links(self, shard: Shard) -> ByMember:
         """Return the listed cells, with values measured from what all others hold."""
@@ -74,18 +73,19 @@ class FilledMembers(SiteMembers):
 
     # -- sums ------------------------------------------------------------------------------
 
-    def _counts(self, shard: Shard) -> Floats:
+    def _counts(self, shard: Shard) -> Integers:
         """Return how many members have a cell of every item: all but those held out."""
         assert shard.listed is not None
-        items, held = self.agreement.items, ~shard.listed
-
-        def over(weights: Floats) -> Floats:
-            lost = np.bincount(shard.cells.items, held * weights[shard.cells.owners], items)
-            return np.asarray(weights.sum() - lost)
-
-        counts = over(np.ones(shard.cells.members))
+        held, items, members = ~shard.listed, self.agreement.items, shard.cells.members
+        places, owners = shard.cells.items[held], shard.cells.owners[held]
+        counts = members - np.bincount(places, minlength=items)
         if not self.agreement.weighted:
             return counts[None, :]
+
+        def over(weights: Floats) -> Integers:
+            whole = weight_sums(np.zeros(members, np.int64), weights, 1)
+            return np.asarray(whole - weight_sums(places, weights[owners], items))
+
         weights, squares = over(shard.openness), over(shard.openness**2)
         return np.array([counts, weights, squares, weights, squares])
 
@@ -115,7 +115,7 @@ class FilledMembers(SiteMembers):
         found.integers[self.agreement.items] += beside.integers[0]
         return found
 
-    def _covariance(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> Floats:
+    def _covariance(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         links, popular = self._links(shard), asked.arrays["popular"]
         width = len(popular)
         place = np.full(self.agreement.items, -1)
@@ -124,7 +124,7 @@ class FilledMembers(SiteMembers):
         kept = column >= 0
         values, owners, column = links.values[kept], links.owners[kept], column[kept]
         busy, number = np.unique(owners, return_inverse=True)  # of the others' rows are zero
-        total, step = np.zeros((width, width)), max(1, (1 << 24) // width)
+        total, step = np.zeros((width, width), np.int64), max(1, (1 << 24) // width)
         for first in range(0, len(busy), step):
             last = min(first + step, len(busy))
             here = (number >= first) & (number < last)
@@ -134,10 +134,7 @@ class FilledMembers(SiteMembers):
             norms = np.sqrt((rows**2).sum(axis=1, keepdims=True))
             lengths = np.sqrt(shard.openness[busy[first:last], None])
             total += lattice_gram(rows / np.maximum(norms * (1.0 + 1e-9), 1e-9), lengths)
-        padded = np.zeros(mechanism.size)
-        packed = packing(width).pack(total)
-        padded[: len(packed)] = packed
-        return padded
+        return entries(total)
 
     # -- afterwards ------------------------------------------------------------------------
 
@@ -151,8 +148,8 @@ class FilledMembers(SiteMembers):
         size = float(np.sqrt(np.mean(offsets**2)))
         features = np.column_stack([features, offsets / (size or 1.0)])
         groups, self._features = np.append(groups, groups.max() + 1), features
-        assert self._listed is not None
-        whole = FilledCells(self.cells, self._listed, self.agreement.fill, self.agreement.items)
+        assert self.listed is not None
+        whole = FilledCells(self.cells, self.listed, self.agreement.fill, self.agreement.items)
         some, ones = whole.of(looked_at(self.cells)), np.ones((len(offsets), 1))
         known = some.cells.members > 0
 

@@ -20,10 +20,10 @@ from tacit.factorization.offsets.numerics.ridge import (
     offset_share,
     ridge_rows,
 )
-from tacit.factorization.offsets.sides import Members, Shard
+from tacit.factorization.offsets.sides import Members, Own, Shard
 from tacit.factorization.offsets.sums import HALF
 from tacit.factorization.offsets.weights import bands
-from tacit.factorization.together.people import Counted, openness_of
+from tacit.factorization.together.people import Counted, marks_of, openness_of
 from tacit.factorization.together.shape import SiteFactors
 from tacit.privacy.events import DpEvent
 
@@ -35,29 +35,33 @@ class SiteMembers(Members, SiteFactors):
 
     agreement: LeastSquaresAgreement
 
-    def __init__(
-        self,
-        agreement: LeastSquaresAgreement,
-        name: str,
-        relations: Mapping[str, Relation],
-        gate: Gate,
-    ) -> None:
-        (relation,) = relations.values()
-        problem = agreement.problem
-        protected, weights = problem.protected, openness_of(problem, relations)
-        counts = relations.counts if isinstance(relations, Counted) else None
-        self.agreement = agreement
-        self._listed: NDArray[np.bool_] | None = None
-        cells = self._read(relation)
-        super().__init__(agreement, name, cells, gate, weights, counts, self._listed)
-        self._member_mode = relation.entities.index(protected)
+    def __init__(self, agreement: LeastSquaresAgreement, name: str, data: Any, gate: Gate) -> None:
+        super().__init__(agreement, name, data, gate)
+        if self.is_elsewhere:
+            return
+        (relation,) = data.values()
+        self._member_mode = relation.entities.index(agreement.problem.protected)
         self._rows: Floats = np.zeros((self.cells.members, 1))
         self._features: Floats = np.ones((agreement.items, 1))
         self._base: Floats = np.zeros(agreement.items)
 
-    def _read(self, relation: Relation) -> ByMember:
-        """Return a relation's cells by member."""
-        return by_member(relation, self.agreement.problem.protected)
+    def members_of(self, data: Mapping[str, Relation]) -> Own:
+        """Return the cells of a site's one relation."""
+        (relation,) = data.values()
+        problem = self.agreement.problem
+        cells, listed = self._read(relation)
+        cells, openness = self.scaled(cells), openness_of(problem, data)
+        weights, sent = self.sent(cells, np.ones(cells.members) if openness is None else openness)
+        counts = data.counts if isinstance(data, Counted) else None
+        return Own(cells, weights, sent, counts, listed)
+
+    def marked(self, data: Mapping[str, Relation]) -> NDArray[np.uint64] | None:
+        """Return a number of each member, by name."""
+        return marks_of(self.agreement.problem, data)
+
+    def _read(self, relation: Relation) -> tuple[ByMember, NDArray[np.bool_] | None]:
+        """Return a relation's cells by member; and which have a value, where not all do."""
+        return by_member(relation, self.agreement.problem.protected), None
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Regress every member's own cells on the released features."""

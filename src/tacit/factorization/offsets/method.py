@@ -55,6 +55,7 @@ class AlternatingLeastSquares(FactorizationMethod):
     clip: float = 1.5
     prior_weight: float = 5.0
 
+    parts = True
     told = ("rounds", "factors", "pattern", "popular", "clip", "prior_weight")
 
     def __post_init__(self) -> None:

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ParameterError
 from tacit.estimators.agreement import Asked, Step
+from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
-from tacit.factorization.offsets.factors import Messages, factor_messages, item_weight_sums
+from tacit.factorization.offsets.factors import (
+    WEIGHTS,
+    Messages,
+    factor_messages,
+    item_weight_sums,
+    weight_sums,
+)
 from tacit.factorization.offsets.numerics.contributions import (
-    MOST_ROWS,
+    LATTICE,
+    isometric,
     lattice_gram,
     message_scales,
     sum_messages,
 )
-from tacit.factorization.offsets.numerics.pattern import pattern_counts, pattern_product
+from tacit.factorization.offsets.numerics.pattern import FINE, pattern_product, pattern_sums
 from tacit.factorization.offsets.numerics.ridge import ByMember, ridge_rows
 from tacit.factorization.offsets.sums import HALF, OffsetsAgreement
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
-from tacit.mechanisms.grid import GridSum, pieces, wide_sum
+from tacit.mechanisms.grid import Grid, GridSum, pieces, wide_sum
 
-__all__ = ["COUNT", "SOFT", "Members", "Shard", "packing"]
+__all__ = ["COUNT", "SOFT", "Members", "Own", "Shard", "entries", "packed", "packing"]
 
 COUNT = 0.5  # weight of a count beside a residual
 SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
@@ -46,38 +54,67 @@ class Shard(NamedTuple):
     weights: Floats
     openness: Floats
     listed: NDArray[np.bool_] | None = None
+    marks: NDArray[np.uint64] | None = None
+
+
+class Own(NamedTuple):
+    """All cells of a site's members, scaled to [−2, 2], and how each of them counts."""
+
+    cells: ByMember
+    weights: Floats  # W of every cell
+    sent: Floats  # β of every member
+    counts: NDArray[np.bool_] | None = None  # who counts here; None: all
+    listed: NDArray[np.bool_] | None = None  # as in `Shard`
 
 
 class Members(Holder):
-    """The members of one site, or the devices of one process, with β of every member."""
+    """The members of one site, or the devices of one process, with β of every member.
+
+    A child says how its data are read (`members_of`). What it keeps for predictions are all cells
+    of the site, also of those who do not count here, unless these are in shards elsewhere.
+    """
 
     agreement: OffsetsAgreement
 
-    def __init__(
-        self,
-        agreement: OffsetsAgreement,
-        name: str,
-        cells: ByMember,
-        gate: Gate,
-        openness: Floats | None = None,
-        counts: NDArray[np.bool_] | None = None,
-        listed: NDArray[np.bool_] | None = None,
-    ) -> None:
-        low, high = agreement.bounds
-        middle, step = agreement.scale
+    def __init__(self, agreement: OffsetsAgreement, name: str, data: Any, gate: Gate) -> None:
+        self.agreement = agreement
+        if isinstance(data, Loaded):
+            super().__init__(agreement, name, data, gate)
+            return
+        own = self.members_of(data)
+        super().__init__(agreement, name, [_counting(own, None)], gate)
+        self.cells, self.weights, self.listed = own.cells, own.weights, own.listed
+
+    @abstractmethod
+    def members_of(self, data: Any) -> Own:
+        """Return what was read of members, from a part of the data."""
+
+    def scaled(self, cells: ByMember) -> ByMember:
+        """Return cells with values within the bounds, mapped to [−2, 2]."""
+        low, high = self.agreement.bounds
+        middle, step = self.agreement.scale
         scaled = (clip_values(cells.values, low, high) - middle) / step
-        self.cells = cells._replace(values=np.clip(scaled, -HALF, HALF))
-        self.openness = np.ones(cells.members) if openness is None else openness
-        sent = self.openness * agreement.own_weight
-        self.weights = sent[cells.owners]
-        if agreement.item_weights is not None:
-            self.weights = self.weights * np.array(agreement.item_weights)[cells.items]
-        shard = Shard(self.cells, self.weights, sent, listed)
-        if counts is not None:  # who does not count here contributes nothing at all
-            here, mine = self.cells.of(np.flatnonzero(counts)), counts[cells.owners]
-            known = None if listed is None else listed[mine]
-            shard = Shard(here, self.weights[mine], sent[counts], known)
-        super().__init__(agreement, name, [shard], gate)
+        return cells._replace(values=np.clip(scaled, -HALF, HALF))
+
+    def sent(self, cells: ByMember, openness: Floats) -> tuple[Floats, Floats]:
+        """Return W of every cell and β of every member, the site's own weight included."""
+        sent = openness * self.agreement.own_weight
+        weights = sent[cells.owners]
+        if self.agreement.item_weights is not None:
+            weights = weights * np.array(self.agreement.item_weights)[cells.items]
+        return weights, sent
+
+    def prepared(self, data: Any) -> Shard:
+        """Return the cells of those who count here, and a number of each of them, by name."""
+        return _counting(self.members_of(data), self.marked(data))
+
+    def marked(self, data: Any) -> NDArray[np.uint64] | None:
+        """Return a number of each member in a part of the data, by name; None without names."""
+        return None
+
+    def marks(self, shard: Shard) -> NDArray[np.uint64] | None:
+        """Return a number of every member, by name."""
+        return shard.marks
 
     def units(self, shard: Shard) -> int:
         """Return the number of members."""
@@ -87,16 +124,6 @@ class Members(Holder):
         """Return the number of members, or of cells where they count one by one."""
         return len(shard.cells.values) if self.agreement.unit == "entry" else self.units(shard)
 
-    def check_room(self) -> None:
-        """Raise where sums could overflow, or a covariance would not be exact."""
-        super().check_room()
-        kinds = {kind for step in self.agreement.steps for kind in (step.name, *step.kinds)}
-        if self.cells.members > MOST_ROWS and "covariance" in kinds:
-            raise ParameterError(
-                f"{self.cells.members:,} members are more than the {MOST_ROWS:,} whose covariance "
-                "is exact: make several sites of them, or leave factors out (rank=0)"
-            )
-
     def contribute(
         self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Shard, picks: Integers
     ) -> Any:
@@ -104,7 +131,8 @@ class Members(Holder):
         if step.name == "counts":
             return self._counts(shard)
         if step.name == "pattern":
-            return pattern_product(shard.cells, asked.arrays["counts"], asked.arrays["block"])
+            sums = pattern_sums(shard.cells, asked.arrays["counts"], asked.arrays["block"])
+            return GridSum(wide_sum(sums), Grid(-FINE))
         assert isinstance(step.mechanism, Gaussian)
         kind = (asked.kind or step.name).replace(" ", "_")
         return getattr(self, f"_{kind}")(asked, shard, step.mechanism)
@@ -112,19 +140,32 @@ class Members(Holder):
     def sends(self, step: Step, asked: Asked, released: Any) -> Mapping[str, Any]:
         """Return the sum, or what is public."""
         if step.name == "counts":
-            return dict(zip(step.leaving, released, strict=True))
+            counts, *sums = released
+            weights = [row * 2.0**-WEIGHTS for row in sums]
+            rows = [counts.astype(np.float64), *weights]
+            return dict(zip(step.leaving, rows, strict=True))
+        if step.name == "pattern":
+            return {"sum": pattern_product(released.integers, asked.arrays["counts"])}
         return {"sum": released}
 
-    def _counts(self, shard: Shard) -> Floats:
-        """Return what is public about every item, a row each."""
+    def completed(self, step: Step, asked: Asked, value: Any) -> Any:
+        """Return the sum; a covariance in the coordinates in which noise is the same for each."""
+        kind = asked.kind or step.name
+        if kind != "covariance":
+            return value
+        assert isinstance(step.mechanism, Gaussian)
+        return packed(value, step.mechanism)
+
+    def _counts(self, shard: Shard) -> Integers:
+        """Return what is public about every item, a row each: whole numbers (`weight_sums`)."""
         cells, items = shard.cells, self.agreement.items
-        counts = pattern_counts(cells, items)
+        counts = np.bincount(cells.items, minlength=items)
         if not self.agreement.weighted:
             return counts[None, :]
         reach, spread = item_weight_sums(cells, shard.weights, self.agreement.clip, items)
-        weights = np.bincount(cells.items, shard.weights, items)
-        squares = np.bincount(cells.items, shard.weights**2, items)
-        return np.array([counts, weights, squares, reach, spread], np.float64)
+        weights = weight_sums(cells.items, shard.weights, items)
+        squares = weight_sums(cells.items, shard.weights**2, items)
+        return np.array([counts, weights, squares, reach, spread])
 
     def _mean(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         cells = shard.cells
@@ -178,7 +219,7 @@ class Members(Holder):
         clip = self.agreement.clip
         return np.asarray(np.clip(rest - own[cells.owners], -clip, clip))
 
-    def _covariance(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> Floats:
+    def _covariance(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         cells, popular = shard.cells, asked.arrays["popular"]
         width = len(popular)
         place = np.full(self.agreement.items, -1)
@@ -186,7 +227,7 @@ class Members(Holder):
         column = place[cells.items]
         kept = column >= 0
         rest, owners = self._residuals(asked, cells)[kept], cells.owners[kept]
-        total = np.zeros((width, width))
+        total = np.zeros((width, width), np.int64)
         step = max(1, (1 << 24) // width)
         for first in range(0, cells.members, step):
             last = min(first + step, cells.members)
@@ -201,10 +242,7 @@ class Members(Holder):
             norms = np.sqrt((rows**2).sum(axis=1, keepdims=True))
             lengths = np.sqrt(shard.openness[first:last, None])
             total += lattice_gram(rows / np.maximum(norms * (1.0 + 1e-9), 1e-9), lengths)
-        padded = np.zeros(mechanism.size)
-        packed = packing(width).pack(total)
-        padded[: len(packed)] = packed
-        return padded
+        return entries(total)
 
     def _factors(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         cells = shard.cells._replace(values=self._residuals(asked, shard.cells))
@@ -221,6 +259,33 @@ class Members(Holder):
         base, features = asked.arrays["base"], asked.arrays["features"]
         found = factor_messages(cells, shard.weights, base, features, clip, prior)
         return self._summed(mechanism, cells, cells.owners, found)
+
+
+def _counting(own: Own, marks: NDArray[np.uint64] | None) -> Shard:
+    """Return the cells of those who count here; the others contribute nothing at all."""
+    cells, weights, sent, counts, listed = own
+    if counts is None:
+        return Shard(cells, weights, sent, listed, marks)
+    mine = counts[cells.owners]
+    known = None if listed is None else listed[mine]
+    whose = None if marks is None else marks[counts]
+    return Shard(cells.of(np.flatnonzero(counts)), weights[mine], sent[counts], known, whose)
+
+
+def entries(total: Integers) -> GridSum:
+    """Return the entries of a symmetric sum of outer products, each once."""
+    return GridSum(total[np.triu_indices(len(total))], Grid(LATTICE))
+
+
+def packed(value: GridSum, mechanism: Gaussian) -> GridSum:
+    """Return the coordinates of such a sum on a mechanism's grid, zeros after them."""
+    width = (math.isqrt(8 * len(value.integers) + 1) - 1) // 2
+    first, second = np.triu_indices(width)
+    shift = mechanism.grid.exponent - value.grid.exponent
+    found = isometric(value.integers, first != second, shift)
+    padded = np.zeros(mechanism.size, found.dtype)
+    padded[: len(found)] = found
+    return GridSum(padded, mechanism.grid)
 
 
 def packing(width: int) -> SymmetricGaussian:

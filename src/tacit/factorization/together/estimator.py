@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from typing import Any, ClassVar, Self
 
 from tacit._core.answers import Answer
@@ -13,9 +13,11 @@ from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf
 from tacit.data.duplicates import RULES
 from tacit.data.reading import Table
 from tacit.data.relations import Relation
+from tacit.data.shards import Shards
 from tacit.data.written import read_names
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
+from tacit.estimators.executors import Loaded
 from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.price import Price, price_of
@@ -29,7 +31,12 @@ from tacit.factorization.language.structure import CoupledModel
 from tacit.factorization.simulation import simulated_error
 from tacit.factorization.together import released
 from tacit.factorization.together.blanks import TO_STATE
-from tacit.factorization.together.methods import METHODS, choose_method, method_of
+from tacit.factorization.together.methods import METHODS, choose_method, choose_trusted, method_of
+from tacit.factorization.together.people_in_shards import (
+    head_of_shards,
+    joined_shards,
+    members_together,
+)
 from tacit.factorization.together.predicting import answer, cell_schema
 from tacit.factorization.together.problem import (
     ASSIGNED,
@@ -131,6 +138,7 @@ class PrivateFactorization(UsedAtSites):
         ("parts_", "_held"), ("its sites' cells", "from_release(folder).adopt(site)")
     )
     _purpose = "coupled factorization"
+    _takes_shards = True
     _told = released.TOLD
     _to_state = TO_STATE
     _stated_facts = ("members", "options", "public", "zeros")
@@ -180,7 +188,21 @@ class PrivateFactorization(UsedAtSites):
 
     def _facts(self, data: Any) -> dict[str, Relation]:
         """Return a site's relations without their cells: entities, sizes and labels."""
+        if isinstance(data, Shards):
+            return head_of_shards(data, self._relations, self._protected(self.coupled_model()))
         return without_cells(self._relations(data))
+
+    def _as_sites(self, data: Any) -> list[Site]:
+        """Return the sites; shards with each member of the protected entity in one of them."""
+        return [replace(s, data=self._laid_out(s.data)) for s in super()._as_sites(data)]
+
+    def _laid_out(self, shards: Any) -> Any:
+        if not isinstance(shards, Shards):
+            return shards
+        model, method = self.coupled_model(), self._stated_method or choose_trusted(self.privacy)
+        if method is not None and not method.parts:
+            return joined_shards(shards, self._relations, self._protected(model))
+        return members_together(shards, tuple(model.forms), self._protected(model))
 
     def _relations(self, data: Any) -> dict[str, Relation]:
         return as_relations(self.coupled_model(), data, self.entities, self.duplicates)
@@ -324,7 +346,7 @@ class PrivateFactorization(UsedAtSites):
         data
             A list of `Site`, each with relation name → `Relation`, a table with one row per cell,
             a wide frame of pandas, or an array in the order of the form (NaN for missing); for a
-            single relation, just that. Or such data of one holder.
+            single relation, just that. Or such data of one holder; or `Shards` of such.
         y
             Ignored.
         public
@@ -346,6 +368,8 @@ class PrivateFactorization(UsedAtSites):
         shares = len(sites) if secure else 1
         return self._agree_on(self._facts_of(sites), public or {}, privacy, shares, names)
 
+    _facts_held = _facts
+
     def _facts_of(self, sites: Sequence[Site]) -> list[dict[str, Relation]]:
         facts = []
         for site in sites:
@@ -365,7 +389,7 @@ class PrivateFactorization(UsedAtSites):
         self, sites: Sequence[Site], agreement: Agreement, exclude: bool
     ) -> tuple[dict[str, Any], list[Failure]]:
         loaded, failures = super()._load(sites, agreement, exclude)
-        self._held = dict(loaded)
+        self._held = {name: own for name, own in loaded.items() if not isinstance(own, Loaded)}
         return loaded, failures
 
     def _conclude(self, outcome: Outcome) -> None:
@@ -376,10 +400,12 @@ class PrivateFactorization(UsedAtSites):
         self.shared_ = outcome.agreement.shared(outcome.result)
         self._taken: Factors = self.shared_
         self.shared_factors_ = estimates_of(self.shared_)
-        self.parts_ = {}
+        self.parts_, self._let_go = {}, ()
         for name in outcome.record.sites:  # they finish on their own, with the shared factors
             side = outcome.holders.get(name)
-            if isinstance(side, SiteFactors):
+            if isinstance(side, SiteFactors) and side.is_elsewhere:
+                self._let_go = (*self._let_go, name)
+            elif isinstance(side, SiteFactors):
                 side.finish(self.shared_)
                 self.parts_[name] = side
 

@@ -9,8 +9,9 @@ from typing import Any
 from tacit.errors import ParameterError
 from tacit.factorization.together.problem import Problem
 from tacit.factorization.together.shape import FactorizationMethod
+from tacit.privacy.guarantee import Privacy
 
-__all__ = ["METHODS", "choose_method", "method_of", "settings_of"]
+__all__ = ["METHODS", "choose_method", "choose_trusted", "method_of", "settings_of"]
 
 # name → where it is, and its settings
 METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -57,7 +58,12 @@ def choose_method(problem: Problem) -> FactorizationMethod:
     Least squares for one matrix of values under a Euclidean divergence, counts perturbed locally
     where nobody is trusted but the person, and Langevin dynamics for everything else.
     """
-    if problem.privacy is not None and problem.privacy.trust == "local":
-        return method_of("local")
+    if (trusted := choose_trusted(problem.privacy)) is not None:
+        return trusted
     euclidean = set(problem.model.powers.values()) == {0.0}
     return method_of("als" if euclidean and problem.is_matrix else "sgld")
+
+
+def choose_trusted(privacy: Privacy | None) -> FactorizationMethod | None:
+    """Return the method that follows from who is trusted, where one does."""
+    return method_of("local") if privacy is not None and privacy.trust == "local" else None

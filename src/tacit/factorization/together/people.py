@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.members import key as text_of
-from tacit.data.members import shown
+from tacit.data.members import marked, shown
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Ask, Coordinating
@@ -45,6 +45,7 @@ __all__ = [
     "assigned_to",
     "counted_at",
     "counting",
+    "marks_of",
     "openness_of",
     "with_public_members",
 ]
@@ -126,6 +127,12 @@ def openness_of(problem: Problem, relations: Mapping[str, Relation]) -> Floats |
     names = _names(problem, relations)
     known = range(members_in(relations, problem.protected)) if names is None else names
     return np.array([problem.weights.get(text_of(name), 1.0) for name in known], np.float64)
+
+
+def marks_of(problem: Problem, relations: Mapping[str, Relation]) -> NDArray[np.uint64] | None:
+    """Return a number of each protected member; None where they have no names."""
+    names = _names(problem, relations)
+    return None if names is None else marked(names)
 
 
 def about_people(problem: Problem) -> list[str]:

@@ -40,6 +40,7 @@ class FactorizationMethod(ABC):
     relation: ClassVar[str | None] = None
     trusts: ClassVar[tuple[str, ...]] = ()
     told: ClassVar[tuple[str, ...]] = ()  # the settings that a release carries, by name
+    parts: ClassVar[bool] = False  # whether sums are made shard by shard; else of all at once
 
     @property
     def unit(self) -> str:

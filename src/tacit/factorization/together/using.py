@@ -42,6 +42,7 @@ class UsedAtSites(PrivateEstimator):
     """
 
     parts_: dict[str, SiteFactors]  # the sites' sides
+    _let_go: tuple[str, ...]  # the sites whose data were in shards
     labels_: dict[str, tuple[Any, ...]]
     _held: dict[str, dict[str, Relation]]  # the sites' own relations
     _taken: Factors  # the released arrays that sides predict from
@@ -85,13 +86,18 @@ class UsedAtSites(PrivateEstimator):
         sides = {name: new_side(agreement, name, held[name], seed) for name in held}
         for side in sides.values():
             side.adopt(found)
-        self._taken, self.parts_, self._held = found, sides, held
+        self._taken, self.parts_, self._held, self._let_go = found, sides, held, ()
         return self
 
     def _at(self, site: str) -> AtSite:
         """Return a site with its cells and its side."""
-        if not vars(self).get("parts_"):
+        if not vars(self).get("parts_") and not vars(self).get("_let_go"):
             raise NothingFitted("there is no site to predict at: call fit, adopt or load_site")
+        if site in vars(self).get("_let_go", ()):
+            raise ParameterError(
+                f"the data of site {site!r} were in shards, which were let go: "
+                f"adopt(Site({site!r}, cells)) predicts for the members whose cells these are"
+            )
         if not isinstance(site, str) or site not in self.parts_:
             raise ParameterError(f"there is no site {site!r}: there are {list(self.parts_)}")
         model = self.coupled_model()

@@ -58,7 +58,7 @@ __all__ = [
 
 CONSTANT = 0.5  # in front of a sample
 FINE = 36  # third moments and documents: whole numbers of 2^-36; 2^26 of them fit into an int64
-_MOST = 1 << 26
+MOST_UNITS = 1 << 26
 _CUBE = 28  # cubes of the basis: whole numbers of 2^-28
 _COARSE = 15  # samples: coordinates are whole numbers of 2^-15, so BLAS adds products exactly
 _PIECE = 1 << 13
@@ -92,6 +92,7 @@ class DocumentMoments:
     """
 
     exponent = -FINE
+    third_exponent = -FINE - _CUBE
 
     def __init__(self, documents: Documents) -> None:
         _check_number(len(documents), "documents")
@@ -133,7 +134,11 @@ class DocumentMoments:
         return out
 
     def third(self, basis: Any) -> NDArray[Any]:
-        """Return Σ M₃(d)(U, U, U) for a ≤ b ≤ c as whole numbers of 2^exponent, times `SHRINK`.
+        """Return `third_sum` as whole numbers of 2^exponent: rounded once, of the sum."""
+        return _round_shift(self.third_sum(basis), _CUBE)
+
+    def third_sum(self, basis: Any) -> NDArray[Any]:
+        """Return Σ M₃(d)(U, U, U) for a ≤ b ≤ c times `SHRINK`, in steps of 2^third_exponent.
 
         U is words × K with orthonormal columns. With y = Uᵀc and P = Σ c_i u_i⊗u_i the tensor of a
         document is y⊗y⊗y minus the three placements of P⊗y, which is summed document by document,
@@ -159,7 +164,7 @@ class DocumentMoments:
             cubes = part[:, a] * part[:, b] * part[:, c] * SHRINK
             steps = np.floor(cubes * 2.0**_CUBE + 0.5).astype(np.int64)
             total = total + _exact_dot(factors[start : start + piece], steps)
-        return np.asarray(_round_shift(total, _CUBE) + sums.sum(axis=0)[pair, c])
+        return np.asarray(total + (sums.sum(axis=0)[pair, c].astype(object) << _CUBE))
 
     def whole_third(self) -> NDArray[np.int64]:
         """Return Σ M₃(d) itself for a ≤ b ≤ c, for small vocabularies: D³/6 numbers.
@@ -181,6 +186,7 @@ class SampleMoments:
     """
 
     exponent = -2 * _COARSE
+    third_exponent = -FINE
 
     def __init__(self, samples: Any, radius: Any, centre: Any = 0.0, across: bool = False) -> None:
         self.samples = np.asarray(samples)
@@ -219,6 +225,10 @@ class SampleMoments:
         return self._second[start:stop, start:]
 
     def third(self, basis: Any) -> NDArray[Any]:
+        """Return `third_sum`: every sample was rounded by itself."""
+        return self.third_sum(basis)
+
+    def third_sum(self, basis: Any) -> NDArray[Any]:
         """Return Σ (Uᵀz)⊗³ for a ≤ b ≤ c as whole numbers of 2^-36, times `SHRINK`.
 
         Where it is asked for, Σ (Uᵀz)·zᵀPz/√(r/3) follows.
@@ -265,8 +275,8 @@ def _round_shift(numbers: NDArray[Any], bits: int) -> NDArray[Any]:
 
 
 def _check_number(units: int, what: str) -> None:
-    if units > _MOST:
-        raise ParameterError(f"more than {_MOST:,} {what}: make several sites of them")
+    if units > MOST_UNITS:
+        raise ParameterError(f"more than {MOST_UNITS:,} {what}: make several sites of them")
 
 
 def _checked_basis(given: Any, size: int) -> Array:

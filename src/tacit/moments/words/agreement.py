@@ -44,6 +44,7 @@ from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError, SiteFailure
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Neighbours, Start, Step
+from tacit.estimators.executors import shards_of
 from tacit.estimators.gate import Gate
 from tacit.mechanisms.gaussian_share import GaussianShare
 from tacit.mechanisms.laplace import Laplace
@@ -287,7 +288,9 @@ class JointAgreement(Agreement):
 
     def holder(self, name: str, data: Documents, gate: Gate, seed: int | None) -> Participant:
         """Return a site with its documents."""
-        made: Participant = late(f"{__package__}.sides").JointHolder(self, name, [data], gate)
+        made: Participant = late(f"{__package__}.sides").JointHolder(
+            self, name, shards_of(data), gate
+        )
         return made
 
     def coordinate(self, start: Start) -> Coordinating:

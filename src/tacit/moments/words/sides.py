@@ -8,9 +8,10 @@ from tacit.data.documents import Documents
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.shards import Holder, Kept, Picks
 from tacit.mechanisms.additive import GridMechanism
-from tacit.mechanisms.grid import GridSum
+from tacit.mechanisms.grid import Grid, GridSum
 from tacit.moments.numerics.multisets import first_sums, joint_sums
-from tacit.moments.sides import in_steps, on_grid
+from tacit.moments.numerics.sums import FINE
+from tacit.moments.sides import in_steps
 from tacit.moments.words.agreement import JointAgreement
 
 __all__ = ["JointHolder"]
@@ -24,15 +25,19 @@ class JointHolder(Holder):
     def contribute(
         self, step: Step, asked: Asked, kept: Kept, shard: Documents, picks: Picks
     ) -> GridSum:
-        """Return the words, or weighted pairs and triples, of a shard."""
+        """Return the words, or weighted pairs and triples, of a shard, in steps of their own."""
         public = self.agreement
-        assert isinstance(step.mechanism, GridMechanism)
         if step.name == "first":
-            return on_grid(first_sums(shard, public.norm), step.mechanism.grid)
+            return GridSum(first_sums(shard, public.norm), Grid(-FINE))
         most = (1.0, 1.0) if public.pure else asked["most"]
         places = asked.arrays["groups"] if public.common else public.places
         total = joint_sums(shard, places, public.kinds, most, public.share, public.norm)
-        return on_grid(total, step.mechanism.grid)
+        return GridSum(total, Grid(-FINE))
+
+    def completed(self, step: Step, asked: Asked, value: GridSum) -> GridSum:
+        """Return a sum on its mechanism's grid: rounded once, however many shards there are."""
+        assert isinstance(step.mechanism, GridMechanism)
+        return value.onto(step.mechanism.grid)
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return a release in whole steps, which a secure sum adds."""

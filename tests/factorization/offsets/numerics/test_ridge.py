@@ -1,5 +1,8 @@
 """Members' regressions, scaled messages, pattern features and shrinkage, against plain NumPy."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,15 +10,17 @@ from hypothesis import strategies as st
 
 from tacit import Relation
 from tacit.factorization.offsets.numerics.contributions import (
+    LATTICE,
+    isometric,
     lattice_gram,
     message_scales,
     sum_messages,
 )
 from tacit.factorization.offsets.numerics.pattern import (
     pattern_basis,
-    pattern_counts,
     pattern_features,
     pattern_product,
+    pattern_sums,
 )
 from tacit.factorization.offsets.numerics.ridge import (
     NEVER,
@@ -162,9 +167,36 @@ def test_a_gram_on_the_lattice_is_exact_and_bounded():
     total = lattice_gram(rows)
     shuffled = sum(lattice_gram(part) for part in np.array_split(rows[rng.permutation(400)], 7))
     np.testing.assert_array_equal(total, shuffled)  # in whatever order, bit for bit
-    np.testing.assert_allclose(total, rows.T @ rows, atol=400 * 2.0**-13)
+    np.testing.assert_allclose(np.ldexp(total, LATTICE), rows.T @ rows, atol=400 * 2.0**-13)
     for row in rows[:50]:
-        assert np.linalg.norm(lattice_gram(row[None])) <= 1.0
+        assert np.linalg.norm(np.ldexp(lattice_gram(row[None]), LATTICE)) <= 1.0
+
+
+def test_a_gram_of_more_rows_than_a_float_holds_is_exact():
+    once = np.zeros((1, 2))
+    once[0] = 0.99, 0.1
+    one, many = lattice_gram(once), 3 << 21  # 2^23 rows were the most before
+    np.testing.assert_array_equal(lattice_gram(np.repeat(once, many, axis=0)), many * one)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(-(2**62) + 1, 2**62 - 1), min_size=1, max_size=6),
+    st.integers(-50, 90),
+    st.booleans(),
+)
+def test_coordinates_of_whole_sums_are_rounded_exactly(numbers, shift, wide):
+    steps = np.array(numbers, object if wide else np.int64)
+    twice = np.arange(len(steps)) % 2 == 1
+    found = isometric(steps, twice, shift)
+    for x, root, y in zip(numbers, twice, found.tolist(), strict=True):
+        factor = Fraction(math.isqrt(1 << 61), 1 << 30) if root else Fraction(1)
+        assert y == math.floor(x * factor / Fraction(2) ** shift + Fraction(1, 2))
+
+
+def product(cells, counts, block):
+    (sums,) = pattern_sums(cells, counts, block)
+    return pattern_product(sums, counts)
 
 
 def test_pattern_features_are_singular_vectors_of_the_pattern_over_any_sites():
@@ -175,12 +207,12 @@ def test_pattern_features_are_singular_vectors_of_the_pattern_over_any_sites():
         by_member(Relation.from_dense(("u", "i"), np.where(p, 1.0, np.nan)), "u")
         for p in (pattern[:20], pattern[20:])
     ]
-    counts = sum(pattern_counts(part, 25) for part in parts)
+    counts = sum(np.bincount(part.items, minlength=25) for part in parts)
     np.testing.assert_array_equal(counts, pattern.sum(axis=0))
     basis = pattern_basis(counts, rng.normal(size=(25, 12)))
     for _ in range(60):
-        basis = pattern_basis(counts, sum(pattern_product(p, counts, basis) for p in parts))
-    found = pattern_features(basis, sum(pattern_product(p, counts, basis) for p in parts), 3)
+        basis = pattern_basis(counts, sum(product(p, counts, basis) for p in parts))
+    found = pattern_features(basis, sum(product(p, counts, basis) for p in parts), 3)
     sizes = np.maximum(pattern.sum(axis=1, keepdims=True), 1)
     scaled = pattern / np.sqrt(sizes) / np.sqrt(np.maximum(counts, 1))
     _, lengths, right = np.linalg.svd(scaled)
@@ -244,11 +276,11 @@ def test_averaged_rows_weigh_penalties_by_each_member_s_own_errors():
 
 def test_features_of_a_whole_pattern_are_its_singular_vectors():
     _, cells = some(6, members=60, items=12, share=0.4)
-    counts = pattern_counts(cells, 12)
+    counts = np.bincount(cells.items, minlength=12)
     basis = pattern_basis(counts, np.random.default_rng(0).standard_normal((12, 11)))
     for _ in range(6):
-        basis = pattern_basis(counts, pattern_product(cells, counts, basis))
-    found = pattern_features(basis, pattern_product(cells, counts, basis), 3)
+        basis = pattern_basis(counts, product(cells, counts, basis))
+    found = pattern_features(basis, product(cells, counts, basis), 3)
     pattern = np.zeros((60, 12))
     pattern[cells.owners, cells.items] = 1.0
     rows, columns = np.maximum(pattern.sum(axis=1), 1), np.maximum(pattern.sum(axis=0), 1)

@@ -61,6 +61,12 @@ class Walk:
                 self.free[name][:, column] = 0.0
                 theta[:, column] = value
 
+    def head(self) -> Walk:
+        """Return one that is as far, without the factors themselves and where they were."""
+        found = Walk(self.rule, {n: theta[:0] for n, theta in self.values.items()}, self.seed)
+        found.moves = self.moves
+        return found
+
     def step_size(self, name: str, gradient: Floats) -> float:
         """Return κ_t of one factor, given its gradient in this round."""
         rule = self.rule

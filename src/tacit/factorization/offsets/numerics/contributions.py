@@ -8,6 +8,7 @@ own and summed as an integer, so the sum does not depend on the order of anythin
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from tacit._core.kernels import compiled
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
-__all__ = ["MOST_ROWS", "lattice_gram", "message_scales", "sum_messages"]
+__all__ = ["LATTICE", "isometric", "lattice_gram", "message_scales", "sum_messages"]
 
-MOST_ROWS = 1 << 23  # of products of at most 2^30 whose sum a float64 holds without error
+LATTICE = -30  # products of rows on a lattice are whole numbers of 2^-30
+_PIECE = 1 << 20  # rows whose products, at most 2^30 each, a float64 adds up without error
+_ROOT = math.isqrt(1 << 61)  # √2 in steps of 2^-30, rounded down: no norm grows
 _ROOM = 1.0 - 2.0**-40  # for the rounding of norms and products
 
 
@@ -64,21 +67,42 @@ def sum_messages(
     return out
 
 
-def lattice_gram(rows: Floats, lengths: Floats | float = 1.0) -> Floats:
-    """Return Σ x·xᵀ over rows of norm below one, each rounded to a lattice first; exact.
+def lattice_gram(rows: Floats, lengths: Floats | float = 1.0) -> Integers:
+    """Return Σ x·xᵀ over rows of norm below one, each rounded to a lattice first, in steps; exact.
 
     ``lengths`` are those to which rows are shrunk, at most one: with √β the outer product of a
     member of weight β has a norm below β.
 
     On the lattice of 2⁻¹⁵ a row holds whole numbers of at most 2¹⁵, so products are at most 2³⁰
-    and a float64 adds up `MOST_ROWS` of them without error, in whatever order BLAS likes. Rows
-    are first scaled down by what rounding can add, so their norm stays below one.
+    steps of 2⁻³⁰. A float64 adds up 2²⁰ of them without error, in whatever order BLAS likes, and
+    64 bits hold the sums of 2³² rows. Rows are first scaled down by what rounding can add, so
+    their norm stays below one.
     """
     step = 2.0**-15
     shrunk = rows * np.maximum(lengths - step * np.sqrt(rows.shape[1]), 0.0)
     whole = np.floor(shrunk / step + 0.5)
-    total = np.zeros((rows.shape[1],) * 2)
-    for start in range(0, len(whole), 1 << 20):
-        piece = whole[start : start + (1 << 20)]
-        total += (piece.T @ piece) * step**2
+    total = np.zeros((rows.shape[1],) * 2, np.int64)
+    for start in range(0, len(whole), _PIECE):
+        piece = whole[start : start + _PIECE]
+        total += (piece.T @ piece).astype(np.int64)
     return total
+
+
+def isometric(steps: NDArray[Any], twice: NDArray[np.bool_], shift: int) -> NDArray[Any]:
+    """Return floor(x·w/2^shift + ½) of whole numbers x: w is √2 where an entry stands twice, or 1.
+
+    Coordinates of a symmetric matrix, in which its norm is that of its entries, are rounded once,
+    of the whole sum: no floating point is between, so that two sums whose coordinates differ by δ
+    give numbers that differ by at most δ + 1.
+
+    >>> isometric(np.array([6, 10]), np.array([False, True]), 1).tolist()
+    [3, 7]
+    """
+    factors, down = np.where(twice, _ROOT, 1 << 30), shift + 30
+    if steps.dtype == object or down < 32:
+        exact = steps.astype(object) * factors.astype(object)
+        return np.asarray((exact + ((1 << down) >> 1)) >> down if down > 0 else exact << -down)
+    # in two halves, as the product may need 92 bits: a sum of 64 bits is high·2³¹ + low
+    high, low = steps >> 31, steps & ((1 << 31) - 1)
+    total = high * factors + ((low * factors) >> 31) + (1 << min(down - 32, 62))
+    return np.asarray(total >> min(down - 31, 63))

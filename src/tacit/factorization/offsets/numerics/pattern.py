@@ -9,29 +9,45 @@ the size of items² or members × items is ever formed.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.factorization.arrays import Floats
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
-__all__ = ["pattern_basis", "pattern_counts", "pattern_features", "pattern_product"]
+__all__ = ["FINE", "pattern_basis", "pattern_features", "pattern_product", "pattern_sums"]
 
 OVERSAMPLING = 8
+FINE = 36  # members' rows are whole numbers of 2^-36
+_MEMBERS = 1 << 24  # so many times 2^37 stays below 2^62
 
 
-def pattern_counts(cells: ByMember, items: int) -> Floats:
-    """Return how many cells each item has."""
-    return np.bincount(cells.items, minlength=items).astype(np.float64)
+def pattern_sums(cells: ByMember, counts: Floats, block: Floats) -> list[Integers]:
+    """Return Pᵀ of what members make of a block, in steps of 2^-36, for some members at a time.
 
-
-def pattern_product(cells: ByMember, counts: Floats, block: Floats) -> Floats:
-    """Return this site's part of NᵀN·block; ``counts`` are those of all sites."""
+    ``counts`` are those of all sites. Every member's row is rounded by itself: sums are whole
+    numbers, the same however members are parted. Rows hold at most 2 where a block does, so that
+    64 bits hold sums over so many members.
+    """
     scale = 1.0 / np.sqrt(np.maximum(counts, 1.0))
-    shape = (cells.members, len(counts))
-    ones = csr_matrix((np.ones(len(cells.items)), cells.items, cells.starts), shape=shape)
-    sizes = np.maximum(np.diff(cells.starts), 1)[:, None]
-    return np.asarray(scale[:, None] * (ones.T @ ((ones @ (scale[:, None] * block)) / sizes)))
+    found = []
+    for start in range(0, max(cells.members, 1), _MEMBERS):
+        starts = cells.starts[start : start + _MEMBERS + 1]
+        items, shape = cells.items[starts[0] : starts[-1]], (len(starts) - 1, len(counts))
+        ones = csr_matrix((np.ones(len(items)), items, starts - starts[0]), shape=shape)
+        sizes = np.maximum(np.diff(starts), 1)[:, None]
+        rows = np.floor(np.ldexp((ones @ (scale[:, None] * block)) / sizes, FINE) + 0.5)
+        found.append(np.asarray(ones.astype(np.int64).T @ rows.astype(np.int64)))
+    return found
+
+
+def pattern_product(sums: NDArray[Any], counts: Floats) -> Floats:
+    """Return a part of NᵀN·block from such sums, of all members of a site."""
+    scale = 1.0 / np.sqrt(np.maximum(counts, 1.0))
+    return np.asarray(scale[:, None] * (sums * 2.0**-FINE), np.float64)
 
 
 def pattern_basis(counts: Floats, product: Floats) -> Floats:
