@@ -22,6 +22,7 @@ from tacit.factorization.counts import views as counts_views
 from tacit.factorization.counts.method import LocalCounts
 from tacit.factorization.counts.sides import CountingSite
 from tacit.factorization.language.structure import CoupledModel
+from tacit.factorization.offsets.numerics.own_model import OwnRatesModel, Seen
 from tacit.factorization.together.problem import state_problem
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.ledger.ledger import Ledger
@@ -297,7 +298,8 @@ def test_only_own_views_use_raw_counts():
     arrays, _ = counts(users=(30, 8))
     results = {}
     for views in ("perturbed", "own"):
-        fitted = model(privacy(0.05, trust="site"), LocalCounts(views, **SHORT)).fit(sites(arrays))
+        method = LocalCounts(views, own_effects=False, **SHORT)
+        fitted = model(privacy(0.05, trust="site"), method).fit(sites(arrays))
         results[views] = fitted
     one, two = (results[v].shared_factors_["item"] for v in ("perturbed", "own"))
     np.testing.assert_array_equal(one, two)
@@ -307,6 +309,31 @@ def test_only_own_views_use_raw_counts():
     assert error["own"] < error["perturbed"]
 
 
+@pytest.mark.parametrize("views", ["perturbed", "own"])
+def test_predictions_lose_to_nothing_that_is_free(views):
+    """Under noise that hides everything a site predicts as well as its own effects do."""
+    arrays, rates = counts(users=(60, 30))
+    fitted = model(privacy(0.01, trust="site"), LocalCounts(views, **SHORT)).fit(sites(arrays))
+    hidden = np.argwhere(np.isnan(arrays[0])).astype(np.int32)
+    seen = np.argwhere(np.isfinite(arrays[0])).astype(np.int32)
+    nothing = np.zeros((len(seen), 0))
+    alone = OwnRatesModel(
+        {"x": Seen(seen, arrays[0].shape, 0, arrays[0][tuple(seen.T)], nothing.sum(1), nothing)}
+    ).predict("x", hidden, nothing[: len(hidden), :0])
+    truth = rates[0][tuple(hidden.T)]
+    ours = fitted.predict("north", hidden)
+    misfit = [np.mean(found - truth * np.log(found)) for found in (ours, alone)]
+    assert misfit[0] <= misfit[1] + 0.01
+    drawn = model(privacy(0.01, trust="site"), LocalCounts(views, own_effects=False, **SHORT)).fit(
+        sites(arrays)
+    )
+    theirs = np.maximum(drawn.predict("north", hidden), 1e-3)
+    assert misfit[0] < np.mean(theirs - truth * np.log(theirs))
+    mean, low, high = fitted.predict("north", hidden, interval=0.9)
+    np.testing.assert_array_equal(mean, ours)
+    assert (low <= high).all()
+
+
 # --- exactness -----------------------------------------------------------------------------------
 
 
@@ -314,7 +341,7 @@ def test_only_own_views_use_raw_counts():
 @pytest.mark.parametrize("inference", ["exact", "naive"])
 def test_infinite_epsilon_is_the_ordinary_sampler_on_raw_counts(views, inference):
     arrays, _ = counts()
-    method = LocalCounts(views, inference, shape=1.0, mean=0.7, **SHORT)
+    method = LocalCounts(views, inference, shape=1.0, mean=0.7, own_effects=False, **SHORT)
     open_ended = model(privacy(math.inf), method).fit(sites(arrays))
     twin = model(None, method).fit(sites(arrays))
     huge = model(privacy(1e6), method).fit(sites(arrays))  # α underflows to 0

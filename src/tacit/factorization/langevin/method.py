@@ -56,9 +56,11 @@ class Langevin(FactorizationMethod):
         have columns of their own (Euclidean, plain CP, rank of at least 3); ``"auto"``: for a
         matrix where that is possible.
     own_effects
-        Whether predictions at a site also rest on what a member's own cells say by themselves:
-        its mean, and its mean at one place or for one activity (`numerics.own_effects`). Factors
-        count as far as they help there. Without it predictions are those of the factors alone.
+        Whether predictions at a site also rest on what its own cells say by themselves: a
+        member's mean, and its mean at one place or for one activity (`numerics.own_effects`);
+        under KL factors of members, and of items over the site's members
+        (`numerics.own_rates`). Learned factors count as far as they help there. Without it
+        predictions are those of the factors alone.
     start
         Shared factors to start from, by name: public ones, or those of an earlier release. The
         certificate lists that they were chosen without looking at the data.

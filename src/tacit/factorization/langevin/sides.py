@@ -31,7 +31,12 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
 from tacit.factorization.language.binding import empty_relation
 from tacit.factorization.language.structure import BoundRelation
-from tacit.factorization.offsets.numerics.own_model import OwnModel, Seen
+from tacit.factorization.offsets.numerics.own_model import (
+    OwnModel,
+    OwnRatesModel,
+    Seen,
+    leverage_of,
+)
 from tacit.factorization.together.people import Counted, counting, marks_of
 from tacit.factorization.together.shape import (
     SiteFactors,
@@ -87,7 +92,7 @@ class LangevinSite(SiteFactors):
         self.gated = self.layout.size  # how many numbers pass the gate
         self._mechanisms: dict[str, PoissonSampled] = {}
         self.final: Arrays | None = None
-        self._own: OwnModel | None = None
+        self._own: OwnModel | OwnRatesModel | None = None  # made where it is asked for
         self._stayed: Arrays | None = None  # what an earlier side of this site kept
         if isinstance(data, Loaded):
             super().__init__(agreement, name, data, gate)
@@ -307,20 +312,41 @@ class LangevinSite(SiteFactors):
         self._rows_by_draw: dict[bool, Floats] = {}
         if self._owned:
             (factors[owner],) = member_rows(self, [factors], spread=False)
-        self.final = factors
+        self.final, self._own = factors, None
+
+    @property
+    def _rests_on_own(self) -> bool:
+        """Whether predictions rest on what members' own cells say."""
         method = self.agreement.method
-        if self._owned and method.own_effects and method.rows == "solved":
-            self._own = OwnModel({r.name: self._seen(r) for r in self._owned})
+        return bool(self._owned) and method.own_effects and method.rows == "solved"
+
+    def _own_model(self) -> OwnModel | OwnRatesModel:
+        """Return what own cells say, values or counts, beside what the final factors say."""
+        if self._own is None:
+            seen = {r.name: self._seen(r) for r in self._owned}
+            self._own = OwnRatesModel(seen) if self._multiplies else OwnModel(seen)
+        return self._own
+
+    @property
+    def _multiplies(self) -> bool:
+        """Whether effects multiply, as under a KL divergence, or are added."""
+        return 0.0 not in self.problem.model.powers.values()
 
     def _seen(self, relation: BoundRelation) -> Seen:
         """Return a relation's cells beside what the final factors say of them."""
         indices, values, weight = self.cells[relation.name]
-        middle, half = self._range(relation.name)
-        if self.problem.model.powers[relation.name] != 0.0:
-            values, weight = (values - middle) / half, weight * half * half
-        sizes = [self.bound.factors[factor].rows for factor in relation.factors[: relation.modes]]
-        owner = relation.factors.index(self.problem.protected)
-        return Seen(indices, sizes, owner, values, *self._told(relation.name, indices), weight)
+        modes = relation.factors[: relation.modes]
+        sizes = [self.bound.factors[factor].rows for factor in modes]
+        owner, told = relation.factors.index(self.problem.protected), self._told
+        rows = {m: self._per_site(f) for m, f in enumerate(modes) if m != owner}
+        cores = sum(self._per_site(f) for f in relation.factors[relation.modes :])
+        leverage = leverage_of(indices, rows, cores)
+        return Seen(indices, sizes, owner, values, *told(relation.name, indices), weight, leverage)
+
+    def _per_site(self, factor: str) -> float:
+        """Return how many free numbers a row of a factor has for each site that learned it."""
+        sites = max(1, self.problem.sites) if factor in self.shared else 1
+        return self.layout.shapes[factor][1] / sites
 
     def _told(self, relation: str, cells: NDArray[np.int32]) -> tuple[Floats, Floats]:
         """Return what final factors say of cells: of whoever's they are, and by column of a row.
@@ -335,8 +361,6 @@ class LangevinSite(SiteFactors):
             rows[:, k] = 1.0
             features.append(estimates_at(self.bound, relation, self.final | {owner: rows}, cells))
         found = np.column_stack(features)
-        if self.problem.model.powers[relation] != 0.0:
-            found /= self._range(relation)[1]
         fixed = self.agreement.fixed_columns(owner)
         base = sum((value * found[:, k] for k, value in fixed.items()), np.zeros(len(cells)))
         return base, found[:, [k for k in range(found.shape[1]) if k not in fixed]]
@@ -354,7 +378,7 @@ class LangevinSite(SiteFactors):
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, within its bounds."""
         final = self._check_relation(relation, cells)
-        if self._own is not None and self._own.tells(relation):
+        if self._rests_on_own and self._own_model().tells(relation):
             return self._by_own_effects(relation, cells)
         if not self._drawn:
             return self._on_scale(relation, estimates_at(self.bound, relation, final, cells))
@@ -364,10 +388,12 @@ class LangevinSite(SiteFactors):
 
     def _by_own_effects(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return expected values from members' own cells, beside what the final factors say."""
-        assert self._own is not None
-        middle, half = self._range(relation)
-        expected = self._own.predict(relation, cells, *self._told(relation, cells))
-        return np.clip(middle + half * expected, *self.problem.bounds[relation])
+        model, (base, features) = self._own_model(), self._told(relation, cells)
+        if isinstance(model, OwnRatesModel):
+            expected = model.predict(relation, cells, features)
+        else:
+            expected = model.predict(relation, cells, base, features)
+        return self._on_scale(relation, expected)
 
     def _check_relation(self, relation: str, cells: NDArray[np.int32]) -> Arrays:
         """Return the factors that the site has; raise where they cannot predict cells."""
@@ -392,10 +418,14 @@ class LangevinSite(SiteFactors):
         self._check_relation(relation, cells)
         found = estimates_of_draws(self.bound, relation, self.own_draws(), cells)
         found = self._on_scale(relation, found)
-        if self._own is None or not self._own.tells(relation):
+        if not self._rests_on_own or not self._own_model().tells(relation):
             return found
         # they spread about what is expected
-        moved = found + (self._by_own_effects(relation, cells) - found.mean(axis=0))
+        expected, mean = self._by_own_effects(relation, cells), found.mean(axis=0)
+        if self._multiplies:
+            moved = found * (expected / np.maximum(mean, 1e-300))
+        else:
+            moved = found + (expected - mean)
         return np.asarray(np.clip(moved, *self.problem.bounds[relation]))
 
     def own_draws(self) -> Arrays:

@@ -106,7 +106,8 @@ def squared_errors(engine: Engine, expanded: Expanded, name: str) -> float:
     if found.zeros == "observed":
         return 2.0 * engine.cost(expanded, engine.model.relation(name))
     apart = found.values - estimate_cells(found.indices, expanded.banks[name])
-    return float(apart @ apart)
+    # no BLAS: its threads take longer to wake than such a sum takes
+    return float(np.square(apart).sum())
 
 
 def _moments(engine: Engine, name: str) -> tuple[float, float]:

@@ -34,7 +34,7 @@ from tacit.factorization.offsets.numerics.ridge import NEVER
 __all__ = ["Effect", "OwnCells", "OwnEffects", "fit_own_effects", "mode_subsets"]
 
 _LADDERS = {
-    "offset": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+    "offset": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, NEVER),
     "nested": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, NEVER),
     "features": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, NEVER),
 }
