@@ -52,7 +52,7 @@ def from_line(scale: int, eta: float) -> Any:
     if scale == 0:
         return eta
     if scale == 1:
-        return math.exp(min(eta, 700.0))
+        return math.exp(min(eta, 230.2585092994046))  # 1e100: its square is a double
     if eta > 0.0:
         return 1.0 / (1.0 + math.exp(-eta))
     tail = math.exp(eta)
