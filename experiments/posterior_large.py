@@ -144,11 +144,8 @@ def _fit(case: Case, size: int, which: int) -> tuple[float, float, bool]:
     model.fit(x)
     seconds = time.process_time() - started
     low, high = model.interval(LEVEL)[0]
-    return (
-        seconds,
-        min(model.posterior_.diagnostics["effective_samples"]),
-        bool(low < theta[0] < high),
-    )
+    effective = min(model.posterior_.diagnostics["effective_samples"])
+    return seconds, effective, bool(low < theta[0] < high)
 
 
 def _people(outcome: Outcome, quick: bool) -> None:

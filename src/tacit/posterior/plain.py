@@ -101,7 +101,10 @@ def statistic_from_plain(given: Any) -> Statistic:
         return as_statistic(given)
     if "ranges" in given:
         return Custom(_absent, tuple(tuple(pair) for pair in given["ranges"]), given["name"])
-    power = Power(float(given["exponent"]), bool(given["absolute"]))
+    cap = given.get("cap")
+    power = Power(
+        float(given["exponent"]), bool(given["absolute"]), None if cap is None else float(cap)
+    )
     return power if "quantile" not in given else OrderStatistic(float(given["quantile"]), power)
 
 

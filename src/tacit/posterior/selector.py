@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from tacit._core.answers import Answer
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, Real
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
@@ -26,7 +26,7 @@ from tacit.posterior.answers import selector_answer
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
-from tacit.posterior.numerics.statistics import as_statistic
+from tacit.posterior.numerics.statistics import as_statistic, clipped_moments
 from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
 from tacit.posterior.plain import population_from_plain, prior_from_plain
 from tacit.posterior.ranking import DRAWN, Comparison, Ranking
@@ -46,7 +46,8 @@ class StatisticSelector(PeopleEstimator):
     population
         The law of the data; see `tacit.posterior.numerics.populations.laws`.
     candidates
-        Names (``"|x|"``, ``"x^3"``, ``"median |x|"``, …) or ``Custom(function, bounds=…)``.
+        Names (``"|x|"``, ``"x^3 ∧ 8"``, ``"median |x|"``, …) or ``Custom(function, bounds=…)``;
+        ``"auto"`` takes the moments |x|^a ∧ c for many a and c together.
     columns
         What is public about the table: `tacit.Columns`, a mapping of such or a file's path, with
         the column of a person's number (its ``target``, or the only one) and perhaps the person.
@@ -112,7 +113,7 @@ class StatisticSelector(PeopleEstimator):
     _inference_only = ("population", "prior", "parameters", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **COMMON,
-        "candidates": InstanceOf(tuple, list, text="list of statistics"),
+        "candidates": AnyOf(InstanceOf(tuple, list, text="list of statistics"), OneOf("auto")),
         "size": AnyOf(Integer(2), None),
         "first_share": Real(0, 0.5, open_low=True),
         "privacy": InstanceOf(Privacy),
@@ -121,7 +122,7 @@ class StatisticSelector(PeopleEstimator):
     def __init__(
         self,
         population: Population | None = None,
-        candidates: Sequence[Any] = (),
+        candidates: Sequence[Any] | str = (),
         *,
         columns: Columns | Mapping[str, Any] | str | None = None,
         bounds: tuple[float, float] | None = None,
@@ -163,8 +164,13 @@ class StatisticSelector(PeopleEstimator):
         super()._check_parameters()
         if not self.candidates:
             raise ParameterError("candidates must name at least one statistic")
-        for candidate in self.candidates:
+        for candidate in self._choices:
             as_statistic(candidate)
+
+    @property
+    def _choices(self) -> Sequence[Any]:
+        """The candidates, those of "auto" by the public bounds."""
+        return clipped_moments(self._range) if self.candidates == "auto" else self.candidates
 
     def _model(self) -> Comparison:
         sampling = self.chains, self.draws, self.warmup
@@ -176,7 +182,7 @@ class StatisticSelector(PeopleEstimator):
         if self.size is None:
             raise ParameterError("size must be given: pass size=n, the public number of people")
         assert self.privacy is not None
-        planned = [self._released(candidate, self.size).planned for candidate in self.candidates]
+        planned = [self._released(candidate, self.size).planned for candidate in self._choices]
         model = self._model()
         return model.rank(planned, model.points, self.privacy, self.random_state)
 
@@ -192,8 +198,9 @@ class StatisticSelector(PeopleEstimator):
                 f"chains·draws must be at least {DRAWN}, the draws at which candidates are "
                 f"compared: got {self.chains * self.draws}"
             )
-        start = self.candidates[0] if self.first_statistic is None else self.first_statistic
-        rest = tuple(self._released(candidate, size - first) for candidate in self.candidates)
+        choices = self._choices
+        start = choices[0] if self.first_statistic is None else self.first_statistic
+        rest = tuple(self._released(candidate, size - first) for candidate in choices)
         model = self._model()
         agreement = SelectorAgreement(self._released(start, first), rest, model, self._request())
         for part in agreement.rest:  # what cannot be inferred from is not released

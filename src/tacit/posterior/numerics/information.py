@@ -195,13 +195,15 @@ def _local(release: NoisyStatistic, population: Population, theta: Array) -> Arr
         pieces = int(np.clip((high - low) / scale, 16, 400))
         tail = np.array([0.5, 1, 2, 4, 8, 16, 32, 45]) * scale
         inner = np.linspace(low, high, pieces + 1)
-        atoms = statistic.values(population.nodes(theta, release.bounds)[0], release.bounds)[:, 0]
+        atoms = statistic.values(
+            population.nodes(theta, statistic.within(release.bounds))[0], release.bounds
+        )[:, 0]
         if len(atoms) <= 256:  # a discrete law: Laplace noise has a corner at each value
             inner = np.concatenate([inner, atoms])
         y, weights = _pieces(np.concatenate([low - tail, inner, high + tail]), 12)
 
     def log_density(at: Array) -> Array:
-        x, mass = population.nodes(at, release.bounds)
+        x, mass = population.nodes(at, statistic.within(release.bounds))
         s = statistic.values(x, release.bounds)[:, 0]
         out = np.empty(len(y))
         chunk = max(1, _BLOCK // len(s))

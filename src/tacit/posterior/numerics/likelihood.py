@@ -38,7 +38,7 @@ def moments(
     >>> mean.round(6), cov.round(6)
     (array([3.]), array([[18.]]))
     """
-    x, weights = population.nodes(theta, bounds)
+    x, weights = population.nodes(theta, statistic.within(bounds))
     s = statistic.values(x, bounds)
     mean = weights @ s
     gap = s - mean
@@ -97,7 +97,7 @@ def marginal(release: NoisyStatistic, mean: Array, cov: Array):  # type: ignore[
 def _local(release: NoisyStatistic, population: Population, theta: Array) -> float:
     """Return Σ_t log ∫ p(x | θ)·g(y_t | s(x)) dx."""
     assert isinstance(release.statistic, Additive)
-    x, weights = population.nodes(theta, release.bounds)
+    x, weights = population.nodes(theta, release.statistic.within(release.bounds))
     s = release.statistic.values(x, release.bounds)[:, 0]
     kept = weights > 0.0
     s, log_weights = s[kept], np.log(weights[kept])

@@ -145,7 +145,7 @@ def _one(model: Any, theta: float, z: float) -> Any:
     """Return s of one person, clipped."""
     x = transform(model.population, model.constant, theta, z, model.high)
     x = min(max(x, model.low), model.high)
-    return power(model.absolute, model.exponent, x)
+    return min(max(power(model.absolute, model.exponent, x), model.s_low), model.s_high)
 
 
 @inlined

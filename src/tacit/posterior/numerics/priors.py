@@ -167,7 +167,8 @@ class InverseGamma(ScalarPrior):
 
     def quantile(self, level: Any) -> Array:
         """Return inverse gamma quantiles."""
-        return np.asarray(self.b / special.gammainccinv(self.a, level))
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(self.b / special.gammainccinv(self.a, level))
 
 
 @dataclass(frozen=True)

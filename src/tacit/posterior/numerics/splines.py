@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 SCALES = ("real", "positive", "unit")  # the order is the code that compiled loops use
+_LARGEST = 1e100
 _TAIL = 1e-10  # prior mass that a table leaves out at each end
 
 
@@ -51,7 +52,7 @@ def from_line(scale: int, eta: float) -> Any:
     if scale == 0:
         return eta
     if scale == 1:
-        return math.exp(min(eta, 700.0))
+        return math.exp(min(eta, 230.2585092994046))  # 1e100: its square is a double
     if eta > 0.0:
         return 1.0 / (1.0 + math.exp(-eta))
     tail = math.exp(eta)
@@ -112,6 +113,7 @@ def line_range(prior: ScalarPrior, scale: int) -> tuple[float, float]:
     """Return the range of η that holds all but 1e-10 of the prior at each end."""
     low, high = (float(prior.quantile(level)) for level in (_TAIL, 1.0 - _TAIL))
     if scale == 1:
+        high = min(high, _LARGEST)  # an inverse gamma law may have no largest double
         low = low if low > 0.0 else _TAIL * high
     if scale == 2:
         low, high = max(low, 1e-12), min(high, 1.0 - 1e-12)

@@ -17,17 +17,26 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tacit._core.arrays import Array
-from tacit._core.check import Range, Real, check
+from tacit._core.check import AnyOf, Range, Real, check
 from tacit._core.linear import inlined
 from tacit.errors import ParameterError
 
-__all__ = ["Additive", "Custom", "OrderStatistic", "Power", "Statistic", "as_statistic", "power"]
+__all__ = [
+    "Additive",
+    "Custom",
+    "OrderStatistic",
+    "Power",
+    "Statistic",
+    "as_statistic",
+    "clipped_moments",
+    "power",
+]
 
 _PROBES = 4097  # public points at which a declared range is checked
 _ALONE = 16  # of them, at which the function is also called for one number
@@ -71,6 +80,10 @@ class Additive(ABC):
     def range(self, bounds: tuple[float, float]) -> tuple[Array, Array]:
         """Return the smallest and largest value of every coordinate over the public bounds."""
 
+    def within(self, bounds: tuple[float, float]) -> tuple[float, float]:
+        """Return the bounds beyond which s says nothing more of a person than at them."""
+        return bounds
+
     def values(self, x: Any, bounds: tuple[float, float]) -> Array:
         """Return s of the clipped data, clipped to its range; what is no number counts as low."""
         return self._within(self.evaluate(_clipped(x, bounds)), bounds)
@@ -107,25 +120,38 @@ class Additive(ABC):
 
 @dataclass(frozen=True)
 class Power(Additive):
-    """|x|^a, or x^a for a whole number a.
+    """|x|^a, or x^a for a whole number a; with a cap c its size is at most c.
 
-    >>> Power(2.0).name, Power(3.0, absolute=False).name
-    ('|x|^2', 'x^3')
+    A cap narrows the range, and so the noise: |x|^a ∧ c is the power of x clipped to ±c^(1/a).
+
+    >>> Power(2.0).name, Power(3.0, absolute=False).name, Power(0.5, cap=2.0).name
+    ('|x|^2', 'x^3', '|x|^0.5 ∧ 2')
     """
 
     exponent: float = 1.0
     absolute: bool = True
+    cap: float | None = None
 
     def __post_init__(self) -> None:
         check("exponent", self.exponent, Real(0, 100, open_low=True))
         if not self.absolute and self.exponent != round(self.exponent):
             raise ParameterError(f"x^{self.exponent:g} is not defined for x < 0: use |x|")
+        check("cap", self.cap, AnyOf(Real(0, open_low=True), None))
 
     @property
     def name(self) -> str:
-        """|x|^a or x^a."""
+        """|x|^a or x^a, and its cap."""
         base = "|x|" if self.absolute else "x"
-        return base if self.exponent == 1.0 else f"{base}^{self.exponent:g}"
+        base = base if self.exponent == 1.0 else f"{base}^{self.exponent:g}"
+        return base if self.cap is None else f"{base} ∧ {self.cap:g}"
+
+    def within(self, bounds: tuple[float, float]) -> tuple[float, float]:
+        """Return ±c^(1/a), or the bounds where they are narrower."""
+        if self.cap is None:
+            return bounds
+        reach = self.cap ** (1.0 / self.exponent)
+        low, high = (min(max(end, -reach), reach) for end in bounds)
+        return low, high
 
     def evaluate(self, x: Array) -> Array:
         """Return the power."""
@@ -133,6 +159,8 @@ class Power(Additive):
         out = np.abs(x) ** self.exponent
         if not self.absolute and self.exponent % 2.0 == 1.0:
             out = np.sign(x) * out
+        if self.cap is not None:
+            out = np.clip(out, -self.cap, self.cap)
         return np.asarray(out)[..., None]
 
     def range(self, bounds: tuple[float, float]) -> tuple[Array, Array]:
@@ -279,6 +307,8 @@ class OrderStatistic:
         check("quantile", self.quantile, Real(0, 1))
         if not isinstance(self.of, Power):
             raise ParameterError("an order statistic is taken of a power of x: pass of=Power(…)")
+        if self.of.cap is not None:
+            raise ParameterError("an order statistic needs no cap: pass of=Power(…) without one")
 
     @property
     def name(self) -> str:
@@ -305,6 +335,8 @@ class OrderStatistic:
 Statistic = Additive | OrderStatistic
 
 _POWER = re.compile(r"(\|x\||x)(?:\^([0-9.]+))?$")
+_CAPPED = re.compile(r"(\S+) *(?:∧|min) *([0-9.]+(?:e[+-]?[0-9]+)?)$")
+_EXPONENTS, _CAPS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0), 10
 _ORDERS = {"minimum": 0.0, "median": 0.5, "maximum": 1.0}
 
 
@@ -313,13 +345,18 @@ def as_statistic(given: Any) -> Statistic:
 
     Names: ``"mean"``, ``"x"``, ``"x^3"``, ``"|x|"``, ``"|x|^0.5"``, and ``"minimum"``,
     ``"median"``, ``"maximum"`` or ``"quantile 0.9"``, alone or of a power (``"median |x|"``).
+    A power may have a cap: ``"|x|^0.5 ∧ 2"``, or ``"|x|^0.5 min 2"``.
 
     >>> as_statistic("quantile 0.9 |x|")
-    OrderStatistic(quantile=0.9, of=Power(exponent=1.0, absolute=True))
+    OrderStatistic(quantile=0.9, of=Power(exponent=1.0, absolute=True, cap=None))
     """
     if isinstance(given, Additive | OrderStatistic):
         return given
     if isinstance(given, str):
+        if (capped := _CAPPED.match(given.strip())) is not None:
+            inner = as_statistic(capped[1])
+            if isinstance(inner, Power):
+                return replace(inner, cap=float(capped[2]))
         words = given.split()
         if words == ["mean"]:
             return Power(1.0, absolute=False)
@@ -333,13 +370,33 @@ def as_statistic(given: Any) -> Statistic:
                 level, words = float(words[1]), words[2:]
             except ValueError:
                 level = None
-        inner = _as_power(words[0]) if len(words) == 1 else None
-        if level is not None and (inner is not None or not words):
-            return OrderStatistic(level, inner or Power(1.0, absolute=False))
+        of = _as_power(words[0]) if len(words) == 1 else None
+        if level is not None and (of is not None or not words):
+            return OrderStatistic(level, of or Power(1.0, absolute=False))
     raise ParameterError(
         "a statistic must be a name ('mean', '|x|^0.5', 'x^3', 'median |x|', 'maximum', "
         f"'quantile 0.9') or Custom(function, bounds=(low, high)), got {given!r}"
     )
+
+
+def clipped_moments(bounds: tuple[float, float]) -> tuple[Power, ...]:
+    """Return moments |x|^a ∧ c, and x ∧ c where x may be negative, over a and c together.
+
+    Noise is in proportion to the cap, and information about a law in the body of the data is soon
+    all there: which cap is best, and which power beneath it, depends on each other. Caps are those
+    of data clipped to ±r, r from a 32nd of the bounds up to them by factors of √2.
+
+    >>> [one.name for one in clipped_moments((0.0, 8.0))][:3]
+    ['|x|^0.25', '|x|^0.25 ∧ 1.54221', '|x|^0.25 ∧ 1.41421']
+    """
+    reach = max(abs(end) for end in bounds)
+    signs = [(a, True) for a in _EXPONENTS] + ([(1.0, False)] if bounds[0] < 0.0 else [])
+    found = []
+    for exponent, absolute in signs:
+        caps = [(reach * 2.0 ** (-k / 2.0)) ** exponent for k in range(1, _CAPS + 1)]
+        found += [Power(exponent, absolute, cap) for cap in (None, *caps)]
+    least = min(abs(end) for end in bounds) if bounds[0] * bounds[1] > 0.0 else 0.0
+    return tuple(p for p in found if p.cap is None or p.cap > least**p.exponent)
 
 
 def _as_power(text: str) -> Power | None:
