@@ -33,7 +33,7 @@ from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.regression import released
+from tacit.regression import released, several
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.answers import answer_of
 from tacit.regression.blanks import TO_STATE
@@ -436,14 +436,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         answer = answer_of(*known, drawn, prior, level)
         return replace(answer, warnings=(*hidden_ranges(self), *answer.warnings))
 
-    @property
-    def ranges_(self) -> dict[str, tuple[float, float]]:
-        """The range of every column: as stated, or as it was found."""
-        check_fitted(self, "coef_")
-        design = self.design_
-        ends = zip(self.columns_, design.middle, design.half, strict=True)
-        return {name: (middle - half, middle + half) for name, middle, half in ends}
-
+    about = several.about
+    ranges_ = property(released.ranges_of)
     _told = property(released.told)
     _settings = released.settings_of
     _dimensions = released.dimensions_of

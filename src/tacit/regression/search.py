@@ -14,9 +14,9 @@ to four standard deviations: quartiles have a quarter of the rows beyond them, a
 tails are lost in the noise, and too wide a range only costs noise. The scale is cut into 2²⁰
 steps, less than a ten-thousandth of a number each, over which equal numbers are spread, so that a
 draw finds a column of few different numbers, too. What lies outside counts as the end in the fit.
-A prediction follows the line on to three half-ranges from the middle, and stays there. A column that
-is mostly one number has a range of no width, in which every other number is at the end, and there
-predictions stop.
+A prediction follows the line on to three half-ranges from the middle, and stays there. A column
+that is mostly one number has a range of no width, in which every other number is at the end, and
+there predictions stop.
 """
 
 from __future__ import annotations
