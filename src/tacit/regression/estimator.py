@@ -214,6 +214,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             changed.append("ridge")
         check_method(self.method, self._noisy, self.statistics, changed)
         check_loss(self.privacy, self.on_failure)
+        if self.method == "MCMC-interceptX" and not self.intercept:
+            raise ParameterError(f"{self.method} needs an intercept: pass intercept=True")
         self._check_public()
 
     # -- what is public --------------------------------------------------------------------
@@ -365,7 +367,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         prior = self.prior
         if prior is None and self.method == "auto" and self._noisy and self.design_.intercept:
             prior = Prior(intercept_sd=INTERCEPT_SD / self.design_.constant)
-        return {"prior": prior, "ridge": self.ridge, "free": self.design_.intercept}
+        first = self.design_.intercept
+        constant = self.design_.constant if first else None
+        return {"prior": prior, "ridge": self.ridge, "free": first, "constant": constant}
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""
