@@ -22,11 +22,11 @@ NAMES = sorted(estimator_names())
 VERBS = ("price", "check", "fit", "summary", "to_frame", "plot", "release", "from_release")
 # what only some estimators answer to
 OWN = {
-    "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model", "device",
-    "entropy", "factors", "fit_transform", "fold_in", "get_feature_names_out", "infer", "interval",
-    "layer_dropout", "load_site", "perplexity", "predict", "predict_proba", "rank", "recommend",
-    "coherence", "save_site", "score", "similar_items", "to_arviz", "top", "top_words",
-    "transform",
+    "about", "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model",
+    "device", "entropy", "factors", "fit_transform", "fold_in", "get_feature_names_out",
+    "infer", "interval", "layer_dropout", "load_site", "perplexity", "predict", "predict_proba",
+    "rank", "recommend", "coherence", "save_site", "score", "similar_items", "to_arviz", "top",
+    "top_words", "transform",
 }  # fmt: skip
 EXAMPLES = dict(examples())
 OF_KIND: dict[type[Agreement], list[Agreement]] = {}

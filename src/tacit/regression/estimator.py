@@ -33,7 +33,7 @@ from tacit.privacy.calibration import gaussian_sigma
 from tacit.privacy.events import ADD_REMOVE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.regression import released
+from tacit.regression import released, several
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.answers import answer_of
 from tacit.regression.blanks import TO_STATE
@@ -214,6 +214,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
             changed.append("ridge")
         check_method(self.method, self._noisy, self.statistics, changed)
         check_loss(self.privacy, self.on_failure)
+        if self.method == "MCMC-interceptX" and not self.intercept:
+            raise ParameterError(f"{self.method} needs an intercept: pass intercept=True")
         self._check_public()
 
     # -- what is public --------------------------------------------------------------------
@@ -365,7 +367,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         prior = self.prior
         if prior is None and self.method == "auto" and self._noisy and self.design_.intercept:
             prior = Prior(intercept_sd=INTERCEPT_SD / self.design_.constant)
-        return {"prior": prior, "ridge": self.ridge, "free": self.design_.intercept}
+        first = self.design_.intercept
+        constant = self.design_.constant if first else None
+        return {"prior": prior, "ridge": self.ridge, "free": first, "constant": constant}
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""
@@ -436,14 +440,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         answer = answer_of(*known, drawn, prior, level)
         return replace(answer, warnings=(*hidden_ranges(self), *answer.warnings))
 
-    @property
-    def ranges_(self) -> dict[str, tuple[float, float]]:
-        """The range of every column: as stated, or as it was found."""
-        check_fitted(self, "coef_")
-        design = self.design_
-        ends = zip(self.columns_, design.middle, design.half, strict=True)
-        return {name: (middle - half, middle + half) for name, middle, half in ends}
-
+    about = several.about
+    ranges_ = property(released.ranges_of)
     _told = property(released.told)
     _settings = released.settings_of
     _dimensions = released.dimensions_of

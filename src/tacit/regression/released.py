@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit._core.chains import thinned
 from tacit.data.reading import Table
+from tacit.estimators.features import check_fitted
 from tacit.estimators.predicting import beside
 from tacit.estimators.release import Release
 from tacit.estimators.release.draws import diagnostics_arrays, diagnostics_from
@@ -24,7 +25,7 @@ from tacit.regression.numerics.posterior import Posterior
 from tacit.regression.scale import Line
 from tacit.regression.total import summaries_from
 
-__all__ = ["adopt", "answer", "arrays_of", "dimensions_of", "settings_of", "told"]
+__all__ = ["adopt", "answer", "arrays_of", "dimensions_of", "ranges_of", "settings_of", "told"]
 
 _OWN = ("columns", "middle", "half", "norm", "names", "labels", "sites", "prior", "privacy")
 _SAMPLED = "posterior/"
@@ -87,6 +88,13 @@ def dimensions_of(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, Seq
     }
     own = {name: dims[name] for name in dims if name in model.shared_}
     return own, {"feature": features, "term": terms, "other term": terms}
+
+
+def ranges_of(model: Any) -> dict[str, tuple[float, float]]:
+    """Return the range of every column: as stated, or as it was found."""
+    check_fitted(model, "coef_")
+    ends = zip(model.columns_, model.design_.middle, model.design_.half, strict=True)
+    return {name: (middle - half, middle + half) for name, middle, half in ends}
 
 
 def answer(model: Any, table: Table, interval: float | None) -> dict[str, list[Any]]:

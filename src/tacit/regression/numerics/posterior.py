@@ -6,6 +6,7 @@
 |---|---|---|
 | ``auto`` | unknown, sites tied as far as they agree | the default |
 | ``MCMC-normalX`` | unknown, normal features | Alparslan (2023), algorithm 16 |
+| ``MCMC-interceptX`` | unknown, normal features beside a constant | section 5.2.4.2 |
 | ``MCMC-fixedS`` | nearest positive semi-definite | algorithm 17 |
 | ``Bayes-fixedS-fast`` | the same, σ² fixed | algorithm 18, closed form |
 | ``MCMC-B&S`` | unknown, normal by the central limit theorem | section 7.1.2 |
@@ -46,6 +47,7 @@ _AGREED, _EXTENSIONS = 1.1, 2  # R-hat up to which chains agree; how often they 
 METHODS = (
     "auto",
     "MCMC-normalX",
+    "MCMC-interceptX",
     "MCMC-fixedS",
     "Bayes-fixedS-fast",
     "MCMC-B&S",
@@ -191,6 +193,7 @@ def posterior(
     ridges: Sequence[float] | None = None,
     ridge: float | None = None,
     free: bool = False,
+    constant: float | None = None,
     rng: np.random.Generator | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Posterior:
@@ -219,6 +222,8 @@ def posterior(
     ridge, free
         A stated λ of ``OLS`` and ``adaSSP``, added to S, and whether the first coefficient is free
         of it, being an intercept.
+    constant
+        What stands in front of a row, where the first coefficient is an intercept.
     rng
         A generator for inference; None makes one.
     progress
@@ -246,15 +251,14 @@ def posterior(
         replace(site, gram=np.asarray(site.gram, float), cross=np.asarray(site.cross, float))
         for site in moments
     ]
+    if method == "MCMC-interceptX" and not constant:
+        raise ParameterError("MCMC-interceptX needs an intercept: pass intercept=True")
     warmup = draws if warmup is None else warmup
     plan = _Plan(chains, draws, warmup, thin, rng, progress or (lambda done: None))
-    if ridge and method in ("OLS", "adaSSP"):
-        penalty = np.full(d, ridge)
-        penalty[0] *= not free
-        point = _ols(moments, penalty) if method == "OLS" else _adassp(moments, ridges, penalty)
-        return Posterior(method, point.reshape(1, 1, d), np.full((1, 1), np.nan))
+    penalty = np.full(d, ridge or 0.0)
+    penalty[0] *= not free
     try:
-        return _infer(moments, method, prior, plan, noise_variance, ridges)
+        return _infer(moments, method, prior, plan, noise_variance, ridges, penalty, constant)
     except (np.linalg.LinAlgError, ArithmeticError):
         raise _contradiction(method) from None
 
@@ -273,6 +277,8 @@ def _infer(
     plan: _Plan,
     noise_variance: float | None,
     ridges: Sequence[float] | None,
+    penalty: Array,
+    constant: float | None,
 ) -> Posterior:
     """Return the posterior from arguments that were checked."""
     d, shape = moments[0].dimension, (plan.chains, plan.draws)
@@ -281,23 +287,26 @@ def _infer(
         beta, variance = _conjugate(moments, prior).sample(plan.rng, math.prod(shape))
         return Posterior(method, beta.reshape(*shape, d), variance.reshape(shape))
     if method in ("OLS", "adaSSP"):
-        point = _ols(moments) if method == "OLS" else _adassp(moments, ridges)
+        point = _ols(moments, penalty) if method == "OLS" else _adassp(moments, ridges, penalty)
         return Posterior(method, point.reshape(1, 1, d), np.full((1, 1), np.nan))
     if method == "Bayes-fixedS-fast":
         return _fixed_fast(moments, prior, noise_variance, shape, plan.rng)
     thin = plan.thin
     if thin is None:
-        walks = method in ("MCMC-normalX", "MCMC-B&S")
+        walks = method in ("MCMC-normalX", "MCMC-interceptX", "MCMC-B&S")
         thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
-    return _run(method, _kernel(method, moments, prior), plan, thin)
+    return _run(method, _kernel(method, moments, prior, constant or 1.0), plan, thin)
 
 
-def _kernel(method: str, moments: Sequence[Moments], prior: Prior) -> Any:
+def _kernel(method: str, moments: Sequence[Moments], prior: Prior, constant: float) -> Any:
     # imported here: they need Numba, which takes half a second
     from tacit.regression.numerics.bernstein_sheldon import MomentSampler
     from tacit.regression.numerics.hamiltonian.kernel import TiedGramSampler
+    from tacit.regression.numerics.intercept import InterceptSampler
     from tacit.regression.numerics.wishart.kernel import SiteGramSampler
 
+    if method == "MCMC-interceptX":
+        return InterceptSampler(moments, prior, constant)
     if method == "MCMC-B&S":
         return MomentSampler(moments, prior)
     if method == "auto":
@@ -389,9 +398,7 @@ def _ols(moments: Sequence[Moments], penalty: Array | None = None) -> Array:
     return np.asarray(found / size)
 
 
-def _adassp(
-    moments: Sequence[Moments], ridges: Sequence[float] | None, penalty: Array | None = None
-) -> Array:
+def _adassp(moments: Sequence[Moments], ridges: Sequence[float] | None, penalty: Array) -> Array:
     """(7.2): sums over sites with the sum of their ridges."""
     total = pooled(moments)
     d = total.dimension
@@ -404,9 +411,7 @@ def _adassp(
         raise ParameterError(
             f"ridges must hold one λ per site: {len(moments)} sites, got {len(ridges)}"
         )
-    ridged = total.gram + sum(ridges) * np.eye(d)
-    if penalty is not None:
-        ridged = ridged + np.diag(penalty)
+    ridged = total.gram + np.diag(sum(ridges) + penalty)
     return np.asarray(np.linalg.lstsq(ridged, total.cross, rcond=None)[0])
 
 
