@@ -67,7 +67,6 @@ class PrivateEstimator(Estimator):
         "noise",
         "on_failure",
     )
-    _by_value: ClassVar[tuple[str, ...]] = ("columns", "public", "embeddings")  # in proposals
     _takes_shards: ClassVar[bool] = False  # whether a holder may pass `Shards`
     _secret: int | None = None  # the seed of an audit's noise
     _before: tuple[str, ...] = ()  # what a pipeline knows of the steps before, for certificates
@@ -227,12 +226,6 @@ class PrivateEstimator(Estimator):
         wrong = sorted(set(cls._closed) & set(settings))
         if wrong:
             raise ParameterError(f"a proposal does not set {wrong[0]!r}")
-        for name in cls._by_value:
-            if isinstance(settings.get(name), str):
-                raise ParameterError(
-                    f"a proposal holds {name} as they are, not the name of a file: every site "
-                    "would read one of its own"
-                )
         parameters, facts = cls._stated(settings)
         known = set(cls._get_param_names())
         unknown = sorted(set(parameters) - known)
