@@ -12,6 +12,7 @@ from tacit.posterior.numerics.populations.laws import Bernoulli, Exponential, No
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.published.hua2015_hu2023 import GradientRecommender
 from tacit.published.imtiaz2017 import NoisyTopics
+from tacit.published.imtiaz2017_mixture import NoisyMixture
 from tacit.recommender.agreement import HeterogeneousOffsets
 from tacit.recommender.local.every_item import ItemResponseGradient, ResponseGradient
 from tacit.recommender.local.one_answer import LocalGradient
@@ -107,8 +108,22 @@ def topics(epsilon: float, delta: float, method: str | None = None, **words: Any
     return NoisyTopics(2, vocabulary=2, method=method, privacy=privacy)
 
 
-def mixture(epsilon: float, delta: float, **words: Any) -> Any:
-    return tc.GaussianMixture(2, radius=3, features=2, privacy=request(epsilon, delta, **words))
+def all_words(epsilon: float, delta: float, **words: Any) -> Any:
+    privacy = request(epsilon, delta, unit="document", **words)
+    return tc.SingleTopicModel(2, vocabulary=66, common="all", privacy=privacy)
+
+
+def mixture(
+    epsilon: float,
+    delta: float,
+    variances: str = "common",
+    method: str | None = None,
+    **words: Any,
+) -> Any:
+    privacy, features = request(epsilon, delta, **words), 2 if variances == "common" else 3
+    if method is not None:
+        return NoisyMixture(2, radius=3, features=2, method=method, privacy=privacy)
+    return tc.GaussianMixture(2, radius=3, features=features, variances=variances, privacy=privacy)
 
 
 def orthogonal(epsilon: float, delta: float, rank: int = 2, **words: Any) -> Any:
@@ -205,7 +220,10 @@ SUBJECTS = (
             best=True, runs=160_000),
     Subject("perturbed counts over sites", counts, _pure({}, {"views": "own"}), True),
     Subject("single topics", topics, _levels(*BOTH), True),
+    Subject("topics of all words", all_words, _levels(*BOTH), runs=8000),
     Subject("mixture of Gaussians", mixture, _levels(*BOTH), True),
+    Subject("mixture with variances of their own", mixture,
+            _levels(*({"variances": "own", **b} for b in BOTH))),
     Subject("orthogonal decomposition, Gaussian", orthogonal, _levels(*BOTH), True),
     Subject("orthogonal decomposition, K-norm, one number", orthogonal,
             _pure(*({"rank": 1, **b} for b in BOTH)), True, 20_000),
@@ -243,6 +261,8 @@ SUBJECTS = (
             _levels(*({"method": "avn", **b} for b in BOTH)), runs=1000),
     Subject("topics, DP-TPM as published", topics,
             _levels(*({"method": "dp-tpm", **b} for b in BOTH)), runs=4000),
+    Subject("mixture, AGN as published", mixture,
+            _levels(*({"method": "agn", **b} for b in BOTH))),
     Subject("recommender, HDPMF as published", published,
             _levels({"kind": "hdpmf"}, {"kind": "hdpmf", "rank": 5}), runs=2000),
     Subject("recommender, DPMF and PDPMF as published", published,

@@ -71,7 +71,7 @@ def _row(
     outcome: Outcome, words: Any, train: Documents, test: Documents, epsilon: float, quick: bool,
     uniform: float, text: Documents | None = None, known: float | None = None,
 ) -> None:  # fmt: skip
-    runs = 1 if quick else 2
+    runs = 1 if quick else 4
     fits = [_fitted(words, train, test, epsilon, seed, text) for seed in range(runs)]
     ours = _mean([fit["perplexity"] for fit in fits])
     one, better = (

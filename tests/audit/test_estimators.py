@@ -20,6 +20,8 @@ from tacit.mechanisms.one_bit import OneBitMean
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.mechanisms.symmetric_operator import NoisyOperator
+from tacit.moments.agreement import TopicAgreement
+from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.moments.words.agreement import JointAgreement
 from tacit.posterior import estimator as posterior
 from tacit.privacy.accounting.accountants import epsilon_of
@@ -109,6 +111,14 @@ CASES = {
     "single topics": (
         {"epsilon": 4.0, "delta": 1e-3}, 4000,
         part_of(JointAgreement, "sensitivity")),
+    "topics of all words": (
+        {"epsilon": 4.0, "delta": 1e-3}, 1000,
+        part_of(TopicAgreement, "second_sensitivity")),
+    "mixture with variances of their own": (
+        {"epsilon": 4.0, "delta": 1e-3, "variances": "own"}, 4000,
+        part_of(MixtureAgreement, "third_sensitivity", 4.0)),
+    "mixture, AGN as published": (
+        {"epsilon": 2.0, "delta": 1e-3, "method": "agn"}, 4000, less_noise(3)),
     "mixture of Gaussians": ({"epsilon": 4.0, "delta": 1e-3}, 4000, less_noise(3)),
     "orthogonal decomposition, Gaussian": ({"epsilon": 2.0, "delta": 1e-3}, 4000, less_noise(2)),
     "orthogonal decomposition, K-norm, one number": (

@@ -32,6 +32,7 @@ from tacit.rounds.sides import Coordinator, RunRecord
 
 __all__ = ["Computation"]
 
+_BY_VALUE = ("columns", "public", "embeddings")  # settings that may be files in a holder's hands
 _PER_SITE = 1024  # bytes of keys, shares and signatures about one site
 
 
@@ -57,6 +58,12 @@ class Computation:
         # under trust 'site' it is a sum of what is private already: nobody's noise is a share
         self._in_shares = trust == "aggregator"
         kind = estimator_of(proposal.computation, plugins)
+        for name in _BY_VALUE:
+            if isinstance(proposal.settings.get(name), str):
+                raise ParameterError(
+                    f"a proposal holds {name} as they are, not the name of a file: every site "
+                    "would read one of its own"
+                )
         try:
             self.model, self._facts = kind._proposed(proposal.settings, privacy, proposal.seed)
             parts = (threshold or 1) - proposal.colluding if self._in_shares else 1

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit.data.documents import Documents
 from tacit.data.duplicates import RULES, duplicates_note
 from tacit.data.members import members_stated
@@ -249,6 +249,8 @@ class SingleTopicModel(TopicEstimator):
         """Return the group of every word, from what is public."""
         stated, vectors = self._given("groups"), self._given("embeddings")
         if stated is not None and not isinstance(stated, int | np.integer):
+            for group in stated:
+                check("groups", group, Integer(-1, FEW - 1))
             return tuple(int(group) for group in stated)
         if vectors is None and self._given("public") is None:
             return None

@@ -39,6 +39,7 @@ from tacit.moments.numerics.sums import FINE, SHRINK, SampleMoments
 from tacit.moments.numerics.whitening import as_weights
 from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.moments.signal import check_delta
+from tacit.moments.tensor.agreement import ROOT
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.published.constructor import constructor
@@ -82,6 +83,15 @@ class NoisyMixtureAgreement(NoisyMomentsAgreement):
         """What is certified of the same moments."""
         assert self.ball is not None
         return self.ball
+
+    @property
+    def reach(self) -> float:
+        """Of (½, z)⊗(½, z) an entry that stands there twice is seen once: √(1/16 + ¼ + 1).
+
+        From z to −z only z/2 changes.
+        """
+        whole = math.sqrt(1.3125) if self.certified.neighbours == ADD_REMOVE else 1.0 / ROOT
+        return whole / 1.25
 
     def reaches(self, w: Array, u: Array) -> tuple[float, float]:
         """Return how far one unit moves M₃(W, Wu, Wu) and M₃(Wu, Wu, Wu); see the module."""

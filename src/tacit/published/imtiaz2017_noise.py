@@ -192,6 +192,11 @@ class NoisyMomentsAgreement(Agreement):
     def read(self, matrix: Array) -> Second:
         """Return what the noisy second moment says."""
 
+    @property
+    def reach(self) -> float:
+        """The share of Δ₂ that `worst_case` moves unique entries by."""
+        return 1.0
+
     # -- what follows ----------------------------------------------------------------------
 
     @property
@@ -279,7 +284,7 @@ class NoisyMomentsAgreement(Agreement):
         def replies(name: str) -> dict[str, ArraySpec]:
             return {name: ArraySpec(noise[name].shape, exponent=noise[name].grid.exponent)}
 
-        second = Step("second", noise["second"], replies=replies("second"))
+        second = Step("second", noise["second"], replies=replies("second"), reach=self.reach)
         if self.method != "dp-tpm":
             return second, Step("third", noise["third"], replies=replies("third"))
         asks = {

@@ -26,15 +26,17 @@ def stated(settings: Mapping[str, Any], methods: Methods) -> tuple[dict[str, Any
     ``options`` are settings of a ``method`` that is named.
     """
     found = dict(settings)
-    name, options = found.get("method"), found.pop("options", None)
-    each = _has_weights_of_ratings(name, methods)
+    method, options = found.get("method"), found.pop("options", None)
     if options:
-        found["method"] = _with_options(name, options, methods)
+        found["method"] = method = _with_options(method, options, methods)
+    each = _has_weights_of_ratings(method, methods)
     items, weights = found.get("items"), found.pop("item_weights", None)
     if not isinstance(items, int | list) or isinstance(items, bool):
         raise ParameterError("a recommender needs items, the list or the number of them")
     members = members_stated("item", items)
     size, labels = members.size, members.names
+    if weights is not None and each:
+        raise ParameterError("every rating has a weight of its own: leave item_weights out")
     if weights is not None:
         weights = PrivacyWeights(np.ones(1), weights).items
         if len(weights) != size:
@@ -56,7 +58,8 @@ def _with_options(name: Any, options: Any, methods: Methods) -> RecommenderMetho
     return made
 
 
-def _has_weights_of_ratings(name: Any, methods: Methods) -> bool:
-    """Whether a named method takes a weight for every rating."""
-    made = methods.get(name) if isinstance(name, str) else None
-    return made is not None and not getattr(made(), "public_weights", True)
+def _has_weights_of_ratings(method: Any, methods: Methods) -> bool:
+    """Whether a method, perhaps by its name, takes a weight for every rating."""
+    if isinstance(method, str) and method in methods:
+        method = methods[method]()
+    return not getattr(method, "public_weights", True)

@@ -98,8 +98,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     chains, draws, warmup
         How much to sample, for methods that do.
     privacy
-        The guarantee asked for; None adds no noise. The unit is a row, or a user where
-        ``columns`` name the person.
+        The guarantee asked for, of rows, or of users where ``columns`` name them; None: no noise.
     ledger
         Who pays when a single table is fitted; sites bring their own.
     noise

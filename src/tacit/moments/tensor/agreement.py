@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit.errors import ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
@@ -46,6 +47,9 @@ from tacit.rounds.messages import ArraySpec
 
 __all__ = ["ROOT", "TensorAgreement", "TensorHolder"]
 
+# Numbers are clipped, which lengthens no difference: to what adds up without overflow, and to as
+# many sensitivities as a reply may hold, which is what so many units add up to.
+_FAR, _MOST = 2.0**1000, 2.0**39
 ROOT = math.sqrt(2.0)  # of an entry off the diagonal, which stands in a matrix twice
 
 
@@ -222,14 +226,23 @@ class TensorHolder(Holder):
         grid = step.mechanism.grid
         tensor, matrix = shard if isinstance(shard, tuple) else (shard, None)
         if step.name == "second":
-            square = np.nan_to_num(np.asarray(matrix, np.float64), posinf=0.0, neginf=0.0)
+            square = _bounded(matrix)
             square = square / 2.0 + square.T / 2.0
             i, j = np.triu_indices(size)
-            return GridSum(grid.round(square[i, j] * np.where(i == j, 1.0, ROOT)), grid)
-        clean = symmetrise(np.nan_to_num(tensor, posinf=0.0, neginf=0.0))
+            most = _MOST * float(self.agreement.second_sensitivity or 0.0)
+            found = square[i, j] * np.where(i == j, 1.0, ROOT)
+            return GridSum(grid.round(np.clip(found, -most, most)), grid)
+        clean = symmetrise(_bounded(tensor))
         a, b, c = triples(size).T
-        return GridSum(grid.round(clean[a, b, c] * entry_weights(size)), grid)
+        most = _MOST * self.agreement.sensitivity
+        found = clean[a, b, c] * entry_weights(size)
+        return GridSum(grid.round(np.clip(found, -most, most)), grid)
 
     def contributions(self, shard: Any) -> int:
         """Return 1: the mean of all units is given, whose norm the caller bounds."""
         return 1
+
+
+def _bounded(entries: Any) -> Array:
+    found = np.nan_to_num(np.asarray(entries, np.float64), posinf=0.0, neginf=0.0)
+    return np.asarray(np.clip(found, -_FAR, _FAR))
