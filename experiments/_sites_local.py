@@ -135,7 +135,7 @@ def rating_scores(
     with watched(recorded):
         fitted = PrivateFactorization(
             "user:k item:k", rank=rank, divergence="kl", bounds=bounds, random_state=seed,
-            method=LocalCounts(views, **settings),
+            method=LocalCounts(views, own_effects=False, **settings),  # means over draws
             privacy=Privacy(epsilon, unit="entry", trust="local"),
         ).fit([Site(f"site {k:02d}", part) for k, part in enumerate(held)])  # fmt: skip
     low, high = bounds

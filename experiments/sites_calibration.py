@@ -96,7 +96,7 @@ def counted_ranks(epsilon: float, blocks: int, seed: int = 1) -> Any:
     cells = _blocks(members, blocks)
     values = [rng.poisson(u[cells[:, 0]] * item[cells[:, 1]]) for u in users]
     asked = tc.Privacy(epsilon, unit="entry", trust="local")
-    method = LocalCounts(shape=2.0, mean=1.0, burn_in=100, draws=draws, thin=30)
+    method = LocalCounts(shape=2.0, mean=1.0, burn_in=100, draws=draws, thin=30, own_effects=False)
     fitted = tc.PrivateFactorization(
         "user:k item:k", rank=1, divergence="kl", bounds=(0, 20), privacy=asked, method=method,
         random_state=seed,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -30,6 +31,7 @@ __all__ = [
     "multiply_row",
     "padded",
     "product_dot",
+    "take_products",
 ]
 
 LANES = 4
@@ -109,14 +111,14 @@ class _Rows:
         self.each(lambda r: b.store(self.product(tables, r), self._at(0, r), align=8))
 
 
-def _vector_at(builder: Any, pointer: Any, r: Any) -> Any:
-    return builder.bitcast(builder.gep(pointer, [r]), _VECTOR.as_pointer())
+def _vector_at(builder: Any, pointer: Any, r: Any, vector: Any = _VECTOR) -> Any:
+    return builder.bitcast(builder.gep(pointer, [r]), vector.as_pointer())
 
 
-def _spread(builder: Any, scale: Any) -> Any:
+def _spread(builder: Any, scale: Any, vector: Any = _VECTOR) -> Any:
     """Return a number in every lane of a register."""
-    spread = ir.Constant(_VECTOR, ir.Undefined)
-    for k in range(LANES):
+    spread = ir.Constant(vector, ir.Undefined)
+    for k in range(vector.count):
         spread = builder.insert_element(spread, scale, ir.Constant(ir.IntType(32), k))
     return spread
 
@@ -209,15 +211,18 @@ def multiply_row(_: Any, x: Any, i: Any, y: Any, j: Any) -> Any:
     return types.void(x, types.intp, y, types.intp), generate
 
 
-_TALL, _WIDE = 4, 2 * LANES  # of the blocks of a square whose sums stay in registers
+# of the blocks of a square whose sums stay in registers: as many as the processor has room for
+_WIDE = 2 * LANES
+_TALL = 8 if get_host_cpu_features().get("avx512f") else 4
+_LONG = ir.VectorType(ir.DoubleType(), _WIDE)
 
 
 class _Sums:
     """Sums that stay in vector registers over a loop."""
 
-    def __init__(self, builder: Any, count: int) -> None:
-        self.builder = builder
-        nothing = ir.Constant(_VECTOR, [0.0] * LANES)
+    def __init__(self, builder: Any, count: int, vector: Any = _VECTOR) -> None:
+        self.builder, self.vector = builder, vector
+        nothing = ir.Constant(vector, [0.0] * vector.count)
         self.places = [cgutils.alloca_once_value(builder, nothing) for _ in range(count)]
         for place in self.places:
             builder.store(nothing, place)
@@ -229,7 +234,7 @@ class _Sums:
 
     def pour(self, ks: tuple[int, ...], pointer: Any, r: Any) -> None:
         """Add some of the sums to memory."""
-        b, at = self.builder, _vector_at(self.builder, pointer, r)
+        b, at = self.builder, _vector_at(self.builder, pointer, r, self.vector)
         found = b.load(at, align=8)
         for k in ks:
             found = b.fadd(found, b.load(self.places[k]), flags=_FLAGS)
@@ -265,19 +270,15 @@ def add_squares(_: Any, total: Any, rows: Any, count: Any, columns: Any) -> Any:
             return ir.Constant(kind, n)
 
         def block(i: Any, j: Any) -> None:
-            sums = _Sums(b, 2 * _TALL)
+            sums = _Sums(b, _TALL, _LONG)
             with cgutils.for_range(b, arguments[2], intp=kind) as loop:
                 row = b.gep(source, [b.mul(loop.index, width)])
-                places = (j, b.add(j, number(LANES)))
-                right = [b.load(_vector_at(b, row, k), align=8) for k in places]
+                right = b.load(_vector_at(b, row, j, _LONG), align=8)
                 for t in range(_TALL):
-                    left = _spread(b, b.load(b.gep(row, [b.add(i, number(t))])))
-                    for half in (0, 1):
-                        sums.add(2 * t + half, left, right[half])
+                    left = b.load(b.gep(row, [b.add(i, number(t))]))
+                    sums.add(t, _spread(b, left, _LONG), right)
             for t in range(_TALL):
-                row = b.gep(out, [b.mul(b.add(i, number(t)), width)])
-                for half in (0, 1):
-                    sums.pour((2 * t + half,), row, b.add(j, number(half * LANES)))
+                sums.pour((t,), b.gep(out, [b.mul(b.add(i, number(t)), width)]), j)
 
         with cgutils.for_range_slice(b, number(0), arguments[3], number(_TALL), kind) as (i, _):
             start = b.sub(i, b.urem(i, number(_WIDE)))
@@ -320,3 +321,41 @@ def add_combination(_: Any, x: Any, i: Any, y: Any, scales: Any, pairs: Any, sta
 
     arguments = (x, types.intp, y, scales, types.intp, types.intp)
     return types.void(*arguments), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def take_products(
+    _: Any, x: Any, i: Any, y: Any, m: Any,
+    first: Any, step: Any, second: Any, stride: Any, count: Any,
+) -> Any:  # fmt: skip
+    """Replace x[i, r] by (x[i, r] − Σ_c x[first + c·step, r]·x[second + c·stride, r])·y[m, r].
+
+    The sum is over c < count. Tables are 2·`LANES` wide.
+    """
+    if not (_is_table(x) and _is_table(y)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        b = builder
+        (table, width), (scales, _) = _tables(context, b, signature, arguments)
+        kind = width.type
+        out, left, right = (b.gep(table, [b.mul(arguments[n], width)]) for n in (1, 4, 6))
+        scale = b.gep(scales, [b.mul(arguments[3], width)])
+        steps = [b.mul(arguments[n], width) for n in (5, 7)]
+        places = (ir.Constant(kind, 0), ir.Constant(kind, LANES))
+        sums = _Sums(b, 2)
+        with cgutils.for_range(b, arguments[8], intp=kind) as loop:
+            rows = [
+                b.gep(row, [b.mul(loop.index, by)])
+                for row, by in zip((left, right), steps, strict=True)
+            ]
+            for n, place in enumerate(places):
+                sums.add(n, *(b.load(_vector_at(b, row, place), align=8) for row in rows))
+        for n, place in enumerate(places):
+            at = _vector_at(b, out, place)
+            rest = b.fsub(b.load(at, align=8), b.load(sums.places[n]), flags=_FLAGS)
+            by = b.load(_vector_at(b, scale, place), align=8)
+            b.store(b.fmul(rest, by, flags=_FLAGS), at, align=8)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, y, *(types.intp,) * 6), generate

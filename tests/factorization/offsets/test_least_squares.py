@@ -444,3 +444,13 @@ def test_adopted_factors_predict_as_the_fit_does_and_charge_nothing():
         adopted.release("nowhere")
     with pytest.raises(ParameterError, match="not about the 9 members of 'item'"):
         factorization().adopt(tc.Site("C", relation(ratings(items=9))), fitted.shared_factors_)
+
+
+@pytest.mark.parametrize("method", ["als", "offsets"])
+@pytest.mark.parametrize("divergence", ["kl", 1.5])
+def test_least_squares_refuse_another_divergence(method, divergence):
+    table = np.random.default_rng(0).uniform(1, 5, (6, 4))
+    model = tc.PrivateFactorization(
+        "user:k item:k", rank=2, bounds=(1, 5), divergence=divergence, method=method)  # fmt: skip
+    with pytest.raises(ParameterError, match="this method is least squares"):
+        model.fit([tc.Site("a", table)])

@@ -6,8 +6,10 @@ relation describes *itself*; whether it helps another one is a different questio
 cells are zeros the answers are far apart. Here a fifth of the cells of the relations that are to
 be predicted is held out, and every helper's φ is chosen among multiples of its learned value, "no
 coupling" first, by the divergence at the cells held out. A helper is coupled only where it
-predicts them better, so that on these cells coupling never hurts. Helpers take turns, in the
-order of the model.
+predicts them better, so that on these cells coupling never hurts; and more than it describes
+itself only where that is better by two standard errors. (Chance alone often spoke for a tenth of
+the learned dispersion, with which a large helper drowns what is to be predicted.) Helpers take
+turns, in the order of the model.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from tacit.factorization.language.structure import CoupledModel, FromData
 __all__ = ["APART", "MULTIPLES", "choose_dispersions", "find_dispersions"]
 
 MULTIPLES = (100.0, 10.0, 1.0, 0.1)  # of the learned dispersion
+_CLEARLY = 2.0  # standard errors by which less than the learned dispersion must help
 APART = 1e6  # the multiple at which a relation has no say
 SHARE = 0.2  # of the cells, which are held out
 _ENOUGH, _REPEATS = 150, 3  # listed cells; where fewer are held out, that is done again
@@ -123,28 +126,30 @@ def choose_dispersions(
     ]
     phis = {name: float(learned.get(name, model.dispersions[name])) for name in targets}
 
-    def error(multiples: Mapping[str, float]) -> float:
+    def error(multiples: Mapping[str, float]) -> Floats:
         tried = model.with_dispersions({n: learned[n] * times for n, times in multiples.items()})
-        total = 0.0
+        total = []
         for part in inner:
             predict = fitted(tried, {**data, **{name: held.train for name, held in part.items()}})
             for name, held in part.items():
                 means, power = predict(name, held.cells), model.powers[name]
-                total += _apart(data[name], held, means, power, phis[name])
-        return total
+                total.append(_apart(data[name], held, means, power, phis[name]))
+        return np.concatenate(total)
 
     best = dict.fromkeys(helpers, APART)
     least = error(best)
     for name in helpers:
         for multiple in MULTIPLES:
             found = error({**best, name: multiple})
-            if found < least:
+            gains = least - found
+            spread = math.sqrt(float(np.square(gains - gains.mean()).sum()))
+            if gains.sum() > (_CLEARLY * spread if multiple < 1.0 else 0.0):
                 best, least = {**best, name: multiple}, found
     return {n: FromData(learned[n] * multiple) for n, multiple in best.items()} | stated
 
 
-def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: float) -> float:
-    """Return the divergence at held-out cells; sampled zeros count for all that they stand for.
+def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: float) -> Floats:
+    """Return the divergence at held-out cells; sampled zeros count for all they stand for.
 
     Estimates are mixed with a hundredth of the mean, or one that is zero would decide everything.
     """
@@ -157,4 +162,4 @@ def _apart(relation: Relation, held: Holdout, means: Floats, power: float, phi: 
     listed = relation.cells - held.train.cells
     if zeros := len(held.cells) - listed:
         found[listed:] *= SHARE * (relation.observed - relation.cells) / zeros
-    return float(found.sum()) / (1.0 if power == NEGATIVE_BINOMIAL else phi)
+    return np.asarray(found / (1.0 if power == NEGATIVE_BINOMIAL else phi))

@@ -173,6 +173,11 @@ class CountsAgreement(FactorizationAgreement):
                 "a site's own factors and predictions are made from its raw values: they are not "
                 "covered, and stay there"
             )
+        elif method.own_effects:
+            notes.append(
+                "a site's own predictions are made from its raw values, too: they are not "
+                "covered, and stay there"
+            )
         return public_inputs(problem, self.together) + tuple(notes)
 
     # -- the two sides ---------------------------------------------------------------------

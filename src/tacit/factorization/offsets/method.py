@@ -10,6 +10,7 @@ from tacit._core.check import Integer, OneOf, Real, check
 from tacit._core.lazy import late
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
+from tacit.factorization.divergences import loss_name
 from tacit.factorization.offsets.sums import HALF
 from tacit.factorization.together.problem import Problem
 from tacit.factorization.together.shape import FactorizationMethod
@@ -100,6 +101,12 @@ class AlternatingLeastSquares(FactorizationMethod):
                 "this method factorizes one matrix, such as 'user:k item:k', beside public ones "
                 "about its items: use method='sgld'"
             )
+        for name in problem.bounds:
+            if problem.model.powers[name] != 0.0:
+                raise ParameterError(
+                    f"relation {name!r} has {loss_name(problem.model.powers[name])}: this method "
+                    "is least squares. Pass divergence='euclidean', or method='sgld' for 'kl'"
+                )
         if problem.unit not in ("entry", "user"):
             raise ParameterError(
                 f"privacy.unit must be 'entry' or 'user' for a factorization, got {problem.unit!r}"

@@ -54,19 +54,19 @@ def test_normal_equations_are_those_of_the_cost(name, mask):
             assert cost(alone) - cost(nothing) == pytest.approx(change, rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("columns", [1, 3, 4, 8, 13])
+@pytest.mark.parametrize("columns", [1, 3, 4, 8, 13, 40])
 def test_rows_are_solved_with_noise_of_their_covariance(columns):
-    rng = np.random.default_rng(columns)
-    root = rng.normal(size=(7, columns + 2, columns))
+    rng, rows = np.random.default_rng(columns), 19  # not a multiple of those solved together
+    root = rng.normal(size=(rows, columns + 2, columns))
     precisions = np.einsum("rck,rcl->rkl", root, root)
-    wide = np.full((7, columns, -(-columns // 8) * 8), 1e3)  # below the diagonal anything
+    wide = np.full((rows, columns, -(-columns // 8) * 8), 1e3)  # below the diagonal anything
     wide[:, :, columns:] = 0.0
     upper = np.triu_indices(columns)
     wide[:, upper[0], upper[1]] = precisions[:, upper[0], upper[1]]
-    diagonal, right = rng.gamma(1.0, 1.0, columns) + 0.1, rng.normal(size=(7, columns))
-    noise = rng.normal(size=(7, columns))
+    diagonal, right = rng.gamma(1.0, 1.0, columns) + 0.1, rng.normal(size=(rows, columns))
+    noise = rng.normal(size=(rows, columns))
     found = solve_rows(wide, diagonal, right, noise)
-    for row in range(7):
+    for row in range(rows):
         precision = precisions[row] + np.diag(diagonal)
         upper_root = np.linalg.cholesky(precision).T
         expected = np.linalg.solve(precision, right[row]) + np.linalg.solve(upper_root, noise[row])

@@ -132,7 +132,7 @@ class NormalGibbs:
             if name in self.fixed:
                 continue
             drawn = self._rows(rng, expanded, name, components[name], dispersions, kept)
-            factors[name] = kept * factors[name] + drawn
+            factors[name] = kept * factors[name] + drawn if kept else drawn
             expanded.put(name, factors[name])
         misfit = 0.0
         for relation in dispersions:
@@ -157,7 +157,9 @@ class NormalGibbs:
         for part in row_chunks(rows, columns):
             left, right = normal_equations(self.engine, expanded, name, dispersions, part)
             right += components.precision * components.mean
-            noise = np.sqrt(1.0 - kept**2) * rng.standard_normal(right.shape)
-            right = (1.0 - kept) * right
+            noise = rng.standard_normal(right.shape)
+            if kept:
+                noise *= np.sqrt(1.0 - kept**2)
+                right *= 1.0 - kept
             drawn[part] = solve_rows(left, components.precision, right, noise)
         return drawn

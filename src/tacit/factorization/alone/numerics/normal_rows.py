@@ -29,6 +29,7 @@ from tacit._core.rows_in_registers import (
     padded,
 )
 from tacit.data.relations import ModeLayout
+from tacit.factorization.alone.numerics.interleaved import TOGETHER, solve_together
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.language.structure import BoundRelation
@@ -38,6 +39,7 @@ __all__ = ["normal_equations", "row_chunks", "solve_rows"]
 _AT_ONCE = 1 << 18  # numbers in the precisions of the rows that are worked on together
 _BLOCK = 64  # cells whose products are gathered, and stay near, before they are multiplied
 _MULTIPLE = 2 * LANES
+_FEW = 32  # columns up to which eight rows are solved together: their triangles fit into a cache
 
 
 def row_chunks(rows: int, columns: int) -> Iterator[slice]:
@@ -203,9 +205,14 @@ def solve_rows(precisions: Floats, diagonal: Floats, right: Floats, noise: Float
     P is the precision of `normal_equations` with the same diagonal added to every row's.
     """
     out = np.empty_like(right)
-    kernel = kernels.compiled(_solve, reassociate=True, unchecked=True)
+    together = right.shape[1] <= _FEW
+    blocks = -(-len(right) // TOGETHER) if together else len(right)
+    kernel = solve_together if together else _solve
     flat = precisions.reshape(-1, precisions.shape[2])
-    threads.over_range(kernel, len(right), flat, diagonal, right, noise, out)
+    threads.over_range(
+        kernels.compiled(kernel, reassociate=True, unchecked=True), blocks, flat,
+        diagonal, right, noise, out,
+    )  # fmt: skip
     return out
 
 
