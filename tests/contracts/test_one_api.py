@@ -24,9 +24,9 @@ VERBS = ("price", "check", "fit", "summary", "to_frame", "plot", "release", "fro
 OWN = {
     "about", "adopt", "add_sites", "calibration_error", "certificate_of", "coupled_model",
     "device", "entropy", "factors", "fit_transform", "fold_in", "get_feature_names_out",
-    "infer", "interval", "layer_dropout", "load_site", "perplexity", "predict", "predict_proba",
-    "rank", "recommend", "coherence", "save_site", "score", "similar_items", "to_arviz", "top",
-    "top_words", "transform",
+    "infer", "interval", "layer_dropout", "load_site", "partial_fit", "perplexity", "predict",
+    "predict_proba", "rank", "recommend", "coherence", "save_site", "score", "similar_items",
+    "to_arviz", "top", "top_words", "trainer", "transform",
 }  # fmt: skip
 EXAMPLES = dict(examples())
 OF_KIND: dict[type[Agreement], list[Agreement]] = {}

@@ -379,10 +379,10 @@ class NetworkAgreement(Agreement):
         apart = replace(layers, layer_noise=(1.0, 3.0))
         yield cls(Perceptron(2, 2, (3,)), CrossEntropy(), apart, row)
         people = Privacy(2.0, 1e-5, unit="user")
-        for blueprint in (Perceptron(2, 2), Given(filters, (1, 3, 3))):
-            asked = replace(joint, judged_rate=1.0, judged_noise=9.0, samples=2)
-            several = replace(asked, clips=(0.1,), rows_per_unit=3)
-            yield cls(blueprint, CrossEntropy(), several, people)
+        several = replace(joint, clips=(0.1,), rows_per_unit=3)
+        asked = replace(several, judged_rate=1.0, judged_noise=9.0, samples=2)
+        yield cls(Perceptron(2, 2), CrossEntropy(), asked, people)
+        yield cls(Given(filters, (1, 3, 3)), CrossEntropy(), several, people)
 
 
 def _step(

@@ -253,6 +253,8 @@ class TableNetwork(PrivateEstimator):
                 lambda: self._targets(one_column(y)),
                 lambda: None if own is None else numbers({"weights": one_column(own)})[:, 0],
             )
+            if weights is not None and not (weights > 0.0).any():
+                raise ParameterError("sample_weight must let some row count: all are zero")
             return inputs, targets, None, self._counts(weights, targets)
         assert table.target is not None
         found = table.read(data)
