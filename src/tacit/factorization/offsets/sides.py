@@ -36,10 +36,11 @@ from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import Grid, GridSum, pieces, wide_sum
 
-__all__ = ["COUNT", "SOFT", "Members", "Own", "Shard", "entries", "packed", "packing"]
+__all__ = ["BLOCK", "COUNT", "SOFT", "Members", "Own", "Shard", "entries", "packed", "packing"]
 
 COUNT = 0.5  # weight of a count beside a residual
 SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
+BLOCK = 1 << 22  # numbers of members' rows that are formed at once
 _MIX = 0.5  # of pattern and residuals in the covariance
 _RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
@@ -228,10 +229,10 @@ class Members(Holder):
         kept = column >= 0
         rest, owners = self._residuals(asked, cells)[kept], cells.owners[kept]
         total = np.zeros((width, width), np.int64)
-        step = max(1, (1 << 24) // width)
+        step = max(1, BLOCK // width)
         for first in range(0, cells.members, step):
             last = min(first + step, cells.members)
-            here = (owners >= first) & (owners < last)
+            here = slice(*np.searchsorted(owners, [first, last]))  # cells are sorted by member
             rows = np.zeros((last - first, width))
             spot = owners[here] - first, column[kept][here]
             rows[spot] = 1.0
