@@ -40,7 +40,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy, round_up
-from tacit.recommender.devices import Devices
+from tacit.recommender.devices import Devices, Rows
 from tacit.recommender.estimator import PrivateRecommender
 from tacit.recommender.local.one_answer import (
     AnsweringRaters,
@@ -240,7 +240,9 @@ class PrintedRaters(AnsweringRaters):
             self.agreement.settings.step_size / max(self._asked, 1),
         )
         weights = task.weights(self._rated.openness)
-        self.devices = Devices(dict(shared), task.bounds, self._rated.cells, self._u, weights)
+        self.devices = Devices(
+            dict(shared), task.bounds, self._rated.cells, Rows.of(self._u), weights
+        )
 
 
 def printed_baseline_reach(rank: int, values: Floats, items: Floats) -> float:
