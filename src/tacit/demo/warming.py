@@ -14,6 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.schema import Columns
+from tacit.data.stating import number
+from tacit.errors import MissingExtra
+from tacit.estimators.site import Site
+from tacit.privacy.guarantee import Privacy
+
 __all__ = ["FITS", "warm_up"]
 
 _ROWS = 400
@@ -33,99 +39,98 @@ def _ratings(users: int = 60, items: int = 20) -> Any:
 
 
 def _summary() -> None:
-    import tacit as tc
+    from tacit.summary.estimator import PrivateSummary
 
     ranges = {"a": (0, 1), "b": (0, 1), "y": (-2, 2)}
-    tc.PrivateSummary(ranges, privacy=tc.Privacy(1, 1e-6)).fit(_table())
+    PrivateSummary(ranges, privacy=Privacy(1, 1e-6)).fit(_table())
 
 
 def _regression() -> None:
-    import tacit as tc
+    from tacit.regression.estimator import PrivateLinearRegression
 
-    columns = tc.Columns(a=tc.number(0, 1), b=tc.number(0, 1), y=tc.number(-2, 2), target="y")
+    columns = Columns(a=number(0, 1), b=number(0, 1), y=number(-2, 2), target="y")
     for sites in (1, 2):
-        held = [tc.Site(str(k), _table()) for k in range(sites)]
-        asked = tc.Privacy(1, 1e-6, trust="site")
-        model = tc.PrivateLinearRegression(columns, privacy=asked, chains=1, draws=50, warmup=50)
+        held = [Site(str(k), _table()) for k in range(sites)]
+        asked = Privacy(1, 1e-6, trust="site")
+        model = PrivateLinearRegression(columns, privacy=asked, chains=1, draws=50, warmup=50)
         model.fit(held)
 
 
 def _factorization(method: str, **more: Any) -> None:
-    import tacit as tc
+    from tacit.factorization.together.estimator import PrivateFactorization
 
-    asked = tc.Privacy(5, 0.0 if method == "local" else 1e-5, unit=more.pop("unit", "user"),
-                       trust="local" if method == "local" else "site")  # fmt: skip
-    model = tc.PrivateFactorization(
+    asked = Privacy(5, 1e-5, unit=more.pop("unit", "user"), trust="site")
+    model = PrivateFactorization(
         "user:k item:k", rank=3, bounds=(1, 5), method=method, privacy=asked, **more
     )
-    model.fit([tc.Site(name, _ratings()) for name in ("North", "South")])
+    model.fit([Site(name, _ratings()) for name in ("North", "South")])
     model.predict("North", [[0, 0]])
 
 
 def _counts() -> None:
-    from tacit.factorization import LocalCounts
+    from tacit.factorization.counts.method import LocalCounts
+    from tacit.factorization.together.estimator import PrivateFactorization
 
-    short: Any = LocalCounts(burn_in=2, draws=2, thin=1)
-    import tacit as tc
-
-    asked = tc.Privacy(5, unit="entry", trust="local")
-    tc.PrivateFactorization(
+    short = LocalCounts(burn_in=2, draws=2, thin=1)
+    asked = Privacy(5, unit="entry", trust="local")
+    PrivateFactorization(
         "user:k item:k", rank=3, bounds=(1, 5), divergence="kl", method=short, privacy=asked
-    ).fit([tc.Site(name, _ratings(20, 10)) for name in ("North", "South")])
+    ).fit([Site(name, _ratings(20, 10)) for name in ("North", "South")])
 
 
 def _coupled(divergence: str) -> None:
-    import tacit as tc
+    from tacit.factorization.alone.estimator import CoupledFactorization
 
-    tc.CoupledFactorization("user:k item:k", rank=3, divergence=divergence).fit(_ratings())
+    CoupledFactorization("user:k item:k", rank=3, divergence=divergence).fit(_ratings())
 
 
 def _recommender(method: str, **more: Any) -> None:
-    import tacit as tc
+    from tacit.recommender.estimator import PrivateRecommender
 
     trust, delta = more.pop("trust", "aggregator"), more.pop("delta", 1e-5)
-    asked = tc.Privacy(5, delta, unit=more.pop("unit", "entry"), trust=trust)
+    asked = Privacy(5, delta, unit=more.pop("unit", "entry"), trust=trust)
     bounds = None if method == "implicit" else (1, 5)
-    model = tc.PrivateRecommender(bounds, method=method, rank=3, privacy=asked, **more)
+    model = PrivateRecommender(bounds, method=method, rank=3, privacy=asked, **more)
     model.fit(_ratings()).recommend(0, 3)
 
 
 def _topics() -> None:
-    import tacit as tc
+    from tacit.moments.topics import SingleTopicModel
 
     words = np.random.default_rng(0).poisson(0.7, (300, 10)) + 1
     for common in (None, "all"):
-        more = {} if common is None else {"common": common}
-        asked = tc.Privacy(50, 1e-4, unit="document")
-        tc.SingleTopicModel(2, privacy=asked, random_state=0, **more).fit(words)
+        more: dict[str, Any] = {} if common is None else {"common": common}
+        asked = Privacy(50, 1e-4, unit="document")
+        SingleTopicModel(2, privacy=asked, random_state=0, **more).fit(words)
 
 
 def _mixture() -> None:
-    import tacit as tc
+    from tacit.moments.mixture import GaussianMixture
 
     samples = np.random.default_rng(0).normal(0, 1, (500, 3))
-    tc.GaussianMixture(2, radius=6, privacy=tc.Privacy(50, 1e-5), random_state=0).fit(samples)
+    GaussianMixture(2, radius=6, privacy=Privacy(50, 1e-5), random_state=0).fit(samples)
 
 
 def _posterior(statistic: str) -> None:
-    import tacit as tc
+    from tacit.posterior.estimator import PrivatePosterior
     from tacit.posterior.numerics.populations.laws import Exponential
 
-    asked = tc.Privacy(1, 1e-6, neighbours="replace-one")
+    asked = Privacy(1, 1e-6, neighbours="replace-one")
     waits = np.random.default_rng(0).exponential(3, 300)
-    tc.PrivatePosterior(
+    PrivatePosterior(
         Exponential(), statistic, bounds=(0, 30), privacy=asked, chains=1, draws=50, warmup=50
     ).fit(waits)
 
 
 def _network() -> None:
-    import tacit as tc
+    with contextlib.suppress(MissingExtra):
+        from tacit.networks.regressor import PrivateDropoutRegressor
+        from tacit.networks.training import Training
 
-    with contextlib.suppress(tc.errors.MissingExtra):
-        columns = tc.Columns(a=tc.number(0, 1), b=tc.number(0, 1), y=tc.number(-2, 2), target="y")
-        tc.networks.PrivateDropoutRegressor(
-            columns=columns, hidden=(4,), rows=_ROWS, privacy=tc.Privacy(5, 1e-5),
-            training=tc.networks.Training(steps=3),
+        columns = Columns(a=number(0, 1), b=number(0, 1), y=number(-2, 2), target="y")
+        PrivateDropoutRegressor(
+            columns=columns, hidden=(4,), rows=_ROWS, privacy=Privacy(5, 1e-5),
+            training=Training(steps=3),
         ).fit(_table())  # fmt: skip
 
 
