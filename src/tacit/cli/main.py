@@ -22,6 +22,7 @@ from tacit.cli import (
     report,
     serve,
     verify,
+    warm,
 )
 from tacit.errors import BudgetExceeded, TacitError
 
@@ -51,6 +52,7 @@ for command in (
     noise.certify,
     noise.calibrate,
     verify.verify,
+    warm.warm_up,
 ):
     app.command()(command)
 federation.app.command()(check.rehearse)

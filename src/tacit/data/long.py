@@ -60,6 +60,8 @@ def long_cells(
     known, indices, problems = dict(labels), [], []
     for entity, column in columns.items():
         place, problem = _places(frame, entity, column, known)
+        if isinstance(frame, Table) and list(columns.values()).count(column) == 1:
+            frame.let_go(column)
         indices.append(place)
         problems += problem
     lengths = {len(place) for place in indices}

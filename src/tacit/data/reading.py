@@ -50,6 +50,7 @@ class Table(Mapping[str, "NDArray[Any]"]):
     ) -> None:
         self.frame, self.na, self.places, self.written = frame, na, places, written
         self._origin = origin
+        self.passing = False  # whether columns may be let go once they were read
 
     def __len__(self) -> int:
         return int(self.frame.width)
@@ -89,6 +90,11 @@ class Table(Mapping[str, "NDArray[Any]"]):
         which = np.searchsorted(starts, rows, side="right") - 1
         files = pl.Series(names, dtype=pl.String).gather(which)
         return files, pl.Series(rows - np.array(starts)[which] + 1)
+
+    def let_go(self, name: str) -> None:
+        """Forget a column that was read, where nobody else has the table."""
+        if self.passing and name in self.frame.columns:
+            self.frame = self.frame.drop(name)
 
     def column(self, name: str) -> pl.Series:
         """Return a column by name; another case will do where only one column fits."""

@@ -56,7 +56,7 @@ from tacit.privacy.events import REPLACE, DpEvent, LaplaceDpEvent, repeat
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.privacy.ledger.filters import run_cost
 from tacit.published.hua2015_hu2023_epochs import gradient_epoch, learning_rate, visits
-from tacit.recommender.devices import Devices
+from tacit.recommender.devices import Devices, Rows
 from tacit.recommender.estimator import PrivateRecommender
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
@@ -346,7 +346,7 @@ class Descending(Holder):
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Keep every user's own vector."""
         public = self.agreement
-        rows = np.column_stack([self._own, np.nan_to_num(self._u)])
+        rows = Rows.of(np.column_stack([self._own, np.nan_to_num(self._u)]))
         stretched = public.settings.kind == "hdpmf" and public.settings.rescale
         table = {**shared, "base": self._base}
         self.devices = Devices(

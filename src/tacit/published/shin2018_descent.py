@@ -40,7 +40,7 @@ from tacit.mechanisms.base import Mechanism
 from tacit.mechanisms.one_bit import OneBitMean
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy, round_up
-from tacit.recommender.devices import Devices
+from tacit.recommender.devices import Devices, Rows
 from tacit.recommender.local.one_answer import (
     AnsweringRaters,
     LocalGradient,
@@ -234,7 +234,7 @@ class PrintedRaters(AnsweringRaters):
         self._vectors.sees(self.shards[0], shared["features"])
         weights = task.weights(self._rated.openness)
         cells = self._rated.cells
-        self.devices = Devices(dict(shared), task.bounds, cells, self._vectors.u, weights)
+        self.devices = Devices(dict(shared), task.bounds, cells, Rows.of(self._vectors.u), weights)
 
 
 class PrintedVectors:

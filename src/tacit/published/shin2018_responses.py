@@ -40,7 +40,7 @@ from tacit.mechanisms.item_responses import ItemResponses
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.published.shin2018_descent import FAR, START, PrintedVectors, step_of_items
-from tacit.recommender.devices import Devices
+from tacit.recommender.devices import Devices, Rows
 from tacit.recommender.local.every_item import (
     EveryItemAgreement,
     RespondingRaters,
@@ -223,7 +223,7 @@ class PrintedResponders(RespondingRaters):
         self._vectors.sees(self.shards[0], shared["features"])
         weights = task.weights(self._rated.openness)
         cells = self._rated.cells
-        self.devices = Devices(dict(shared), task.bounds, cells, self._vectors.u, weights)
+        self.devices = Devices(dict(shared), task.bounds, cells, Rows.of(self._vectors.u), weights)
 
 
 def printed_messages(task: Task, cells: ByMember, u: Floats, v: Floats) -> Floats:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.members import Members, cells_of
-from tacit.factorization.arrays import Floats
+from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import NEVER, ByMember, averaged_rows
 from tacit.factorization.offsets.weights import PrivacyWeights
 from tacit.recommender.device import Device, is_ranking, own_row, score
 from tacit.recommender.method import Rated, Task
 from tacit.recommender.rating_weights import RatingWeights
 
-__all__ = ["Devices", "fold_in", "penalty_grid"]
+__all__ = ["Devices", "Rows", "fold_in", "penalty_grid"]
 
 _OFFSET = 5.0  # ratings that a user's own offset has to outweigh
 _LIKED = 6.0  # the same for how far a user goes along with what others like
@@ -72,23 +73,56 @@ def _tastes(shared: Mapping[str, Floats], cells: ByMember) -> Floats:
     return rows
 
 
+class Rows(NamedTuple):
+    """The rows of users, and which of them are known yet."""
+
+    values: Floats
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def unknown(cls, users: int, width: int) -> Rows:
+        """Return rows of which none is known."""
+        return cls(np.zeros((users, width)), np.zeros(users, bool))
+
+    @classmethod
+    def of(cls, values: Floats) -> Rows:
+        """Return rows that are known."""
+        return cls(values, np.ones(len(values), bool))
+
+
 @dataclass(frozen=True, eq=False)
 class Devices:
-    """The devices of all users of one process or site; none of it leaves."""
+    """The devices of all users of one process or site; none of it leaves.
+
+    A user's own ratings are folded in when somebody asks what that user would like, and once.
+    """
 
     shared: Mapping[str, Floats]
     bounds: tuple[float, float]
     cells: ByMember  # the ratings, sorted by user
-    rows: Floats  # (users, width)
+    found: Rows  # (users, width)
     weights: PrivacyWeights | RatingWeights
     stretched: bool = False  # whether predictions are divided by W_ij
 
     @classmethod
     def folded(cls, shared: Mapping[str, Floats], task: Task, rated: Rated) -> Devices:
-        """Fold every user's own ratings in."""
-        rows = fold_in(shared, rated.cells)
+        """Return devices that fold their users' ratings in when they are needed."""
         weights = task.weights(rated.openness) if rated.chosen is None else rated.chosen
-        return cls(shared, task.bounds, rated.cells, rows, weights)
+        found = Rows.unknown(rated.cells.members, shared["features"].shape[1])
+        return cls(shared, task.bounds, rated.cells, found, weights)
+
+    @property
+    def rows(self) -> Floats:
+        """The rows of all users."""
+        return self.rows_of(np.arange(self.cells.members))
+
+    def rows_of(self, users: Integers) -> Floats:
+        """Return the rows of some users, each from its own ratings alone."""
+        new = np.unique(users[~self.found.known[users]])
+        if len(new):
+            self.found.values[new] = fold_in(self.shared, self.cells.of(new))
+            self.found.known[new] = True
+        return self.found.values[users]
 
     @classmethod
     def stacked(cls, parts: Sequence[Devices]) -> Devices:
@@ -103,16 +137,17 @@ class Devices:
             np.concatenate([part.cells.items for part in parts]),
             np.concatenate([part.cells.values for part in parts]),
         )
-        rows = np.concatenate([part.rows for part in parts])
+        values = np.concatenate([part.found.values for part in parts])
+        found = Rows(values, np.concatenate([part.found.known for part in parts]))
         weights = first.weights.stacked([part.weights for part in parts[1:]])
-        return cls(first.shared, first.bounds, cells, rows, weights, first.stretched)
+        return cls(first.shared, first.bounds, cells, found, weights, first.stretched)
 
     def predict(self, cells: Any) -> Floats:
         """Return the expected ratings of (user, item) pairs, (pairs, 2), by position."""
         sizes = ("user", self.cells.members), ("item", len(self.shared["base"]))
         users, items = cells_of(cells, [Members(*one) for one in sizes], positions=True).T
         weights = self.weights.of(users, items) if self.stretched else None
-        return score(self.shared, self.rows[users], items, self.bounds, weights)
+        return score(self.shared, self.rows_of(users), items, self.bounds, weights)
 
     def device(self, user: int, names: Sequence[Any] | None = None) -> Device:
         """Return one user's device: its own ratings and the public table of items."""

@@ -23,7 +23,7 @@ from tacit.factorization.offsets.numerics.contributions import (
 )
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.numerics.shrinkage import denoised_counts
-from tacit.factorization.offsets.sides import entries, packed, packing
+from tacit.factorization.offsets.sides import BLOCK, entries, packed, packing
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 from tacit.privacy.events import DpEvent
@@ -133,10 +133,10 @@ def _moment(cells: ByMember, popular: Integers, rates: Floats, items: int) -> In
     place[popular] = np.arange(width)
     column = place[cells.items]
     owners, column = cells.owners[column >= 0], column[column >= 0]
-    total, block = np.zeros((width, width), np.int64), max(1, (1 << 24) // width)
+    total, block = np.zeros((width, width), np.int64), max(1, BLOCK // width)
     for first in range(0, cells.members, block):
         last = min(first + block, cells.members)
-        here = (owners >= first) & (owners < last)
+        here = slice(*np.searchsorted(owners, [first, last]))  # cells are sorted by user
         rows = np.zeros((last - first, width))
         rows[owners[here] - first, column[here]] = 1.0
         rows -= np.minimum(rows.sum(axis=1, keepdims=True) * rates, 1.0)

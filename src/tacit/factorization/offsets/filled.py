@@ -45,7 +45,7 @@ from tacit.factorization.offsets.numerics.ridge import (
     looked_at,
     searched_penalties,
 )
-from tacit.factorization.offsets.sides import COUNT, SOFT, Shard, entries
+from tacit.factorization.offsets.sides import BLOCK, COUNT, SOFT, Shard, entries
 from tacit.factorization.offsets.sums import HALF
 from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.grid import GridSum
@@ -124,10 +124,10 @@ class FilledMembers(SiteMembers):
         kept = column >= 0
         values, owners, column = links.values[kept], links.owners[kept], column[kept]
         busy, number = np.unique(owners, return_inverse=True)  # of the others' rows are zero
-        total, step = np.zeros((width, width), np.int64), max(1, (1 << 24) // width)
+        total, step = np.zeros((width, width), np.int64), max(1, BLOCK // width)
         for first in range(0, len(busy), step):
             last = min(first + step, len(busy))
-            here = (number >= first) & (number < last)
+            here = slice(*np.searchsorted(number, [first, last]))  # cells are sorted by member
             rows = np.zeros((last - first, width))
             rows[number[here] - first, column[here]] = values[here] / (2.0 * HALF)
             rows -= rows.sum(axis=1, keepdims=True) * asked.arrays["rates"]

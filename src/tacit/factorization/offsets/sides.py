@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
-from tacit.estimators.shards import Holder
+from tacit.estimators.shards import Holder, merged
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.factors import (
     WEIGHTS,
@@ -36,10 +37,12 @@ from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian, SymmetricGaussian
 from tacit.mechanisms.grid import Grid, GridSum, pieces, wide_sum
 
-__all__ = ["COUNT", "SOFT", "Members", "Own", "Shard", "entries", "packed", "packing"]
+__all__ = ["BLOCK", "COUNT", "SOFT", "Members", "Own", "Shard", "entries", "packed", "packing"]
 
 COUNT = 0.5  # weight of a count beside a residual
 SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
+_CELLS = 1 << 21  # cells that are looked at together
+BLOCK = 1 << 22  # numbers of members' rows that are formed at once
 _MIX = 0.5  # of pattern and residuals in the covariance
 _RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
@@ -127,7 +130,14 @@ class Members(Holder):
     def contribute(
         self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Shard, picks: Integers
     ) -> Any:
-        """Return the sum over all members, of the kind that is asked for."""
+        """Return the sum over all members, of the kind that is asked for.
+
+        Members are taken so many at a time: what is formed for each of their cells is let go.
+        """
+        return merged("sum", (self._sums(step, asked, part) for part in _blocks(shard)))
+
+    def _sums(self, step: Step, asked: Asked, shard: Shard) -> Any:
+        """Return the sum over some members."""
         if step.name == "counts":
             return self._counts(shard)
         if step.name == "pattern":
@@ -228,10 +238,10 @@ class Members(Holder):
         kept = column >= 0
         rest, owners = self._residuals(asked, cells)[kept], cells.owners[kept]
         total = np.zeros((width, width), np.int64)
-        step = max(1, (1 << 24) // width)
+        step = max(1, BLOCK // width)
         for first in range(0, cells.members, step):
             last = min(first + step, cells.members)
-            here = (owners >= first) & (owners < last)
+            here = slice(*np.searchsorted(owners, [first, last]))  # cells are sorted by member
             rows = np.zeros((last - first, width))
             spot = owners[here] - first, column[kept][here]
             rows[spot] = 1.0
@@ -259,6 +269,22 @@ class Members(Holder):
         base, features = asked.arrays["base"], asked.arrays["features"]
         found = factor_messages(cells, shard.weights, base, features, clip, prior)
         return self._summed(mechanism, cells, cells.owners, found)
+
+
+def _blocks(shard: Shard) -> Iterator[Shard]:
+    """Yield a shard's members in parts of about so many cells, each member in one."""
+    starts, members = shard.cells.starts, shard.cells.members
+    wanted = np.arange(_CELLS, starts[-1], _CELLS)
+    edges = np.unique([0, *np.searchsorted(starts, wanted), members]) if members else [0, 0]
+    for first, last in pairwise(edges):
+        low, high = starts[first], starts[last]
+        cells = ByMember(
+            starts[first : last + 1] - low,
+            shard.cells.items[low:high],
+            shard.cells.values[low:high],
+        )
+        listed = None if shard.listed is None else shard.listed[low:high]
+        yield Shard(cells, shard.weights[low:high], shard.openness[first:last], listed)
 
 
 def _counting(own: Own, marks: NDArray[np.uint64] | None) -> Shard:

@@ -22,7 +22,7 @@ from tacit.estimators.fit import Outcome
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.price import Price, price_of
 from tacit.estimators.release import Release
-from tacit.estimators.site import ALONE, Site
+from tacit.estimators.site import Site
 from tacit.factorization.answers import sites_answer
 from tacit.factorization.arrays import Factors
 from tacit.factorization.draws import estimates_of
@@ -48,7 +48,7 @@ from tacit.factorization.together.problem import (
 )
 from tacit.factorization.together.shape import FactorizationMethod, SiteFactors
 from tacit.factorization.together.stated import Stated
-from tacit.factorization.together.using import UsedAtSites
+from tacit.factorization.together.using import UsedAtSites, of_each
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.sides import Failure
@@ -355,6 +355,8 @@ class PrivateFactorization(UsedAtSites):
         """
         self._check_parameters()
         sites = self._as_sites(data)
+        held = of_each(sites, self._read_once)
+        sites = [replace(site, data=own) for site, own in zip(sites, held, strict=True)]
         self._keep(self._run(sites, self._agreed(sites, public)))
         return self
 
@@ -371,14 +373,10 @@ class PrivateFactorization(UsedAtSites):
     _facts_held = _facts
 
     def _facts_of(self, sites: Sequence[Site]) -> list[dict[str, Relation]]:
-        facts = []
-        for site in sites:
-            try:
-                facts.append(self._facts(site.data))
-            except ParameterError as error:
-                where = "" if site.name == ALONE else f"site {site.name!r}: "
-                raise ParameterError(f"{where}{error}") from None
-        return facts
+        return of_each(sites, self._facts)
+
+    def _read_once(self, data: Any) -> Any:
+        return data if isinstance(data, Shards) else self._relations(data)
 
     def _read(self, data: Any, agreement: Agreement) -> dict[str, Relation]:
         relations = self._relations(data)

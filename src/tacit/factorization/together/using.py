@@ -7,7 +7,7 @@ nothing here is charged, and nothing leaves.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PrivateEstimator
 from tacit.estimators.features import NothingFitted, check_fitted
-from tacit.estimators.site import Site
+from tacit.estimators.site import ALONE, Site
 from tacit.factorization.answers import arviz_of
 from tacit.factorization.arrays import Factors, Floats
 from tacit.factorization.draws import draws_of
@@ -32,7 +32,7 @@ from tacit.factorization.together.own_files import (
 from tacit.factorization.together.problem import check_released, problem_of
 from tacit.factorization.together.shape import SiteFactors, new_side
 
-__all__ = ["UsedAtSites"]
+__all__ = ["UsedAtSites", "of_each"]
 
 
 class UsedAtSites(PrivateEstimator):
@@ -307,3 +307,15 @@ class UsedAtSites(PrivateEstimator):
         if site is not None:
             return arviz_of(self._at(site).side.own_draws())
         return arviz_of(draws_of(self.shared_))
+
+
+def of_each(sites: Sequence[Site], look: Callable[[Any], Any]) -> list[Any]:
+    """Return what a look at every site's data gives; an error says whose they are."""
+    found = []
+    for site in sites:
+        try:
+            found.append(look(site.data))
+        except ParameterError as error:
+            where = "" if site.name == ALONE else f"site {site.name!r}: "
+            raise ParameterError(f"{where}{error}") from None
+    return found
