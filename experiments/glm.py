@@ -2,10 +2,10 @@
 
 Central trust unless said otherwise, add-remove-one, δ = 1e-5. `tacit.PrivateLogisticRegression`
 and `tacit.PrivatePoissonRegression` as they are by default, with the number of rows public for
-everybody. Rivals: for labels tacit's own linear network with its default settings (private dropout,
+everybody. Rivals: for labels our own linear network with its default settings (private dropout,
 from DP-SGD); for counts full-batch DP-SGD on the Poisson loss over a grid of step sizes and clips,
-of which the best *on the test rows* is reported, which no honest rival could choose; the base rate
-(without noise); and the regression without privacy.
+of which the best *on the test rows* is reported, which no honest rival could choose; the base
+rate (without noise); and the regression without privacy.
 
 Tables: breast cancer (scikit-learn's; bounds are column minima and maxima, which counts as public
 for every method), MNIST's 3 against 8, hourly bike rentals as counts up to 1,000, and simulated

@@ -132,7 +132,8 @@ def test_both_methods_and_relations_meet_their_promise(method, neighbours):
     model = logistic(privacy=asked, method=method).fit(x, y)
     assert model.certificate_.epsilon <= 1.0
     assert model.certificate_.neighbours == neighbours
-    assert model.score(x, y) > 0.85
+    free = LogisticRegression(C=1e6).fit(x, y).score(x, y)
+    assert model.score(x, y) > free - 0.01
     assert ("the number of rows is public" in model.certificate_.assumptions) == (
         neighbours == "replace-one"
     )
@@ -155,7 +156,7 @@ def test_people_with_several_rows_are_the_unit():
 def test_a_release_comes_back_with_the_same_answers(tmp_path):
     x, _, rng = rows(2000)
     counts = rng.poisson(np.exp(0.25 * x[:, 0]))
-    model = poisson(privacy=PRIVACY).fit(x, counts)
+    model = poisson(privacy=PRIVACY, random_state=None).fit(x, counts)
     back = tc.PrivatePoissonRegression.from_release(model.release(tmp_path / "release"))
     mean, (low, high) = model.predict(x[:20], interval=0.9)
     same, ends = back.predict(x[:20], interval=0.9)
@@ -186,7 +187,7 @@ def test_a_run_that_stopped_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
         model.fit(x, y)
     calls.extend([1] * 9)
     model.fit(x, y)
-    assert ledger.spent().epsilon <= 1.0
+    assert ledger.spent.epsilon <= 1.0
     np.testing.assert_allclose(model.coef_, whole.coef_, atol=0.5)
 
 

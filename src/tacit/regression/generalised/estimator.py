@@ -260,7 +260,7 @@ class GeneralisedRegression(PrivateEstimator):
 
     @property
     def _told(self) -> tuple[str, ...]:  # type: ignore[override]
-        own = ("columns", "middle", "half", "constant", "neighbours", "names", "labels")
+        own = ("columns", "order", "middle", "half", "constant", "neighbours", "names", "labels")
         return tuple(dict.fromkeys((*self._stored, *own, "privacy")))
 
     def _settings(self) -> dict[str, Any]:
@@ -268,6 +268,7 @@ class GeneralisedRegression(PrivateEstimator):
         return {
             **{name: plain_bounds(getattr(self, name)) for name in self._stored},
             "columns": None if public is None else public.described(),
+            "order": [] if public is None else list(public.encoded(list(public))),
             "middle": list(design.middle),
             "half": list(design.half),
             "constant": design.constant,
@@ -289,7 +290,9 @@ class GeneralisedRegression(PrivateEstimator):
     def _adopt(self, release: Release) -> None:
         settings, arrays = release.settings, release.arrays
         self.columns_ = tuple(settings["names"])
-        type(self).__init__(self, **as_stated(settings, self._stored))
+        # JSON's mappings have no order; a category that is the target has numbers of its own
+        in_order = {**settings, "names": settings["order"]} if settings["columns"] else settings
+        type(self).__init__(self, **as_stated(in_order, self._stored))
         asked = settings.get("privacy")
         self.privacy = None if asked is None else Privacy(**asked)
         self._labels = list(settings["labels"])
