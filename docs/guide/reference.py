@@ -20,7 +20,7 @@ from sphinx.application import Sphinx
 
 PACKAGES = {
     "tacit": "What `import tacit as tc` gives",
-    "tacit.regression": "Linear regression over sites",
+    "tacit.regression": "Regressions over sites",
     "tacit.factorization": "Factorizations: settings of the methods",
     "tacit.recommender": "Recommenders: settings of the methods",
     "tacit.moments": "Topics, mixtures and tensors",

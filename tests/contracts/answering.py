@@ -79,6 +79,21 @@ ESTIMATORS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], list[str]]]] = {
         (TABLE,),
         ["dose"],
     ),
+    "logistic": lambda: (
+        tc.PrivateLogisticRegression(
+            bounds={"dose": (-1, 1), HOSTILE: (-1, 1)}, classes=("ill", HOSTILE), target="state",
+            privacy=PRIVACY,
+        ),
+        ({"dose": X[:, 0], HOSTILE: X[:, 1], "state": np.where(X[:, 0] > 0, "ill", HOSTILE)},),
+        ["dose"],
+    ),
+    "poisson": lambda: (
+        tc.PrivatePoissonRegression(
+            columns=tc.Columns(**{**COLUMNS, "y": (0, 9)}), target="y", privacy=PRIVACY,
+        ),
+        ({**TABLE, "y": np.round(4.0 + 4.0 * TABLE["y"])},),
+        ["dose"],
+    ),
     "topics": lambda: (
         tc.SingleTopicModel(2, vocabulary=WORDS, privacy=PRIVACY),
         (DOCUMENTS,),

@@ -109,6 +109,7 @@ def _tensor(rng: np.random.Generator) -> tuple[Any, ...]:
 COLUMNS = {
     "age": tc.number(20, 90), "sex": tc.category("f", "m"), "pressure": tc.number(60, 220),
 }  # fmt: skip
+OTHER = {"age": [30.0, 60.0], "pressure": [100.0, 160.0]}
 ROWS = {"age": [30.0, 60.0], "sex": ["f", "m"]}
 GRID = np.array([[0.1, 0.2], [-0.5, 0.9]])
 TEXTS = [["ant", "bee", "ant"], ["dog", "eel"]]
@@ -147,6 +148,19 @@ SUBJECTS: dict[str, Subject] = {
         _table,
         lambda m: {"p": m.predict(ROWS, interval=0.9), "sd": m.coef_sd_,
                    "draws": m.posterior_.draws},
+        ROWS),
+    "logistic-regression": Subject(
+        lambda **o: tc.PrivateLogisticRegression(
+            tc.Columns(COLUMNS), target="sex", privacy=ASKED, draws=100, **o),
+        _table,
+        lambda m: {"p": m.predict_proba(OTHER, interval=0.9), "c": m.predict(OTHER),
+                   "sd": m.coef_sd_, "draws": m.draws_},
+        OTHER),
+    "poisson-regression": Subject(
+        lambda **o: tc.PrivatePoissonRegression(
+            tc.Columns(COLUMNS), target="pressure", privacy=ASKED, draws=100, **o),
+        _table,
+        lambda m: {"p": m.predict(ROWS, interval=0.9), "sd": m.coef_sd_, "draws": m.draws_},
         ROWS),
     "mixture": Subject(
         lambda **o: tc.GaussianMixture(2, radius=5, features=2, privacy=ASKED, **o), _points,

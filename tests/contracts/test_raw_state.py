@@ -41,6 +41,12 @@ def fits(privacy: tc.Privacy | None) -> dict[str, Any]:
                 bounds=[(-1, 1)] * 2, y_bounds=(-1, 1), privacy=privacy,
                 method="adaSSP" if privacy else "OLS",
             ), (X, Y)),
+        "logistic": (
+            tc.PrivateLogisticRegression(
+                bounds=[(-1, 1)] * 2, classes=(0, 1), privacy=privacy), (X, (Y > 0).astype(int))),
+        "poisson": (
+            tc.PrivatePoissonRegression(
+                bounds=[(-1, 1)] * 2, y_bounds=(0, 9), privacy=privacy), (X, np.round(4 + 4 * Y))),
         "mixture": (tc.GaussianMixture(1, radius=0.1, features=2, privacy=privacy), (X,)),
         "posterior": (
             tc.PrivatePosterior(Exponential(), bounds=(0, 30), privacy=privacy, **sampling),

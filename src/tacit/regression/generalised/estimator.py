@@ -225,20 +225,25 @@ class GeneralisedRegression(PrivateEstimator):
     # -- predictions -----------------------------------------------------------------------
 
     def _means(self, X: Any, level: float | None = None) -> tuple[Array, Array, Array]:
-        """Return the posterior mean of the mean response of rows, and an interval of it."""
+        """Return the mean response of rows at the posterior mean, and an interval of it.
+
+        An average over the posterior would count what noise leaves open in directions that hardly
+        matter: on simulated rows of much noise its log loss is larger by a fifth.
+        """
         check_fitted(self, "coef_")
         matrix = self._public.features_of(self, X)
-        draws = self.draws_.reshape(-1, len(self.coef_) + 1)
         link = Link(self._link, self._top)
+        mean = link.mean(matrix @ self.coef_ + self.intercept_)
+        if level is None:
+            return mean, mean, mean
+        draws = self.draws_.reshape(-1, len(self.coef_) + 1)
         step = max(1, _PIECE // len(draws))
-        mean, low, high = (np.empty(len(matrix)) for _ in range(3))
-        ends = [0.5 - (level or 0.0) / 2.0, 0.5 + (level or 0.0) / 2.0]
+        low, high = np.empty(len(matrix)), np.empty(len(matrix))
+        ends = [0.5 - level / 2.0, 0.5 + level / 2.0]
         for start in range(0, len(matrix), step):
             part = slice(start, start + step)
-            found = link.mean(matrix[part] @ draws[:, 1:].T + draws[:, 0])
-            mean[part] = found.mean(axis=1)
-            if level is not None:
-                low[part], high[part] = np.quantile(found, ends, axis=1)
+            found = matrix[part] @ draws[:, 1:].T + draws[:, 0]
+            low[part], high[part] = link.mean(np.quantile(found, ends, axis=1))
         return mean, low, high
 
     def to_arviz(self) -> Any:
@@ -255,7 +260,7 @@ class GeneralisedRegression(PrivateEstimator):
 
     @property
     def _told(self) -> tuple[str, ...]:  # type: ignore[override]
-        own = ("columns", "middle", "half", "constant", "neighbours", "names", "labels")
+        own = ("columns", "order", "middle", "half", "constant", "neighbours", "names", "labels")
         return tuple(dict.fromkeys((*self._stored, *own, "privacy")))
 
     def _settings(self) -> dict[str, Any]:
@@ -263,6 +268,7 @@ class GeneralisedRegression(PrivateEstimator):
         return {
             **{name: plain_bounds(getattr(self, name)) for name in self._stored},
             "columns": None if public is None else public.described(),
+            "order": [] if public is None else list(public.encoded(list(public))),
             "middle": list(design.middle),
             "half": list(design.half),
             "constant": design.constant,
@@ -284,7 +290,9 @@ class GeneralisedRegression(PrivateEstimator):
     def _adopt(self, release: Release) -> None:
         settings, arrays = release.settings, release.arrays
         self.columns_ = tuple(settings["names"])
-        type(self).__init__(self, **as_stated(settings, self._stored))
+        # JSON's mappings have no order; a category that is the target has numbers of its own
+        in_order = {**settings, "names": settings["order"]} if settings["columns"] else settings
+        type(self).__init__(self, **as_stated(in_order, self._stored))
         asked = settings.get("privacy")
         self.privacy = None if asked is None else Privacy(**asked)
         self._labels = list(settings["labels"])

@@ -4,11 +4,14 @@ For a row x, mapped to [−1, 1], a request gives a frame F and coefficients v: 
 η = v·u. With the weight w = min(1, 1/‖u‖), the mean μ(η) and a residual ρ = (μ − y)/R clipped to
 [−1, 1] the row contributes
 
-    s·(ρ·w·u,  h·w²‖u‖²,  k·ρ²),   with k = 0 for a response that has no dispersion.
+    s·(ρ·w·u,  h·w²‖u‖²,  h·w²(d·u)²,  k·ρ²),   with k = 0 for a response without dispersion,
 
-**How far one row moves the sum.** ‖w·u‖ ≤ 1 and |ρ| ≤ 1 whatever the request is, so the squared
-length is at most s²(1 + h² + k²); s is chosen so that this is 1, less what rounding needs. u is
-finite because its request is in range, and a number that were not counts as nothing.
+where d is the direction of v without its intercept. What follows the gradient says how long rows
+are, how far they spread along v, and how much counts vary.
+
+**How far one row moves the sum.** ‖w·u‖ ≤ 1, ‖d‖ ≤ 1 and |ρ| ≤ 1 whatever the request is, so the
+squared length is at most s²(1 + 2h² + k²); s is chosen so that this is 1, less what rounding
+needs. u is finite because its request is in range, and one that were not counts as nothing.
 
 **Rounding.** Each number is rounded to the grid by floor(x/g + ½), which moves a row of m numbers
 by at most g·√m/2, so rows are scaled to 1 − g·√m first: the rounded row is no longer than 1, and k
@@ -20,6 +23,7 @@ matrices, whose last bits depend on how many rows are multiplied at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,9 +31,17 @@ from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit._core.kernels import compiled
-from tacit.mechanisms.grid import Grid, GridSum, pieces, wide_sum
+from tacit.mechanisms.grid import Grid, GridSum, wide_sum
 
-__all__ = ["DISPERSION", "LENGTH", "gradient_rows_reference", "gradient_sum", "numbers", "unit"]
+__all__ = [
+    "DISPERSION",
+    "LENGTH",
+    "framed",
+    "gradient_rows_reference",
+    "gradient_sum",
+    "numbers",
+    "unit",
+]
 
 LENGTH = 0.3  # h
 DISPERSION = 0.5  # k, of counts
@@ -38,24 +50,41 @@ _ROOM = 1.0 - 2.0**-40  # what the errors of floating-point sums and roots may a
 
 def numbers(size: int, link: str) -> int:
     """Return how many numbers a row contributes, for so many coefficients."""
-    return size + (2 if link == "poisson" else 1)
+    return size + (3 if link == "poisson" else 2)
 
 
 def unit(grid: Grid, size: int, link: str) -> float:
     """Return the factor s of every row's contribution.
 
     >>> round(unit(Grid(-40), 5, "logistic"), 4)
-    0.9578
+    0.9206
     """
     dispersion = DISPERSION if link == "poisson" else 0.0
     room = 1.0 - grid.step * math.sqrt(numbers(size, link))
-    return _ROOM * room / math.sqrt(1.0 + LENGTH**2 + dispersion**2)
+    return _ROOM * room / math.sqrt(1.0 + 2.0 * LENGTH**2 + dispersion**2)
+
+
+def direction(coefficients: Array) -> Array:
+    """Return the direction of slopes; nothing where they are zero.
+
+    >>> direction(np.array([7.0, 3.0, 4.0])).tolist()
+    [0.0, 0.6, 0.8]
+    """
+    slopes = np.concatenate([[0.0], coefficients[1:]])
+    length = float(np.linalg.norm(slopes))
+    # a length that is too small to divide by leaves nothing, and rounding no more than one
+    return np.asarray(slopes / (length * (1.0 + 2.0**-45))) if length > 1e-150 else 0.0 * slopes
+
+
+def framed(x: Array, frame: NDArray[np.float64]) -> Array:
+    """Return u = F·(1, x) of every row."""
+    found = np.empty((len(x), len(frame)))
+    compiled(_framed, reassociate=True, unchecked=True)(x, np.ascontiguousarray(frame), found)
+    return found
 
 
 def gradient_sum(
-    x: Array,
-    y: Array,
-    frame: NDArray[np.float64],
+    rows: Iterable[tuple[Array, Array]],
     coefficients: NDArray[np.float64],
     residual: float,
     link: str,
@@ -66,10 +95,10 @@ def gradient_sum(
 
     Parameters
     ----------
-    x, y
-        Features in [−1, 1] and responses.
-    frame, coefficients, residual
-        F, v and R of a request.
+    rows
+        Pieces (u, y): rows in the frame, and their responses.
+    coefficients, residual
+        v and R of a request.
     link, top
         The link, and the largest response.
     grid
@@ -79,13 +108,13 @@ def gradient_sum(
     size = len(coefficients)
     parts = []
     kernel = compiled(_gradient_rows, reassociate=True, unchecked=True)
-    for part in pieces(len(y)):
+    for u, y in rows:
         total = np.zeros(numbers(size, link), np.int64)
         kernel(
-            x[part],
-            y[part],
-            np.ascontiguousarray(frame),
+            u,
+            y,
             np.ascontiguousarray(coefficients),
+            direction(coefficients),
             1.0 / residual,
             counts,
             math.log(top) if counts else 0.0,
@@ -98,11 +127,22 @@ def gradient_sum(
     return GridSum(wide_sum(parts), grid)
 
 
+def _framed(x: Any, frame: Any, out: Any) -> None:
+    """Write every row in the frame."""
+    rows, features = x.shape
+    for i in range(rows):
+        for j in range(frame.shape[0]):
+            found = frame[j, 0]
+            for k in range(features):
+                found += frame[j, k + 1] * x[i, k]
+            out[i, j] = found
+
+
 def _gradient_rows(
-    x: Any,
+    rows: Any,
     y: Any,
-    frame: Any,
     coefficients: Any,
+    along: Any,
     inverse: float,
     counts: bool,
     far: float,
@@ -112,19 +152,15 @@ def _gradient_rows(
     total: Any,
 ) -> None:
     """Add every row's contribution, in steps of the grid."""
-    rows, features = x.shape
     size = len(coefficients)
-    u = np.empty(size)
-    for i in range(rows):
+    for i in range(len(y)):
         squares = 0.0
         eta = 0.0
+        part = 0.0
         for j in range(size):
-            found = frame[j, 0]
-            for k in range(features):
-                found += frame[j, k + 1] * x[i, k]
-            u[j] = found
-            squares += found * found
-            eta += coefficients[j] * found
+            squares += rows[i, j] * rows[i, j]
+            part += along[j] * rows[i, j]
+            eta += coefficients[j] * rows[i, j]
         if not (squares < np.inf and abs(eta) < np.inf):
             continue
         weight = 1.0
@@ -139,11 +175,13 @@ def _gradient_rows(
         rest = min(max((mean - y[i]) * inverse, -1.0), 1.0)
         factor = steps * weight * rest
         for j in range(size):
-            total[j] += np.int64(np.floor(u[j] * factor + 0.5))
+            total[j] += np.int64(np.floor(rows[i, j] * factor + 0.5))
         whole = min(squares * weight * weight, 1.0)
         total[size] += np.int64(np.floor(steps * length * whole + 0.5))
+        own = min(part * part * weight * weight, whole)
+        total[size + 1] += np.int64(np.floor(steps * length * own + 0.5))
         if counts:
-            total[size + 1] += np.int64(np.floor(steps * dispersion * rest * rest + 0.5))
+            total[size + 2] += np.int64(np.floor(steps * dispersion * rest * rest + 0.5))
 
 
 def gradient_rows_reference(
@@ -158,5 +196,7 @@ def gradient_rows_reference(
     with np.errstate(over="ignore"):
         mean = np.exp(np.minimum(eta, math.log(top))) if counts else 1.0 / (1.0 + np.exp(-eta))
     rest = np.clip((mean - y) / residual, -1.0, 1.0)
+    own = (u @ direction(coefficients)) * weights
     parts = [u * (weights * rest)[:, None], LENGTH * np.minimum(norms * weights, 1.0) ** 2]
+    parts.append(LENGTH * own**2)
     return np.column_stack([*parts, *([DISPERSION * rest**2] if counts else [])])

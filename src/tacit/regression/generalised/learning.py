@@ -12,7 +12,7 @@ from tacit._core.arrays import Array
 from tacit._core.rng import generator
 from tacit.estimators.agreement import Ask, Coordinating
 from tacit.regression.generalised.agreement import LARGEST, GeneralisedAgreement
-from tacit.regression.generalised.gradients import DISPERSION, LENGTH, unit
+from tacit.regression.generalised.gradients import DISPERSION, LENGTH, direction, unit
 from tacit.regression.generalised.numerics.frame import Frame, Noisy, weighed
 from tacit.regression.generalised.numerics.links import Link
 from tacit.regression.generalised.numerics.rounds import Rounds
@@ -20,7 +20,7 @@ from tacit.regression.numerics.moments import Moments
 
 __all__ = ["Learned", "learn"]
 
-_OFFSET_SD = {"logistic": 3.0, "poisson": 1.5}
+_OFFSET_SD = 1.5  # of log-odds and log-rates in the middle of the rows
 _RESIDUALS = 3.0  # standard deviations of responses to which residuals of counts are clipped
 _LOG_SPREAD = 1.0  # largest variance of log(1 + y) that is believed
 _DOUBT = 0.4  # of the logarithm of a mean that rests on a log-normal law
@@ -34,9 +34,10 @@ class Learned:
     Attributes
     ----------
     weights, means, covariances
-        Of the laws; the intercept first.
-    rows
-        About how many rows there are.
+        Of the laws, in the frame; covariances are matrices, or variances where directions are
+        independent.
+    back
+        The matrix from the frame to coefficients of (1, x).
     dispersion
         By how much the variance of counts exceeds their mean.
     """
@@ -44,13 +45,13 @@ class Learned:
     weights: Array
     means: Array
     covariances: Array
-    rows: float
+    back: Array
     dispersion: float
 
     @property
     def mean(self) -> Array:
         """The posterior mean."""
-        return np.asarray(self.weights @ self.means)
+        return np.asarray(self.back @ (self.weights @ self.means))
 
     def draws(self, count: int, seed: int | None) -> Array:
         """Return draws of the posterior, from each law as many as its weight says."""
@@ -59,10 +60,14 @@ class Learned:
         found, done = [], 0
         for end, mean, covariance in zip(edges, self.means, self.covariances, strict=True):
             if end > done:
-                factor = np.linalg.cholesky(covariance)
-                found.append(mean + rng.standard_normal((end - done, len(mean))) @ factor.T)
+                normal = rng.standard_normal((end - done, len(mean)))
+                if covariance.ndim == 1:
+                    normal *= np.sqrt(covariance)
+                else:
+                    normal = normal @ np.linalg.cholesky(covariance).T
+                found.append(mean + normal)
                 done = end
-        return np.asarray(rng.permutation(np.concatenate(found)))
+        return np.asarray(rng.permutation(np.concatenate(found)) @ self.back.T)
 
 
 class _Start(NamedTuple):
@@ -106,7 +111,7 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
     moments = public.design.unpack(found.total["sum"], sd, None)
     stated = float(found.total["rows"][0]) if public.design.knows_rows else public.rows
     begin = _begin(public, moments, link, stated, math.sqrt(len(found.sites)))
-    prior = begin.offset, _OFFSET_SD[public.link], begin.means
+    prior = begin.offset, _OFFSET_SD, begin.means
     rounds = Rounds(link, begin.frame, *prior)
     if not public.asked:
         _at_once(public, moments, rounds, begin)
@@ -130,11 +135,15 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
         if not number:  # what is known before a round rests on how many rows there are
             rounds = Rounds(link, rounds.counted(whole), *prior)
         rounds.frame = rounds.counted(whole)
+        if np.any(place[1:]) and whole > 0.0:
+            own = float(told[size + 1]) / LENGTH * frame.clip**2
+            error = math.sqrt(variance) / LENGTH * frame.clip**2
+            rounds.shaped(direction(place), own / whole, error / whole)
         rounds.observe(place, told[:size] * unit_length, variance * unit_length**2)
         if public.link == "poisson" and 2 * number >= public.asked:
             # the last rounds are asked next to the mode: Σ (y − μ)² = φ·Σ μ
             square = begin.residual**2 / DISPERSION
-            spreads.add(told[size + 1] * square, variance * square**2)
+            spreads.add(told[size + 2] * square, variance * square**2)
         place = rounds.place
     if public.link == "poisson":
         rounds.dispersion = max(1.0, spreads.value / rounds.total_mean(place))
@@ -198,12 +207,11 @@ def _at_once(
 
 
 def _learned(rounds: Rounds) -> Learned:
-    """Return the posterior, of coefficients of (1, x)."""
-    back = rounds.frame.matrix.T
+    """Return the posterior."""
     return Learned(
         rounds.weights,
-        np.array([one.mean @ back.T for one in rounds.members]),
-        np.array([back @ rounds.posterior(one) @ back.T for one in rounds.members]),
-        rounds.frame.rows,
+        np.array([one.mean for one in rounds.members]),
+        np.array([rounds.posterior(one) for one in rounds.members]),
+        rounds.frame.matrix.T,
         rounds.dispersion,
     )

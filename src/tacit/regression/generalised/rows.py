@@ -6,8 +6,9 @@ outside of its bounds is clipped, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,15 @@ from tacit.data.features import Features
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
 from tacit.regression.design import Design
+from tacit.regression.generalised.gradients import framed
 from tacit.regression.outer import ExactSum
 from tacit.regression.rows import check_piece, row_pieces, summarise
 
 __all__ = ["SiteRows", "mapped", "read_columns", "read_rows", "site_rows"]
+
+
+_PIECE = 1 << 13  # rows that are seen at once
+_MANY = 1 << 25  # numbers that are kept in memory besides the rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +46,30 @@ class SiteRows:
     x: Array
     y: Array
     total: ExactSum
+    _kept: dict[bytes, list[Array]] = field(default_factory=dict, repr=False)
+
+    def seen(self, frame: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows in a frame, and their responses, piece by piece.
+
+        Rounds are asked in one frame: what the first of them computed is kept while it is small.
+        """
+        key = hashlib.sha256(np.ascontiguousarray(frame).tobytes()).digest()
+        known = self._kept.get(key)
+        small = self.count * len(frame) <= _MANY
+        found = []
+        for number, start in enumerate(range(0, self.count, _PIECE)):
+            part = slice(start, start + _PIECE)
+            rows = framed(self.x[part], frame) if known is None else known[number]
+            if small and known is None:
+                found.append(rows)
+            yield rows, self.y[part]
+        if small and known is None:
+            self._kept.clear()
+            self._kept[key] = found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels: what can be computed again does not."""
+        return {"x": self.x, "y": self.y, "total": self.total, "_kept": {}}
 
     @property
     def count(self) -> int:

@@ -32,9 +32,7 @@ class Rows(Holder):
         public, given, noise = self.agreement, asked.arrays, step.mechanism
         assert isinstance(noise, Gaussian)
         return gradient_sum(
-            shard.x,
-            shard.y,
-            given["frame"],
+            shard.seen(given["frame"]),
             given["coefficients"],
             float(given["residual"][0]) if "residual" in given else 1.0,
             public.link,

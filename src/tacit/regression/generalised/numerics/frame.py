@@ -9,7 +9,8 @@ one in which rows are white. It also makes one Newton step of every gradient.
 m = M₀ₓ/(c·n), and the covariance K = Mₓₓ/n − m·mᵀ. Noise of standard deviation s on a symmetric
 matrix of order p has eigenvalues up to s·√(2p): directions of K below that level are not known
 from nothing, and are scaled as if they were at the level. What a row has there is shorter than
-one, never longer, so steps there are too small and never too large.
+one, never longer, so steps there are too small and never too large. Where even a level of ⅓, the
+variance of a feature that is uniform in its range, is below the noise, that is what counts.
 
 **The clip.** A row z = (1, W(x − m)) counts with the weight min(1, C/‖z‖), which depends on its
 features only (Mallows): the expectation of weight·z·(mean − response) is zero at the truth
@@ -32,6 +33,8 @@ __all__ = ["LEAST_ROWS", "Frame", "Noisy", "weighed"]
 
 _FLAT = 1e-6  # least variance of a direction, of features in [−1, 1]
 LEAST_ROWS = 5.0
+_USUAL = 1.0 / 3.0  # variance of a feature that is uniform
+_GUESS = 0.5  # of that, what features have of which nothing is known
 _STATED_ERROR = 0.25  # of a stated number of rows, which is about right
 _CLIPS = (0.5, 1.5)  # in root mean square lengths: where noise dominates, and without any
 _FALL = 8.0  # how fast the clip falls with noise
@@ -67,6 +70,8 @@ class Frame:
         The map, of (1, x).
     spread
         The second moment of every coordinate of z: 1 for the constant and for known directions.
+    widths
+        The variance by which every direction of x was divided; 1 for the constant.
     rows
         How many there are, about.
     clip
@@ -77,6 +82,7 @@ class Frame:
 
     matrix: Array
     spread: Array
+    widths: Array
     rows: float
     clip: float
     kept: float
@@ -107,17 +113,21 @@ class Frame:
         level = max(noisy.sd * math.sqrt(2.0 * size) / rows, _FLAT)
         values, vectors = np.linalg.eigh((covariance + covariance.T) / 2.0)
         values = np.clip(values, 0.0, None)
-        scaled = np.maximum(values, level)
+        # where noise exceeds what features within [−1, 1] vary by, they count as uniform there
+        usual = min(level, _USUAL)
+        scaled = np.where(values > level, values, usual)
         matrix = np.eye(size)
         matrix[1:, 1:] = (vectors / np.sqrt(scaled)).T
         matrix[1:, 0] = -matrix[1:, 1:] @ middle
-        spread = np.concatenate([[1.0], values / scaled])
+        parts = values / scaled if level <= _USUAL else np.where(values > level, 1.0, _GUESS)
+        spread = np.concatenate([[1.0], parts])
         # a direction below the level may be as wide as that
         length = math.sqrt(1.0 + max(float(spread[1:].sum()), 0.3 * (size - 1)))
         hard = size * noise / rows
         clip = length * max(_CLIPS[0], _CLIPS[1] / (1.0 + _FALL * hard))
         spread = np.maximum(spread, 0.2)
-        return cls(matrix, spread, rows, clip, *_kept(spread, clip))
+        widths = np.concatenate([[1.0], scaled])
+        return cls(matrix, spread, widths, rows, clip, *_kept(spread, clip))
 
 
 def _count(noisy: Noisy, stated: float | None) -> float:

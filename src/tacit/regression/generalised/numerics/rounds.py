@@ -16,9 +16,11 @@ privacy leaves open, the second what sampling does.
 S·θ it is an average over η alone (`tacit.regression.generalised.numerics.links`). Rows are not
 normal, and H may be wrong by a share κ; that adds κ²·H₁(P + (θ_t − m)(θ_t − m)ᵀ)H₁ to the noise of
 a round. Far from θ̂ it makes steps cautious, and near θ̂ it vanishes: then rounds are averaged.
-How long rows are is not left to that: every round also releases Σ weight²·‖z‖², which says n.
+How long rows are, and how much of that is along θ, is not left to that: every round also releases
+Σ weight²·‖z‖² and the part of it along the coefficients that it was asked at.
 
-**How large coefficients are** is not known before. The filter runs for a few scales of the prior
+**How large coefficients are** is not known before, nor whether what explains a response is rather
+in directions in which rows differ much. The filter runs for a few scales and shapes of the prior
 at once; rounds are asked at their weighted mean, and the weights are the evidence of what was
 released, the same numbers for each of them, times a weak belief in log-odds of about two and
 log-rates of about one. Where noise hides everything predictions shrink to the base rate.
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +47,10 @@ SCALES = {
     "logistic": ((0.5, 0.1), (1.0, 0.2), (2.0, 0.5), (4.0, 0.2)),
     "poisson": ((0.25, 0.1), (0.5, 0.2), (1.0, 0.5), (2.0, 0.2)),
 }
+# by what power of a direction's variance it counts: as much as any other, or as wide as it is
+SHAPES = (0.0, 1.0)
+_LEAST_REST = 0.05  # of what the frame says of directions beside one that is known
+_WIDE = 150  # coefficients from which directions are taken for independent
 WRONG = 0.6  # κ, the share by which the slope may be wrong
 _SOLVES = 12  # of the moments' equation, where there are no rounds
 
@@ -92,7 +99,7 @@ class Rounds:
 
     Examples
     --------
-    >>> rows = Frame(np.eye(2), np.ones(2), rows=1000.0, clip=2.0, kept=1.0, kept_twice=1.0)
+    >>> rows = Frame(np.eye(2), np.ones(2), np.ones(2), 1000.0, clip=2.0, kept=1.0, kept_twice=1.0)
     >>> rounds = Rounds(Link("logistic", 1.0), rows, 0.0, 3.0)
     >>> truth = np.array([0.5, -1.0])
     >>> for _ in range(8):
@@ -109,30 +116,77 @@ class Rounds:
     means: tuple[float, float] = (0.0, math.inf)
     members: list[Believed] = field(init=False)
     dispersion: float = 1.0
+    _direction: Array | None = field(default=None, init=False, repr=False)
+    _rest: float = field(default=1.0, init=False, repr=False)
+    _more: float = field(default=0.0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         start = np.zeros(self.frame.size)
         start[0] = self.offset
         self.members = self._believed(self.slope(start))
 
+    @property
+    def wide(self) -> bool:
+        """Whether directions are taken for independent: covariances are then their variances.
+
+        They are eigenvectors of what rows spread by, so that the slope is diagonal but for its
+        part along θ, in which it is smaller: steps are the more cautious.
+        """
+        return self.frame.size > _WIDE
+
     def _believed(self, slope: Array) -> list[Believed]:
-        """Return what is believed before any round, for every scale of the prior."""
+        """Return what is believed before any round, for every scale and shape of the prior."""
         found = []
-        size, spread = self.frame.size, self.frame.spread
-        for scale, likely in SCALES[self.link.name]:
-            prior = np.full(size, scale**2 / max(float(spread[1:].sum()), 1.0))
+        start = np.zeros(self.frame.size)
+        start[0] = self.offset
+        for (scale, likely), shape in product(SCALES[self.link.name], SHAPES):
+            prior = self.frame.widths**shape
+            prior *= scale**2 / max(float(prior[1:] @ self.frame.spread[1:]), 1e-300)
+            # where there is one direction alone both shapes are one
             prior[0] = self.offset_sd**2
-            start = np.zeros(size)
-            start[0] = self.offset
-            covariance = np.diag(prior) - _inverse(slope + np.diag(1.0 / prior))
+            if self.wide:
+                covariance = prior - 1.0 / (slope + 1.0 / prior)
+            else:
+                covariance = np.diag(prior) - _inverse(slope + np.diag(1.0 / prior))
             found.append(Believed(prior, start, covariance, math.log(likely)))
         return found
 
     # -- the model -------------------------------------------------------------------------
 
+    def shaped(self, direction: Array, share: float, sd: float) -> None:
+        """Take in what part of the length of rows is along a direction of slopes.
+
+        Parameters
+        ----------
+        direction
+            Of length one, 0 for the constant.
+        share
+            The noisy part of Σ weight²·‖z‖².
+        sd
+            Of its noise.
+        """
+        spread = self.frame.spread
+        whole = float(spread.sum())
+        own = float(spread @ np.square(direction))
+        # a share that noise hides is what the frame says
+        trust = (0.5 * whole) ** 2 / ((0.5 * whole) ** 2 + (sd * whole) ** 2)
+        found = own + trust * (min(max(share, 0.0), 1.0) * whole - own)
+        found = min(max(found, 0.2 * own), whole - 1.0)
+        rest = max((whole - 1.0 - found) / max(whole - 1.0 - own, 1e-300), _LEAST_REST)
+        self._direction, self._rest = direction, rest
+        self._more = max(found - rest * own, 0.0)
+
+    def _spread(self) -> Array:
+        """Return the variances of directions, but for what is known along one of them."""
+        spread = self._rest * self.frame.spread
+        spread[0] = 1.0
+        return np.asarray(spread)
+
     def _curve(self, theta: Array) -> tuple[Array, float, float]:
-        along = self.frame.spread * theta
+        along = self._spread() * theta
         along[0] = 0.0
+        if self._direction is not None:
+            along += self._more * float(self._direction @ theta) * self._direction
         spread = math.sqrt(max(float(along @ theta), 1e-12))
         return along / spread, spread, float(theta[0])
 
@@ -142,16 +196,24 @@ class Rounds:
         curve = self.link.curve(offset, spread)
         least, most = self.means
         known = min(max(curve.mean, least), most) / curve.mean
-        found = np.diag(curve.slope * self.frame.spread)
+        scale = known * self.frame.rows * self.frame.kept
+        if self.wide:
+            variances = self._spread()
+            if self._direction is not None:
+                variances += self._more * np.square(self._direction)
+            return np.asarray(scale * curve.slope * variances)
+        found = np.diag(curve.slope * self._spread())
+        if self._direction is not None:
+            found += curve.slope * self._more * np.outer(self._direction, self._direction)
         found += (curve.slope_tt - curve.slope) * np.outer(along, along)
         found[0, 1:] = found[1:, 0] = curve.slope_t * along[1:]
-        return np.asarray(known * self.frame.rows * self.frame.kept * found)
+        return np.asarray(scale * found)
 
     def gradient(self, theta: Array) -> Array:
         """Return the expected Σ z·mean for white normal rows (Stein's identity)."""
-        _, spread, offset = self._curve(theta)
+        along, spread, offset = self._curve(theta)
         curve = self.link.curve(offset, spread)
-        found = curve.slope * self.frame.spread * theta
+        found = curve.slope * spread * along
         found[0] = curve.mean
         return np.asarray(self.frame.rows * self.frame.kept * found)
 
@@ -184,11 +246,11 @@ class Rounds:
         means = np.array([one.mean for one in self.members])
         return np.asarray(self.weights @ means)
 
-    def observe(self, theta: Array, gradient: Array, noise: float | Array) -> None:
-        """Take in the noisy gradient at a place; its noise is a variance or a covariance."""
-        spread = noise * np.eye(len(theta)) if np.ndim(noise) == 0 else np.asarray(noise)
-        told = _Told(theta, gradient, spread)
+    def observe(self, theta: Array, gradient: Array, noise: float) -> None:
+        """Take in the gradient at a place, with noise of this variance on each of its numbers."""
         slope = self.slope(theta)
+        each = np.full(len(theta), noise)
+        told = _Told(theta, gradient, each if self.wide else np.diag(each))
         for one in self.members:
             self._update(one, told, slope, WRONG)
 
@@ -196,14 +258,22 @@ class Rounds:
         """Kalman's update for one scale of the prior."""
         inverse, begin = 1.0 / one.prior, np.zeros(len(one.mean))
         begin[0] = self.offset
-        whole = slope + np.diag(inverse)
-        moved, gain = whole @ (told.theta - one.mean), whole @ one.covariance
-        surprise = told.gradient + inverse * (told.theta - begin) - moved
-        expected = gain @ whole
-        one.evidence += _log_density(surprise, expected + told.noise)
+        pull = told.gradient + inverse * (told.theta - begin)
+        if self.wide:
+            each = slope + inverse
+            far, share = each * (told.theta - one.mean), each * one.covariance
+            one.evidence += _log_density(pull - far, share * each + told.noise)
+            doubt = share * each + wrong**2 * (share * each + far**2) + told.noise
+            one.mean = one.mean - share / doubt * (pull - far)
+            one.covariance = one.covariance - share**2 / doubt
+            return
+        matrix = slope + np.diag(inverse)
+        moved, gain = matrix @ (told.theta - one.mean), matrix @ one.covariance
+        expected = gain @ matrix
+        one.evidence += _log_density(pull - moved, expected + told.noise)
         total = expected + wrong**2 * (expected + np.outer(moved, moved)) + told.noise
         factor = cho_factor((total + total.T) / 2.0)
-        one.mean = one.mean - gain.T @ cho_solve(factor, surprise)
+        one.mean = one.mean - gain.T @ cho_solve(factor, pull - moved)
         covariance = one.covariance - gain.T @ cho_solve(factor, gain)
         one.covariance = (covariance + covariance.T) / 2.0
 
@@ -217,7 +287,7 @@ class Rounds:
             for turn in range(_SOLVES):
                 found = replace(begin)
                 gradient = self.gradient(place) - responses
-                told = _Told(place, gradient, noise)
+                told = _Told(place, gradient, np.diag(noise).copy() if self.wide else noise)
                 self._update(found, told, self.slope(place), 0.2)
                 place = place + (found.mean - place) * (1.0 if turn < 2 else 0.6)
             self.members[k] = found
@@ -235,14 +305,20 @@ class Rounds:
         H₁⁻¹ (the sandwich, with what the prior says).
         """
         slope = self.slope(self.place)
-        inverse = _inverse(slope + np.diag(1.0 / one.prior))
         extra = self.dispersion * self.frame.kept_twice / self.frame.kept
+        if self.wide:
+            known = slope + 1.0 / one.prior
+            left = (extra * slope + 1.0 / one.prior) / known**2
+            return np.asarray((1.0 + WRONG**2) * one.covariance + left)
+        inverse = _inverse(slope + np.diag(1.0 / one.prior))
         middle = extra * slope + np.diag(1.0 / one.prior)
         return np.asarray((1.0 + WRONG**2) * one.covariance + inverse @ middle @ inverse)
 
 
 def _log_density(surprise: Array, covariance: Array) -> float:
-    """Return the log density of N(0, covariance), but for a constant."""
+    """Return the log density of N(0, covariance), or of variances, but for a constant."""
+    if covariance.ndim == 1:
+        return -0.5 * float(np.sum(np.square(surprise) / covariance + np.log(covariance)))
     factor = cho_factor((covariance + covariance.T) / 2.0)
     halves = float(np.log(np.diag(factor[0])).sum())
     return -0.5 * float(surprise @ cho_solve(factor, surprise)) - halves
