@@ -122,6 +122,15 @@ def test_too_few_rows_are_said_and_nothing_is_predicted():
     assert not found.coef_.any() and not found.predict(X[:3]).any()
 
 
+def test_a_response_that_is_mostly_one_number_needs_a_stated_range():
+    rare = np.where(RNG.random(N) < 0.1, Y, 0.0)
+    found = model().fit(X, rare)
+    assert "y is mostly one number" in found.summary().warnings[0]
+    assert not found.predict(X[:3]).any()
+    stated = model(y_bounds=(0, 900)).fit(X, rare)
+    assert stated.coef_.any() and stated.ranges_["y"] == (0, 900)
+
+
 def test_a_column_that_is_mostly_one_number_is_followed_no_further():
     search = FindBounds(2)
     ends = search.to_log([[[0.0, 0.0], [10.0, 20.0]]])

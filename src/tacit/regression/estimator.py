@@ -366,9 +366,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         prior = self.prior
         if prior is None and self.method == "auto" and self._noisy and self.design_.intercept:
             prior = Prior(intercept_sd=INTERCEPT_SD / self.design_.constant)
-        first = self.design_.intercept
-        constant = self.design_.constant if first else None
-        return {"prior": prior, "ridge": self.ridge, "free": first, "constant": constant}
+        own = {"free": self.design_.intercept, "constant": self.design_.constant}
+        return {"prior": prior, "ridge": self.ridge, **own}
 
     def _infer(self) -> None:
         """Turn the summaries into a posterior: post-processing only."""

@@ -43,7 +43,7 @@ from tacit.privacy.events import (
 from tacit.privacy.guarantee import Privacy
 from tacit.regression.agreement import RegressionAgreement
 from tacit.regression.design import Design
-from tacit.regression.search import LEVELS, STEP, FindBounds, middles_and_halves
+from tacit.regression.search import LEVELS, STEP, FindBounds, flat, middles_and_halves
 from tacit.regression.summary import SiteSummary
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
@@ -89,6 +89,12 @@ def hidden_ranges(model: Any) -> tuple[str, ...]:
         return ()
     agreement = model._agreement(model.design_, len(model.summaries_))
     assert isinstance(agreement, FindingAgreement)
+    middle, half = model.design_.middle[-1], model.design_.half[-1]
+    if agreement.response and flat(model._public.search, middle, half):
+        return (
+            f"{model.columns_[-1]} is mostly one number, and no range of it was found. Nothing is "
+            "predicted but zero: state y_bounds.",
+        )
     return agreement.hidden({name: s.moments.rows for name, s in model.summaries_.items()})
 
 

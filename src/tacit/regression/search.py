@@ -27,12 +27,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit._core.check import SIZE, Integer, Real, check
 from tacit.errors import ParameterError
 
-__all__ = ["LEVELS", "STEP", "FindBounds", "followed", "middles_and_halves"]
+__all__ = ["LEVELS", "STEP", "FindBounds", "flat", "followed", "middles_and_halves"]
 
 LEVELS = (0.25, 0.75)
 STEP = 2.0**-19  # of the log scale
@@ -145,9 +146,14 @@ def _finds(features: Any) -> bool:
 def followed(search: FindBounds, middle: Any, half: Any) -> tuple[Array, Array]:
     """Return the numbers to which predictions follow a line, of every feature."""
     centre, width = np.asarray(middle, float), np.asarray(half, float)
-    flat = width <= (1.0 + 1e-6) * np.maximum(_NARROW * np.abs(centre), search.smallest)
-    reach = np.where(flat, 1.0, FOLLOWED) * width
+    reach = np.where(flat(search, centre, width), 1.0, FOLLOWED) * width
     return centre - reach, centre + reach
+
+
+def flat(search: FindBounds, middle: Any, half: Any) -> NDArray[np.bool_]:
+    """Return whether ranges have no width: columns that are mostly one number."""
+    least = np.maximum(_NARROW * np.abs(np.asarray(middle, float)), search.smallest)
+    return np.asarray(np.asarray(half, float) <= (1.0 + 1e-6) * least)
 
 
 def middles_and_halves(

@@ -88,8 +88,8 @@ def test_it_finds_an_intercept_through_the_estimator(neighbours):
 
 
 def test_it_needs_an_intercept_and_a_feature():
-    site = Moments(np.eye(2), np.ones(2), 10.0, None, 1.0, 1.0)
-    with pytest.raises(ParameterError, match="needs an intercept"):
+    site = Moments(np.eye(1), np.ones(1), 10.0, None, 1.0, 1.0)
+    with pytest.raises(ParameterError, match="a feature beside the constant"):
         posterior([site], "MCMC-interceptX")
     with pytest.raises(ParameterError, match="needs an intercept"):
         PrivateLinearRegression(method="MCMC-interceptX", bounds=[(-1, 1)], y_bounds=(-1, 1),

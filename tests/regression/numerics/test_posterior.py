@@ -95,7 +95,7 @@ def test_the_order_of_sites_does_not_matter_in_closed_forms(method):
     )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "MCMC-interceptX"])  # no constant
 def test_more_noise_means_more_doubt_and_one_site_works(method):
     seen, _ = sites(5, rows=(4000,))
     found = posterior(seen, method, prior=Prior(sd=1.0), rng=rng(), **SHORT)

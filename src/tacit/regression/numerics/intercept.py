@@ -105,7 +105,9 @@ class InterceptSampler:
         took = np.zeros(len(_WALKS) + 2)
         for step in range(draws * thin):
             gain = 3.0 / (1.0 + state.steps) ** 0.6 if adapt else 0.0
-            state = self._sweep(rng, state, gain, took)
+            # what a computer cannot hold is an error, and the caller says what it means
+            with np.errstate(over="raise", invalid="raise", divide="raise"):
+                state = self._sweep(rng, state, gain, took)
             if (step + 1) % thin == 0:
                 beta[step // thin], scales[step // thin, 0] = state.coefficients, state.scale
         names = (*_WALKS, "shift", "noise")

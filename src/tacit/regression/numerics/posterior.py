@@ -193,7 +193,7 @@ def posterior(
     ridges: Sequence[float] | None = None,
     ridge: float | None = None,
     free: bool = False,
-    constant: float | None = None,
+    constant: float = 1.0,
     rng: np.random.Generator | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Posterior:
@@ -223,7 +223,7 @@ def posterior(
         A stated λ of ``OLS`` and ``adaSSP``, added to S, and whether the first coefficient is free
         of it, being an intercept.
     constant
-        What stands in front of a row, where the first coefficient is an intercept.
+        What stands in front of a row, for ``MCMC-interceptX``.
     rng
         A generator for inference; None makes one.
     progress
@@ -251,8 +251,6 @@ def posterior(
         replace(site, gram=np.asarray(site.gram, float), cross=np.asarray(site.cross, float))
         for site in moments
     ]
-    if method == "MCMC-interceptX" and not constant:
-        raise ParameterError("MCMC-interceptX needs an intercept: pass intercept=True")
     warmup = draws if warmup is None else warmup
     plan = _Plan(chains, draws, warmup, thin, rng, progress or (lambda done: None))
     penalty = np.full(d, ridge or 0.0)
@@ -278,7 +276,7 @@ def _infer(
     noise_variance: float | None,
     ridges: Sequence[float] | None,
     penalty: Array,
-    constant: float | None,
+    constant: float,
 ) -> Posterior:
     """Return the posterior from arguments that were checked."""
     d, shape = moments[0].dimension, (plan.chains, plan.draws)
@@ -295,7 +293,7 @@ def _infer(
     if thin is None:
         walks = method in ("MCMC-normalX", "MCMC-interceptX", "MCMC-B&S")
         thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
-    return _run(method, _kernel(method, moments, prior, constant or 1.0), plan, thin)
+    return _run(method, _kernel(method, moments, prior, constant), plan, thin)
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior, constant: float) -> Any:
