@@ -211,6 +211,7 @@ def test_values_outside_of_their_bounds_are_clipped():
 def test_noise_by_the_sensitivity_at_the_data_is_caught(monkeypatch):
     """The classical mistake with medians: one person more below, and there is hardly any noise."""
     model = BY_NAME["posterior, median"].build(1.0, 1e-3, "median |x|")
+    model.set_params(mechanism="smooth")
     here = np.repeat([0.0, 30.0], [10, 10])
     there = np.repeat([0.0, 30.0], [11, 9])
     assert audit(model, here, there, runs=1000).holds
