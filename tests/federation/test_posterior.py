@@ -15,7 +15,7 @@ from .support import Direct, ready, toml, write_csv
 PRIVACY = {"epsilon": 2.0, "delta": 1e-4, "unit": "row", "neighbours": "replace-one"}
 PUBLIC = {"bounds": [-10.0, 10.0], "size": 300}
 SHORT = {"chains": 2, "draws": 100, "warmup": 100}
-POSTERIOR = PUBLIC | {"statistic": "median |x|"}
+POSTERIOR = PUBLIC | {"statistic": "median |x|", "mechanism": "smooth"}
 SELECTOR = PUBLIC | {"candidates": ["|x|^0.1", "|x|", "|x|^2"], "first_statistic": "|x|"}
 MODEL = {"population": "UniformWidth", "prior": {"name": "Gamma", "a": 9.0, "b": 0.7}}
 
@@ -48,6 +48,7 @@ def test_a_statistic_equals_that_in_one_process(tmp_path):
     found = run_proposal(asked, Direct(service(tmp_path / "a", "posterior", POSTERIOR)))
     expected = tc.PrivatePosterior(
         UniformWidth(), "median |x|", bounds=(-10, 10), prior=Gamma(9.0, 0.7), particles=5,
+        mechanism="smooth",
         privacy=tc.Privacy(**PRIVACY), random_state=7, **SHORT,
     ).fit(tc.Site("North", numbers()))  # fmt: skip
     np.testing.assert_array_equal(found.model.released_.values, expected.released_.values)

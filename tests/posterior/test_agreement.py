@@ -11,6 +11,7 @@ from tacit._core.rng import generator
 from tacit.errors import ParameterError
 from tacit.mechanisms.base import privatize
 from tacit.mechanisms.noise import Noise
+from tacit.mechanisms.quantiles import Quantiles
 from tacit.posterior.agreement import PosteriorAgreement
 from tacit.posterior.numerics.statistics import Custom, OrderStatistic, Power, as_statistic
 from tacit.posterior.sides import contribution
@@ -98,6 +99,40 @@ def test_what_is_told_is_on_the_scale_of_the_data(privacy):
         summed = plan.merge == "sum"
         released = np.full(plan.width, 3.0 if summed else 13.0)
         np.testing.assert_allclose(plan.told(released).values, 13.0)
+
+
+def test_no_neighbour_replaces_more_than_one_number_of_an_order_statistic():
+    """What the exponential mechanism sees of a person is a function of that person alone."""
+    rng = generator(8)
+    wild = np.array([np.nan, np.inf, -np.inf, 1e300, -7.3, 0.0, 2.5])
+    for name, spacing in (("median x^2", 0.0), ("quantile 0.7", 1.0), ("maximum |x|", 0.0)):
+        plan = PosteriorAgreement(as_statistic(name), (-3.0, 8.0), 12, CENTRAL, spacing=spacing)
+        assert isinstance(plan.mechanism, Quantiles)
+        assert plan.mechanism.epsilon == CENTRAL.epsilon and plan.mechanism.neighbours == REPLACE
+        for _ in range(300):
+            x = np.where(rng.random(12) < 0.3, rng.choice(wild, 12), rng.normal(0, 5, 12))
+            other = x.copy()
+            other[rng.integers(12)] = rng.choice(wild)
+            values = contribution(plan, x), contribution(plan, other)
+            assert all(np.isfinite(value).all() for value in values)
+            assert plan.mechanism.distance(*values) <= 1.0
+        far = (
+            contribution(plan, np.full(12, 8.0)),
+            contribution(plan, np.r_[0.0, np.full(11, 8.0)]),
+        )
+        assert plan.mechanism.distance(*far) == 1.0
+
+
+def test_a_drawn_order_statistic_has_the_law_that_inference_is_told():
+    x = generator(9).normal(1.0, 2.0, 60)
+    for name, spacing in (("median x^2", 0.0), ("quantile 0.7", 1.0)):
+        plan = PosteriorAgreement(as_statistic(name), (-3.0, 8.0), 60, CENTRAL, spacing=spacing)
+        data = np.round(x) if spacing else x
+        noise = Noise(seed=3)
+        value = contribution(plan, data)
+        real = [plan.told(plan.mechanism.draw(value, noise)).values[0] for _ in range(1200)]
+        simulated = plan.planned.simulate(generator(4), np.tile(data, (1200, 1)))[:, 0]
+        assert stats.ks_2samp(real, simulated).pvalue > 1e-3
 
 
 def test_the_noise_is_that_of_the_request():

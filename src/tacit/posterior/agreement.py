@@ -256,10 +256,31 @@ class PosteriorAgreement(Agreement):
         values = scalar.values(ends, self.bounds)[:, 0]
         least, most = ends[values.argmin()], ends[values.argmax()]
         data = np.full(self.size, least)
+        if isinstance(self.mechanism, Quantiles):
+            return self._two_gaps()
         if isinstance(statistic, OrderStatistic):  # whom it falls on is decided by one
             data[statistic.rank(self.size) :] = most
         other = data.copy()
         other[0] = most
+        return Neighbours(data, other)
+
+    def _two_gaps(self) -> Neighbours:
+        """One person in the middle, on whom a rank falls, who leaves for the upper end.
+
+        Before, one half of the range is a rank nearer than the other; after, both are alike.
+        """
+        statistic = self.statistic
+        assert isinstance(statistic, OrderStatistic)
+        points = np.linspace(*self.bounds, 257)
+        if self.spacing:
+            points = np.arange(*self.bounds, self.spacing)
+        ends = np.append(points, [self.bounds[1], *([0.0] if self.bounds[0] < 0.0 else [])])
+        base = self.planned.domain.base.values(ends, self.bounds)[:, 0]
+        middle = ends[np.abs(base - 0.5 * (base.min() + base.max())).argmin()]
+        data = np.full(self.size, ends[base.argmax()])
+        data[: statistic.rank(self.size)] = ends[base.argmin()]
+        other = data.copy()
+        data[0], other[0] = middle, ends[base.argmax()]
         return Neighbours(data, other)
 
     @classmethod

@@ -20,14 +20,18 @@ def level_of(quantile: float) -> float:
     return round(quantile * _LEVEL) / _LEVEL
 
 
-def _gaps(domain: Domain, x: Array) -> tuple[Array, Array]:
+def _gaps(domain: Domain, x: Array, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
     """Return sorted places (…, n) and the lengths of the gaps around them (…, n + 1).
 
-    Values of a grid that are alike lie spread over their step, as on average.
+    Values of a grid lie spread over their step: at random, or without a generator as on average.
     """
     s = domain.base.values(x, domain.bounds)[..., 0]
-    s = np.sort(np.clip(s, domain.low, domain.high), axis=-1)
-    if domain.step:
+    s = np.clip(s, domain.low, domain.high)
+    if domain.step and rng is not None:
+        s = domain.low + domain.step * np.rint((s - domain.low) / domain.step)
+        s += domain.step * (rng.random(s.shape) - 0.5)
+    s = np.sort(s, axis=-1)
+    if domain.step and rng is None:
         flat = s.reshape(-1, s.shape[-1])
         for row in flat:
             row[:] = domain.low + domain.step * np.rint((row - domain.low) / domain.step)
@@ -79,7 +83,7 @@ def simulated_draws(
     x
         People's numbers.
     """
-    s, gaps = _gaps(domain, x)
+    s, gaps = _gaps(domain, x, rng)
     chances = np.cumsum(gaps * np.exp(_exponents(s.shape[-1], quantile, rate)), axis=-1)
     level = rng.random((*s.shape[:-1], 1)) * chances[..., -1:]
     gap = (chances < level).sum(axis=-1, keepdims=True)
