@@ -38,7 +38,7 @@ def agreements() -> list[type[Agreement]]:
     for package in packages:
         home = importlib.import_module(package)
         for found in pkgutil.walk_packages(home.__path__, f"{package}."):
-            if found.name.endswith(".agreement") or package == "tacit.published":
+            if found.name.endswith("agreement") or package == "tacit.published":
                 importlib.import_module(found.name)
     assert tacit.__path__
     return sorted(_concrete(Agreement), key=lambda kind: (kind.__module__, kind.__name__))

@@ -106,6 +106,18 @@ def test_the_baselines_scale_forgets_the_users_own_vector():
     assert max(reach) > 10.0
 
 
+@pytest.mark.parametrize("kind", [PrintedGradient, PrintedResponses])
+def test_a_descent_that_diverges_runs_to_its_end(ratings, kind):
+    """Nothing keeps vectors in bounds, as printed: what grows, grows, and is a number still."""
+    for privacy in (None, asked_for(kind)):
+        method = kind(rounds=12, step_size=500.0)
+        model = ShinRecommender((1, 5), items=40, method=method, privacy=privacy, rank=3,
+                                random_state=0).fit(ratings)  # fmt: skip
+        assert np.isfinite(model.shared_["features"]).all()
+        if privacy is None:
+            assert np.abs(model.shared_["features"]).max() > 2.0**62
+
+
 def test_what_is_not_printed_is_refused():
     with pytest.raises(ParameterError, match="printed"):
         PrintedGradient(answer="piecewise")

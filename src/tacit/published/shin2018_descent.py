@@ -58,6 +58,7 @@ __all__ = [
     "PrintedVectors",
     "printed_baseline_reach",
     "step_of_items",
+    "within_reach",
 ]
 
 FAR = 1e100  # beyond, V has left the range of what means anything
@@ -132,7 +133,7 @@ class PrintedAgreement(OneAnswerAgreement):
         (step,) = super()._steps()
         if self.task.noisy:
             return (step,)
-        replies = dict(step.replies)
+        replies = {"gradient": self.asks_v["v"]}  # nor anything this in bounds
         return (
             Step(
                 "whole",
@@ -224,8 +225,9 @@ class PrintedRaters(AnsweringRaters):
         if step.name == "whole":
             weighted = errors[:, None] * u[shard.owners]
             found = np.zeros(v.shape)
-            np.add.at(found, shard.items, weighted)
-            return np.nan_to_num(-2.0 / shard.members * found)
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.add.at(found, shard.items, weighted)
+            return within_reach(-2.0 / shard.members * found)
         return self.coordinates(step, asked, shard, u, errors)
 
     def finish(self, shared: Mapping[str, Any]) -> None:
@@ -252,7 +254,7 @@ class PrintedVectors:
                 sums = np.column_stack([cells.sums(column) for column in pulls.T])
                 slope = -2.0 * sums / np.maximum(np.diff(cells.starts), 1)[:, None]
                 moved = self._step_size / self._seen * (slope + 2.0 * self._ridge * self.u)
-                self.u = np.clip(np.nan_to_num(self.u - moved), -FAR, FAR)
+                self.u = within_reach(self.u - moved)
         self._seen += 1
 
 
@@ -260,7 +262,12 @@ def step_of_items(v: Floats, gradient: Floats, rate: float, ridge: float) -> Flo
     """V ← V − γ_t(∇* + 2λ_v·V), short of what is no number."""
     with np.errstate(over="ignore", invalid="ignore"):
         v = v - rate * (gradient + 2.0 * ridge * v)
-    return np.asarray(np.clip(np.nan_to_num(v, posinf=FAR, neginf=-FAR), -FAR, FAR))
+    return within_reach(v)
+
+
+def within_reach(values: Floats) -> Floats:
+    """Return numbers that a message can hold, whatever became of them."""
+    return np.asarray(np.clip(np.nan_to_num(values, posinf=FAR, neginf=-FAR), -FAR, FAR))
 
 
 def printed_baseline_reach(rank: int, values: Floats, items: Floats) -> float:

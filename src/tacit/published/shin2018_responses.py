@@ -24,7 +24,7 @@ k·(4Δ·m·d/σ) beside ε₁, which is 4·m·ε₂ for one item and 4·ε₂ f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -39,7 +39,13 @@ from tacit.factorization.offsets.numerics.ridge import ByMember, residuals
 from tacit.mechanisms.item_responses import ItemResponses
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy, round_up
-from tacit.published.shin2018_descent import FAR, START, PrintedVectors, step_of_items
+from tacit.published.shin2018_descent import (
+    FAR,
+    START,
+    PrintedVectors,
+    step_of_items,
+    within_reach,
+)
 from tacit.recommender.devices import Devices, Rows
 from tacit.recommender.local.every_item import (
     EveryItemAgreement,
@@ -131,6 +137,12 @@ class PrintedResponsesAgreement(EveryItemAgreement):
         """V, which nothing keeps in bounds."""
         return {"v": ArraySpec((self.task.items, self.task.rank), low=-FAR, high=FAR)}
 
+    def _steps(self) -> tuple[Step, ...]:
+        steps = super()._steps()
+        if self.task.noisy:
+            return steps
+        return tuple(replace(step, replies={"gradient": self.asks_v["v"]}) for step in steps)
+
     @property
     def claim(self) -> tuple[float, str] | None:
         """The claimed ε and what it leaves out."""
@@ -212,8 +224,9 @@ class PrintedResponders(RespondingRaters):
         if step.name == "whole":
             weighted = residuals(shard, v, u)[:, None] * u[shard.owners]
             found = np.zeros(v.shape)
-            np.add.at(found, shard.items, weighted)
-            return np.nan_to_num(-2.0 / shard.members * found)
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.add.at(found, shard.items, weighted)
+            return within_reach(-2.0 / shard.members * found)
         first, last = self.agreement.blocks[int(step.name.split()[-1])]
         return printed_messages(task, shard.of(np.arange(first, last)), u[first:last], v)
 
