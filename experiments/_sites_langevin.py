@@ -171,7 +171,10 @@ def notions(quick: bool, outcome: Outcome) -> None:
     found: dict[tuple[str, float], list[float]] = {}
     for name, epsilon, method, privacy in rows:
         used = range(1) if quick and isinstance(method, PublishedLangevin) else seeds
-        scores = [mean_score(used, method, privacy, count) for count in counts]
+        each = [[score(method, privacy, count, seed) for seed in used] for count in counts]
+        scores = [float(np.mean(line)) for line in each]
+        if name == "NP" or name.startswith("certified"):
+            _against_free(outcome, f"{name}, ε={epsilon:g}", counts, each)
         found[name, epsilon] = scores
         row: dict[str, Any] = {"table": "Table 7.5", "setting": name, "ε": epsilon}
         row |= {f"N={n}": value for n, value in zip(counts, scores, strict=True)}
@@ -201,6 +204,17 @@ def notions(quick: bool, outcome: Outcome) -> None:
             f"unit={unit}, ε=10, N=10 beats what is free", at_ten[0] - best, "> 0",
             at_ten[0] > best,
         )  # fmt: skip
+
+
+def _against_free(outcome: Outcome, what: str, counts: Any, each: list[list[float]]) -> None:
+    """What costs nothing is never better by more than chance, data set by data set."""
+    for label, free in (("knowing nothing", lambda s: trivial(range(s, s + 1))),
+                        ("own row means", own_means)):  # fmt: skip
+        for count, line in zip(counts, each, strict=True):
+            above = np.array(line) - [free(seed) for seed in range(len(line))]
+            bar = max(2.0 * float(above.std(ddof=1)) / math.sqrt(len(above)), 0.005)
+            outcome.check(f"{what}, N={count}: minus {label}", float(above.mean()),
+                          f"≥ −{bar:.4f}", above.mean() >= -bar)  # fmt: skip
 
 
 def trivial(seeds: range) -> float:
