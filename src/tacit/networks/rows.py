@@ -100,7 +100,7 @@ def _seeing(
     if features is None:
         if normalize is None:
             return lambda rows: rows
-        kind = NORMALIZE[normalize]
+        kind: Callable[[Any], Any] = NORMALIZE[normalize]
     else:
         features = copied(features).eval()
         check_frozen(features, "features")
