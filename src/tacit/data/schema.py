@@ -38,17 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["PER_PERSON", "Columns"]
 
 _SETTINGS = (
-    "person",
-    "rows_per_person",
-    "per_person",
-    "target",
-    "key",
-    "duplicates",
-    "missing",
-    "unknown",
-    "outside",
-    "constants",
-)
+    "person", "rows_per_person", "per_person", "target", "key", "duplicates", "missing", "unknown",
+    "outside", "constants",
+)  # fmt: skip
 # how certificates say that people are the unit
 PER_PERSON = re.compile(r"^at most \d+ rows of one person count$|^each person counts as one row")
 
@@ -296,10 +288,7 @@ class Columns(Mapping[str, Kind]):
     def encoded(
         self, names: Sequence[str], *, positions: bool = False
     ) -> dict[str, tuple[float, float]]:
-        """Return the numbers that a model sees of some columns: name → range.
-
-        Categories are indicators, or their ``positions`` in the list.
-        """
+        """Return what a model sees, categories as indicators or ``positions``: name → range."""
         found: dict[str, tuple[float, float]] = {}
         if positions:
             return {name: self.kinds[name].range for name in names}
@@ -393,8 +382,6 @@ class Columns(Mapping[str, Kind]):
         self, data: Any, names: Sequence[str], *, positions: bool = False
     ) -> NDArray[np.float64]:
         """Return what a model sees of rows to predict for, one each; none is left out.
-
-        Categories are indicators, or their ``positions`` in the list.
 
         A value outside its range is taken as it is; what is missing or unknown is refused, unless
         a public constant stands for it as in the fit.

@@ -249,9 +249,7 @@ class Training:
         rate = self.sampling_rate
         if rate is None:
             rate = min(1.0, max(0.05, _SAMPLE / rows))
-        seen, unsure = (0.0, 0.0)
-        if judged and self.confidence > 0.0:
-            seen, unsure = self._judging(rows, rows_per_unit, privacy)
+        seen, unsure = self._judging(rows, rows_per_unit, privacy) if judged else (0.0, 0.0)
         besides = judged_event(unsure, seen, rows_per_unit) if unsure else None
         steps = self.steps or self._steps(rate, privacy, besides)
         clip = _CLIP / scale if self.clip is None else self.clip
@@ -289,6 +287,8 @@ class Training:
 
     def _judging(self, rows: float, each: int, privacy: Privacy | None) -> tuple[float, float]:
         """Return the rate and the noise of the last question, how sure the network may be."""
+        if self.confidence == 0.0:
+            return 0.0, 0.0
         rate = min(1.0, _JUDGED / rows)
         if privacy is None or not _is_noisy(privacy):
             return rate, 0.0
