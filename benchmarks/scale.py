@@ -3,9 +3,10 @@
 Every fit runs in a process of its own, whose largest memory is measured, after a small one of the
 same kind has compiled what it needs. Data lie in Parquet files of a million rows.
 
-- **Shards**: summaries, regressions and networks read files in parts and let them go; 10⁸ rows are
-  larger than the memory that a fit may take.
-- **One table**: private factorizations, recommenders and topics take a holder's data whole.
+- **Shards**: summaries, regressions, networks, factorizations and recommenders read files in parts
+  and let them go, cells brought together by user first; 10⁸ rows are larger than the memory that a
+  fit may take.
+- **One table**: the same factorizations and recommenders of a holder's data whole, and topics.
 - **Workers**: one worker of Dask against this process, and two against one, on the same files.
 
 Bars: exponents of seconds at most 1.05; shards of 10⁸ rows below 4 GB; at most 1.15 for one worker
@@ -34,7 +35,9 @@ QUICK = (10**4, 10**5)
 FILE = 10**6  # rows of a file
 EXPONENT, MEMORY, OVERHEAD, SPEEDUP = 1.05, 4.0, 1.15, 1.7
 SHARDED = ("summary", "regression", "network")
-WHOLE = ("user-level factorization", "entry-level factorization", "recommender", "topics")
+CELLS = ("user-level factorization", "entry-level factorization", "recommender")
+PARTED = tuple(f"{kind} in shards" for kind in CELLS)
+WHOLE = (*CELLS, "topics")
 MOST_WHOLE, WORDS = 10**7, 1000
 OPTIONS = {
     "--only": {"default": "", "help": "a part of a kind's name"},
@@ -58,20 +61,23 @@ def write_rows(folder: Path, rows: int) -> Path:
 
 
 def write_cells(folder: Path, cells: int) -> Path:
-    """Write so many ratings of a thousand items."""
+    """Write so many ratings of a thousand items, in one file that is never in memory."""
     import polars as pl
 
-    rng = np.random.default_rng(0)
+    rng, parts = np.random.default_rng(0), []
     folder.mkdir()
-    users = max(10, cells // 50)
-    frame = pl.DataFrame(
-        {
-            "user": np.repeat(np.arange(users), 50)[:cells].astype(np.int32),
-            "item": rng.integers(0, 20, cells) + 20 * (np.arange(cells) % 50),  # all different
-            "rating": rng.integers(1, 6, cells).astype(np.float32),
+    for first in range(0, cells, FILE):
+        rows = np.arange(first, min(first + FILE, cells))
+        columns = {
+            "user": (rows // 50).astype(np.int32),
+            "item": rng.integers(0, 20, len(rows)) + 20 * (rows % 50),  # of a user all different
+            "rating": rng.integers(1, 6, len(rows)).astype(np.float32),
         }
-    )
-    frame.write_parquet(folder / "0000.parquet")
+        parts.append(folder / f"part-{first}")
+        pl.DataFrame(columns).write_parquet(parts[-1])
+    pl.scan_parquet(parts).sink_parquet(folder / "0000.parquet")
+    for part in parts:
+        part.unlink()
     return folder
 
 
@@ -88,7 +94,7 @@ def model_of(kind: str, rows: int) -> Any:
         return tc.networks.PrivateDropoutRegressor(
             columns=columns, hidden=(16,), rows=rows, privacy=asked, training=rounds
         )
-    if kind == "recommender":
+    if kind.startswith("recommender"):
         return tc.PrivateRecommender(bounds=(1, 5), items=1000, privacy=asked)
     if kind == "topics":
         return tc.SingleTopicModel(5, vocabulary=WORDS, privacy=asked)
@@ -100,7 +106,7 @@ def model_of(kind: str, rows: int) -> Any:
 
 def data_of(kind: str, folder: Path) -> Any:
     """Return what a kind is fitted on."""
-    if kind in SHARDED:
+    if kind in (*SHARDED, *PARTED):
         return tc.Shards.parquet(folder)
     if kind == "topics":
         import polars as pl
@@ -165,10 +171,12 @@ def run(quick: bool, only: str = "", largest: int = SIZES[-1]) -> Outcome:
     sizes = [size for size in (QUICK if quick else SIZES) if size <= largest]
     with tempfile.TemporaryDirectory() as place:
         rows = {n: write_rows(Path(place) / f"rows-{n}", n) for n in sizes}
-        cells = {n: write_cells(Path(place) / f"cells-{n}", n) for n in sizes if n <= MOST_WHOLE}
-        for kind in (*SHARDED, *WHOLE):
+        cells = {n: write_cells(Path(place) / f"cells-{n}", n) for n in sizes}
+        small = {n: folder for n, folder in cells.items() if n <= MOST_WHOLE}
+        for kind in (*SHARDED, *PARTED, *WHOLE):
             if only in kind:
-                _sizes(outcome, kind, rows if kind in SHARDED else cells)
+                parted = rows if kind in SHARDED else cells
+                _sizes(outcome, kind, small if kind in WHOLE else parted)
         if only in "workers":
             _workers(outcome, rows[sizes[0] if quick else sizes[min(1, len(sizes) - 1)]], quick)
     return outcome

@@ -152,6 +152,8 @@ SUBJECTS = [
     Subject("posterior", people("mean"), RNG.exponential(3, 200)),
     Subject("posterior: order", people("maximum"), RNG.exponential(3, 200)),
 ]  # fmt: skip
+SECRETS = (b"Ledger", b"Reservation", b"WordStream", b"tacit.estimators.gate",
+           b"tacit.mechanisms.noise")  # fmt: skip
 # what takes no shards, and why
 WITHOUT = {
     "selector": "who is among the first people goes by the order of all of them",
@@ -185,13 +187,16 @@ def test_any_cut_gives_the_same_bits_wherever_it_is_worked_on(subject):
     first = subject.fit(tc.Shards(cut(subject.data, 1)))
     ways = {"one table": subject.data} if subject.whole else {}
     ways["threads"] = tc.Shards(cut(subject.data, 7), at_once=3)
-    ways["elsewhere"] = tc.Shards(cut(subject.data, 2), executor=Posted())
+    posted = Posted()
+    ways["elsewhere"] = tc.Shards(cut(subject.data, 2), executor=posted)
     ways["64"] = tc.Shards(cut(subject.data, 64))
     for way, data in ways.items():
         found = subject.fit(data)
         assert found.keys() == first.keys()
         for name, array in first.items():
             assert np.array_equal(found[name], array, equal_nan=True), (way, name)
+    for sent in posted.sent:  # to a worker, which draws no noise and pays for nothing
+        assert not any(secret in sent for secret in SECRETS)
 
 
 NAMED = [s for s in SUBJECTS if isinstance(s.data, Mapping)]

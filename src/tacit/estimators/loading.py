@@ -159,8 +159,8 @@ def check_shards(sites: Sequence[Site], *, taken: bool) -> None:
         held = issubclass(type(site.data), Shards)  # a price looks at no data, not at this much
         if held and not taken:
             raise ParameterError(
-                f"the data of {site.name!r} are shards, and this estimator takes one table of a "
-                "holder, or what follows from all of its data at once"
+                f"the data of {site.name!r} are shards, and this estimator looks at all of a "
+                "holder's data at once: pass one table"
             )
         if site.executor is not None and not held and site.data is not None:
             raise ParameterError(

@@ -64,7 +64,9 @@ class SiteMembers(Members, SiteFactors):
         return by_member(relation, self.agreement.problem.protected), None
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
-        """Regress every member's own cells on the released features."""
+        """Regress every member's own cells on the released features, where they are here."""
+        if self.is_elsewhere:
+            return
         item, items = self.agreement.item, self.agreement.items
         if (
             shared[f"{item} offset"].shape != (items,)

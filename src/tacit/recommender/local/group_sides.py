@@ -18,7 +18,7 @@ from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.factorization.offsets.sums import HALF
 from tacit.mechanisms.clipping import clip_values
 from tacit.mechanisms.gaussian import Gaussian
-from tacit.mechanisms.grid import GridSum
+from tacit.mechanisms.grid import GridSum, pieces, wide_sum
 from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.events import DpEvent
 from tacit.recommender.devices import Devices
@@ -155,5 +155,9 @@ def _summed(groups: ByMember, size: int, clip: float, mechanism: Gaussian) -> An
     right, which = np.ones((1, 1)), np.zeros(len(values), np.int64)
     scales = message_scales(groups, left, right, which, _SOFT)
     inverse = math.ldexp(1.0, -mechanism.grid.exponent)
-    total = sum_messages(groups.items, size, left, right, which, scales, inverse)
+    about = groups.items
+    total = wide_sum(
+        sum_messages(about[part], size, left[part], right, which[part], scales[part], inverse)
+        for part in pieces(len(about))
+    )
     return GridSum(np.ascontiguousarray(total.T).ravel(), mechanism.grid)

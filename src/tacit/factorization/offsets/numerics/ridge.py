@@ -20,7 +20,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tacit._core.kernels import compiled
-from tacit._core.linear import cholesky, solve_lower, solve_lower_transposed
+from tacit._core.linear import cholesky, copy, solve_lower, solve_lower_transposed
 from tacit._core.order import lexical_order
 from tacit._core.threads import over_range
 from tacit.data.relations import Relation
@@ -164,7 +164,7 @@ def _leave_one_out(
         solved = np.empty(width)
         work = np.empty(width)
         for p in range(penalties.shape[0]):
-            shifted[:] = gram
+            copy(gram, shifted)
             for a in range(width):
                 shifted[a, a] += penalties[p, a]
             if not cholesky(shifted, factor):
