@@ -255,39 +255,26 @@ class Rounds:
             self._update(one, told, slope, WRONG)
 
     def _update(self, one: Believed, told: _Told, slope: Array, wrong: float) -> None:
-        """Kalman's update for one scale of the prior.
-
-        A surprise that is larger than what is believed allows for says that the mode is further
-        away than was thought: the covariance is raised until it is as large as expected.
-        """
+        """Kalman's update for one scale of the prior."""
         inverse, begin = 1.0 / one.prior, np.zeros(len(one.mean))
         begin[0] = self.offset
         pull = told.gradient + inverse * (told.theta - begin)
         if self.wide:
             each = slope + inverse
-            far = each * (told.theta - one.mean)
-            expected = each * one.covariance * each
-            doubt = (1.0 + wrong**2) * expected + wrong**2 * far**2 + told.noise
-            raised = max(1.0, float(np.mean((pull - far) ** 2 / doubt)))
-            one.evidence += _log_density(pull - far, raised * expected + told.noise)
-            doubt += (raised - 1.0) * (1.0 + wrong**2) * expected
-            share = raised * each * one.covariance
+            far, share = each * (told.theta - one.mean), each * one.covariance
+            one.evidence += _log_density(pull - far, share * each + told.noise)
+            doubt = share * each + wrong**2 * (share * each + far**2) + told.noise
             one.mean = one.mean - share / doubt * (pull - far)
-            one.covariance = raised * one.covariance - share**2 / doubt
+            one.covariance = one.covariance - share**2 / doubt
             return
         matrix = slope + np.diag(inverse)
         moved, gain = matrix @ (told.theta - one.mean), matrix @ one.covariance
-        surprise, expected = pull - moved, gain @ matrix
-        total = (1.0 + wrong**2) * expected + wrong**2 * np.outer(moved, moved) + told.noise
+        expected = gain @ matrix
+        one.evidence += _log_density(pull - moved, expected + told.noise)
+        total = expected + wrong**2 * (expected + np.outer(moved, moved)) + told.noise
         factor = cho_factor((total + total.T) / 2.0)
-        raised = max(1.0, float(surprise @ cho_solve(factor, surprise)) / len(surprise))
-        if raised > 1.0:
-            gain, expected = raised * gain, raised * expected
-            total += (1.0 - 1.0 / raised) * (1.0 + wrong**2) * expected
-            factor = cho_factor((total + total.T) / 2.0)
-        one.evidence += _log_density(surprise, expected + told.noise)
-        one.mean = one.mean - gain.T @ cho_solve(factor, surprise)
-        covariance = raised * one.covariance - gain.T @ cho_solve(factor, gain)
+        one.mean = one.mean - gain.T @ cho_solve(factor, pull - moved)
+        covariance = one.covariance - gain.T @ cho_solve(factor, gain)
         one.covariance = (covariance + covariance.T) / 2.0
 
     def solve(self, responses: Array, noise: Array) -> None:
