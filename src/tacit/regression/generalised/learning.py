@@ -22,6 +22,8 @@ __all__ = ["Learned", "learn"]
 
 _OFFSET_SD = 1.5  # of log-odds and log-rates in the middle of the rows
 _RESIDUALS = 3.0  # standard deviations of responses to which residuals of counts are clipped
+_LEAST_SPREAD = 0.5  # least variance of log(1 + y): a bound that is too wide costs noise alone
+_SURE = 0.05  # noise of a mean square residual up to which the bound of residuals follows it
 _LOG_SPREAD = 1.0  # largest variance of log(1 + y) that is believed
 _DOUBT = 0.4  # of the logarithm of a mean that rests on a log-normal law
 _LEAST = 1e-4  # of the largest response, for a mean that noise hides
@@ -117,7 +119,7 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
         _at_once(public, moments, rounds, begin)
         return _learned(rounds)
     frame, size, place = begin.frame, public.size, rounds.place
-    lengths, spreads = _Mean(), _Mean()
+    lengths, spreads, residual = _Mean(), _Mean(), begin.residual
     for number, noise in enumerate(public.rounds_noise):
         scale = unit(noise.grid, size, public.link)
         asks: dict[str, Any] = {
@@ -125,10 +127,10 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
             "coefficients": np.clip(place * frame.clip, -LARGEST, LARGEST),
         }
         if public.link == "poisson":
-            asks["residual"] = np.array([begin.residual])
+            asks["residual"] = np.array([residual])
         found = yield Ask(f"gradient {number + 1}", **asks)
         variance = noise.variance() * len(found.sites) / scale**2 if noise.scale else 0.0
-        told, unit_length = found.total["sum"] / scale, frame.clip * begin.residual
+        told, unit_length = found.total["sum"] / scale, frame.clip * residual
         lengths.add(told[size] / LENGTH * frame.clip**2, variance * (frame.clip**2 / LENGTH) ** 2)
         stated_length = None if stated is None else stated * rounds.length
         whole = weighed(lengths.value, lengths.sd, stated_length)
@@ -140,14 +142,37 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
             error = math.sqrt(variance) / LENGTH * frame.clip**2
             rounds.shaped(direction(place), own / whole, error / whole)
         rounds.observe(place, told[:size] * unit_length, variance * unit_length**2)
-        if public.link == "poisson" and 2 * number >= public.asked:
-            # the last rounds are asked next to the mode: Σ (y − μ)² = φ·Σ μ
-            square = begin.residual**2 / DISPERSION
-            spreads.add(told[size + 2] * square, variance * square**2)
+        if public.link == "poisson":
+            part = float(told[size + 2]) / DISPERSION  # Σ ρ²
+            error = math.sqrt(variance) / DISPERSION
+            if 2 * number >= public.asked:
+                # the last rounds are asked next to the mode: Σ (y − μ)² = φ·Σ μ
+                spreads.add(part * residual**2, (error * residual**2) ** 2)
+            residual = _followed(residual, part, error, rounds.frame.rows, public.top)
         place = rounds.place
     if public.link == "poisson":
         rounds.dispersion = max(1.0, spreads.value / rounds.total_mean(place))
     return _learned(rounds)
+
+
+def _followed(residual: float, squares: float, error: float, rows: float, top: float) -> float:
+    """Return the bound of the next residuals: three times their root mean square, by steps of two.
+
+    Parameters
+    ----------
+    residual
+        The bound R of the last ones.
+    squares, error
+        Σ ρ² of residuals over R, and the standard deviation of noise on it.
+    rows
+        About how many rows there are.
+    top
+        The largest response.
+    """
+    if error > _SURE * rows:
+        return residual
+    wanted = _RESIDUALS * residual * math.sqrt(max(squares / rows, 1e-12))
+    return float(np.clip(np.clip(wanted, residual / 2.0, residual * 2.0), 1e-3 * top, top))
 
 
 def _begin(
@@ -182,7 +207,7 @@ def _counts(public: GeneralisedAgreement, moments: Moments, frame: Frame, link: 
     if not public.asked:
         mean, spread, error = first, max(square - first**2, 0.0), 0.0
     else:
-        variance = min(max(square - first**2, 0.0), _LOG_SPREAD)
+        variance = min(max(square - first**2, _LEAST_SPREAD), _LOG_SPREAD)
         mean = math.exp(first + variance / 2.0) - 1.0
         spread = mean**2 * (math.exp(variance) - 1.0)
         error = moments.cross_sd * math.sqrt(0.5) / constant / rows * half
