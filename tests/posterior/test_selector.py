@@ -166,6 +166,7 @@ def test_too_few_draws_to_choose_by_are_refused_before_anybody_pays():
     assert ledger.remaining.epsilon == 9.0
 
 
+@pytest.mark.slow  # two medians are agreed on in short in `test_estimator`
 def test_two_medians_are_inferred_from_together():
     ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=9.0, delta=1e-3)
     model = adaptive(ledger, candidates=["median |x|"], first_statistic="median |x|")

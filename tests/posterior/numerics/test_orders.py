@@ -191,7 +191,7 @@ def test_posteriors_of_order_statistics_are_calibrated(case, kind, n):
 
 
 def test_posteriors_of_medians_are_calibrated_in_short():
-    levels = ranks_of_truths(CALIBRATED[0], "exponential", 40, 16)
+    levels = ranks_of_truths(CALIBRATED[0], "exponential", 40, 10)
     assert stats.kstest(levels, "uniform").pvalue > 1e-3
 
 
