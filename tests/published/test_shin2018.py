@@ -10,6 +10,7 @@ from tacit.data.synthetic import simulated_ratings
 from tacit.errors import ParameterError
 from tacit.factorization.offsets.numerics.ridge import by_member
 from tacit.mechanisms.noise import Noise
+from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.published.shin2018 import (
     PrintedGradient,
     PrintedItemResponses,
@@ -140,6 +141,9 @@ def test_the_baseline_has_the_printed_noise_and_shows_what_that_gives(kind):
     # ε₁ = ε₂ = 1: bits as claimed; of the numbers everything may change, not one item's alone
     assert public.charged.epsilon == pytest.approx(1.0 + 4.0 * 40 / changed, rel=1e-5)
     assert public.claim[0] == 2.0 and len(public.steps) == 4
+    many = kind(rounds=10).agree(Task(50, 4000, (1.0, 5.0), 10, asked_for(kind, 0.5)))
+    real = epsilon_of(many.event, 0.0)  # with the rounding of long messages
+    assert real <= many.charged.epsilon <= real * (1.0 + 1e-5)
 
 
 @pytest.mark.parametrize("kind", [PrintedResponses, PrintedItemResponses])

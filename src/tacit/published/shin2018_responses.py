@@ -37,7 +37,7 @@ from tacit.estimators.gate import Gate
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember, residuals
 from tacit.mechanisms.item_responses import ItemResponses
-from tacit.privacy.events import REPLACE
+from tacit.privacy.events import REPLACE, LaplaceDpEvent, leaves
 from tacit.privacy.guarantee import Privacy, round_up
 from tacit.published.shin2018_descent import (
     FAR,
@@ -156,9 +156,9 @@ class PrintedResponsesAgreement(EveryItemAgreement):
         mechanism = self.mechanism
         if self.privacy is None or mechanism is None:
             return self.privacy
-        grown = mechanism.reach * (1.0 + 2.0**-20)  # the grid's part
-        each = mechanism.changed * mechanism.bit_epsilon + grown / mechanism.scale
-        return self.privacy.with_epsilon(round_up(self.settings.rounds * each))
+        (numbers,) = (one for one in leaves(mechanism.event) if isinstance(one, LaplaceDpEvent))
+        each = mechanism.changed * mechanism.bit_epsilon + 1.0 / numbers.noise_multiplier
+        return self.privacy.with_epsilon(round_up(self.settings.rounds * each * (1.0 + 1e-9)))
 
     def coordinate(self, start: Start) -> Coordinating:
         """Descend for k rounds, as printed; return the table of items."""
