@@ -11,7 +11,15 @@ import pytest
 import tacit as tc
 
 distributed = pytest.importorskip("distributed")
-from tests.estimators.test_sharded_data import TABLE, regression, summary, without_draws  # noqa: E402
+from tests.estimators.test_sharded_data import (  # noqa: E402
+    CELLS,
+    ITEMS,
+    TABLE,
+    cut,
+    regression,
+    summary,
+    without_draws,
+)
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -41,6 +49,21 @@ def test_workers_give_the_same_bits_as_one_process(client, files, make):
     found, whole = make().fit([site]), make().fit(TABLE)
     for key, array in without_draws(whole).items():
         assert np.array_equal(found.shared_[key], array), key
+
+
+def test_members_cells_stay_with_workers_and_give_the_same_bits(client):
+    asked = tc.Privacy(9, 1e-5, unit="user", trust="site")
+
+    def fitted(data, **how):
+        model = tc.PrivateFactorization(
+            "user:k item:k", rank=2, bounds=(1, 5), entities={"item": ITEMS}, privacy=asked,
+            random_state=3,
+        )  # fmt: skip
+        return model.fit([tc.Site("North", data, **how)]).shared_
+
+    whole, parted = fitted(CELLS), fitted(cut(CELLS, 5), executor=client)
+    for name, array in whole.items():
+        assert np.array_equal(parted[name], array), name
 
 
 def test_partitions_of_a_frame_are_shards(client):
