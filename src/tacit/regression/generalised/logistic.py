@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Real, check
-from tacit.data.features import one_column
+from tacit.data.features import numbers, one_column
 from tacit.data.reading import Table, read_rows
 from tacit.data.schema import Columns
 from tacit.data.values import plain_text
@@ -157,7 +157,7 @@ class PrivateLogisticRegression(ClassifierMixin, GeneralisedRegression):  # type
             raise ParameterError(
                 "a table needs names: pass bounds={feature: (low, high)}, or columns=Columns(…)"
             )
-        features = {name: table[name] for name in self._public.pairs()}
+        features = numbers(table, list(self._public.pairs()), finite=False)
         return features, labels_as_numbers(table.column(self.target), self._two)
 
     def _about(self) -> str:
