@@ -325,9 +325,17 @@ def add_combination(_: Any, x: Any, i: Any, y: Any, scales: Any, pairs: Any, sta
 
 @intrinsic  # type: ignore[untyped-decorator]
 def take_products(
-    _: Any, x: Any, i: Any, y: Any, m: Any,
-    first: Any, step: Any, second: Any, stride: Any, count: Any,
-) -> Any:  # fmt: skip
+    _: Any,
+    x: Any,
+    i: Any,
+    y: Any,
+    m: Any,
+    first: Any,
+    step: Any,
+    second: Any,
+    stride: Any,
+    count: Any,
+) -> Any:
     """Replace x[i, r] by (x[i, r] − Σ_c x[first + c·step, r]·x[second + c·stride, r])·y[m, r].
 
     The sum is over c < count. Tables are 2·`LANES` wide.

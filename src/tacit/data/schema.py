@@ -38,9 +38,17 @@ if TYPE_CHECKING:
 __all__ = ["PER_PERSON", "Columns"]
 
 _SETTINGS = (
-    "person", "rows_per_person", "per_person", "target", "key", "duplicates", "missing", "unknown",
-    "outside", "constants",
-)  # fmt: skip
+    "person",
+    "rows_per_person",
+    "per_person",
+    "target",
+    "key",
+    "duplicates",
+    "missing",
+    "unknown",
+    "outside",
+    "constants",
+)
 # how certificates say that people are the unit
 PER_PERSON = re.compile(r"^at most \d+ rows of one person count$|^each person counts as one row")
 

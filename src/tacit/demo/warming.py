@@ -129,9 +129,12 @@ def _network() -> None:
 
         columns = Columns(a=number(0, 1), b=number(0, 1), y=number(-2, 2), target="y")
         PrivateDropoutRegressor(
-            columns=columns, hidden=(4,), rows=_ROWS, privacy=Privacy(5, 1e-5),
+            columns=columns,
+            hidden=(4,),
+            rows=_ROWS,
+            privacy=Privacy(5, 1e-5),
             training=Training(steps=3),
-        ).fit(_table())  # fmt: skip
+        ).fit(_table())
 
 
 FITS: Mapping[str, Callable[[], None]] = {

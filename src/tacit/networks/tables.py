@@ -122,8 +122,9 @@ class TableNetwork(PrivateEstimator):
         table = self._table
         if table is None:
             for name, wrong in {
-                "target": self.target is not None, "normalize='embed'": self.normalize == "embed"
-            }.items():  # fmt: skip
+                "target": self.target is not None,
+                "normalize='embed'": self.normalize == "embed",
+            }.items():
                 if wrong:
                     raise ParameterError(f"{name} goes with columns: pass columns=Columns(…)")
             return

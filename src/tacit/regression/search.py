@@ -108,8 +108,12 @@ class FindBounds:
     def stated(self) -> dict[str, Any]:
         """What a proposal or a file says: ``bounds = {find = …}``."""
         own = self.features if isinstance(self.features, int) else list(self.features)
-        return {"find": own, "share": self.share, "smallest": self.smallest,
-                "largest": self.largest}  # fmt: skip
+        return {
+            "find": own,
+            "share": self.share,
+            "smallest": self.smallest,
+            "largest": self.largest,
+        }
 
     @classmethod
     def of(cls, bounds: Any) -> FindBounds | None:

@@ -71,8 +71,16 @@ class LocalCounts(FactorizationMethod):
     own_effects: bool = True
 
     told = (
-        "views", "inference", "cells", "shape", "mean", "burn_in", "draws", "thin", "own_effects",
-    )  # fmt: skip
+        "views",
+        "inference",
+        "cells",
+        "shape",
+        "mean",
+        "burn_in",
+        "draws",
+        "thin",
+        "own_effects",
+    )
 
     def __post_init__(self) -> None:
         check("views", self.views, OneOf("perturbed", "own"))

@@ -59,8 +59,9 @@ def weighed(answers: Array, scale: float, corners: Sequence[float]) -> tuple[Arr
         steps = max(_STENCIL - 1, int(np.ceil((end - start) / reach)))
         steps = min(steps, 1 << 14)
         place = (inside - start) / (end - start) * steps
-        first = np.clip(np.floor(place).astype(np.int64) - _STENCIL // 2 + 1, 0,
-                        steps + 1 - _STENCIL)  # fmt: skip
+        first = np.clip(
+            np.floor(place).astype(np.int64) - _STENCIL // 2 + 1, 0, steps + 1 - _STENCIL
+        )
         parts = _lagrange(place - first)
         total = np.zeros(steps + 1)
         for j in range(_STENCIL):

@@ -221,8 +221,13 @@ class NoisyStatistic(Answering):
         """Return log p(y given data (…, n)), up to a constant."""
         if self.noise.kind == "exponential":
             assert isinstance(self.statistic, OrderStatistic)
-            return draws_log_density(self.domain, self.statistic.quantile, 1.0 / self.noise.scale,
-                                     x, float(self.values[0]))  # fmt: skip
+            return draws_log_density(
+                self.domain,
+                self.statistic.quantile,
+                1.0 / self.noise.scale,
+                x,
+                float(self.values[0]),
+            )
         centre, scale = self.centre(x)
         return np.asarray(self.noise.log_density(self.values - centre, scale).sum(axis=-1))
 
@@ -230,8 +235,9 @@ class NoisyStatistic(Answering):
         """Return a simulated release of data, for studies."""
         if self.noise.kind == "exponential":
             assert isinstance(self.statistic, OrderStatistic)
-            return simulated_draws(rng, self.domain, self.statistic.quantile,
-                                   1.0 / self.noise.scale, x)  # fmt: skip
+            return simulated_draws(
+                rng, self.domain, self.statistic.quantile, 1.0 / self.noise.scale, x
+            )
         return self.noise.perturb(rng, *self.centre(x))
 
 

@@ -84,10 +84,16 @@ class InterceptSampler:
         sigma = (np.sum(spreads, axis=0) + self.scatter) / (sum(counts) + self.freedom)
         scale = math.log(self.prior.noise_scale / (self.prior.noise_shape + 1.0))
         state = InterceptState(
-            np.array(counts), np.array(means), np.array(spreads), np.mean(means, axis=0), sigma,
-            np.zeros(self.side + 1), scale + 0.3 * float(rng.standard_normal()),
-            np.zeros((len(counts) + 1, len(_WALKS))), 0,
-        )  # fmt: skip
+            np.array(counts),
+            np.array(means),
+            np.array(spreads),
+            np.mean(means, axis=0),
+            sigma,
+            np.zeros(self.side + 1),
+            scale + 0.3 * float(rng.standard_normal()),
+            np.zeros((len(counts) + 1, len(_WALKS))),
+            0,
+        )
         return state._replace(coefficients=self._coefficients(rng, state))
 
     def run(

@@ -128,12 +128,22 @@ def _add(
     bank = expanded.banks[relation.name]
     weights = expanded.weights(relation, position)
     threads.over_range(
-        kernels.compiled(_add_cells, reassociate=True, unchecked=True), len(starts) - 1, starts,
-        layout.indices, layout.values, bank.rows, bank.offsets, padded(weights[None, :]),
-        not (weights == 1.0).all(), relation.columns[position],
-        relation.is_plain(position, left.shape[1]), -1 if core else position, *scales,
-        lefts.reshape(-1, left.shape[2]), rights,
-    )  # fmt: skip
+        kernels.compiled(_add_cells, reassociate=True, unchecked=True),
+        len(starts) - 1,
+        starts,
+        layout.indices,
+        layout.values,
+        bank.rows,
+        bank.offsets,
+        padded(weights[None, :]),
+        not (weights == 1.0).all(),
+        relation.columns[position],
+        relation.is_plain(position, left.shape[1]),
+        -1 if core else position,
+        *scales,
+        lefts.reshape(-1, left.shape[2]),
+        rights,
+    )
     if core:
         left += lefts.sum(axis=0)
         right += rights.sum(axis=0)
@@ -210,9 +220,14 @@ def solve_rows(precisions: Floats, diagonal: Floats, right: Floats, noise: Float
     kernel = solve_together if together else _solve
     flat = precisions.reshape(-1, precisions.shape[2])
     threads.over_range(
-        kernels.compiled(kernel, reassociate=True, unchecked=True), blocks, flat,
-        diagonal, right, noise, out,
-    )  # fmt: skip
+        kernels.compiled(kernel, reassociate=True, unchecked=True),
+        blocks,
+        flat,
+        diagonal,
+        right,
+        noise,
+        out,
+    )
     return out
 
 

@@ -77,9 +77,15 @@ class RateCells(NamedTuple):
             cells = place[effect.cells[kept]]
             effects.append(effect._replace(cells=cells, groups=effect.groups[kept]))
         return RateCells(
-            self.owners[mask], self.members, self.values[mask], self.relations[mask],
-            self.weights[mask], self.features[mask], self.leverage[mask], effects,
-        )  # fmt: skip
+            self.owners[mask],
+            self.members,
+            self.values[mask],
+            self.relations[mask],
+            self.weights[mask],
+            self.features[mask],
+            self.leverage[mask],
+            effects,
+        )
 
 
 class _Rates(NamedTuple):

@@ -31,9 +31,13 @@ def order_law(release: NoisyStatistic, population: Population) -> Ranks | Smooth
     assert isinstance(statistic, OrderStatistic)
     ties = population.ties(release.bounds)
     return _law(
-        statistic, release.bounds, release.size, release.noise, float(release.values[0]),
+        statistic,
+        release.bounds,
+        release.size,
+        release.noise,
+        float(release.values[0]),
         None if ties is None else tuple(ties.tolist()),
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=512)

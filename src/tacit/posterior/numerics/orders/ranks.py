@@ -160,9 +160,16 @@ class Ranks:
                 )
         out = np.empty((len(counts), len(people.below)))
         kernels.compiled(sums_of_gaps)(
-            (steps, people.below, people.above), n, counts, used, weights, self.spread.points,
-            shares, self._start, out,
-        )  # fmt: skip
+            (steps, people.below, people.above),
+            n,
+            counts,
+            used,
+            weights,
+            self.spread.points,
+            shares,
+            self._start,
+            out,
+        )
         return np.asarray(-np.log(out).min(axis=1) + np.log(_relative_mean(out)))
 
 

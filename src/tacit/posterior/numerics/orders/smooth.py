@@ -101,9 +101,16 @@ class SmoothOrders:
         out = np.empty((len(levels), len(people.below)))
         values = self.domain.outward(np.clip(points, self.domain.low, self.domain.high))
         kernels.compiled(largest_gaps)(
-            (people.steps, people.below, people.above), float(self.size), float(self.rank),
-            self.beta, _DECAY / self.beta, values, shares, levels, out,
-        )  # fmt: skip
+            (people.steps, people.below, people.above),
+            float(self.size),
+            float(self.rank),
+            self.beta,
+            _DECAY / self.beta,
+            values,
+            shares,
+            levels,
+            out,
+        )
         return out
 
 

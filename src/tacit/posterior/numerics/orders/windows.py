@@ -85,9 +85,18 @@ def _total(sums: Any, steps: Any, count: float) -> Any:
 
 @inlined
 def _one_side(
-    sums: Any, total: float, used: int, weights: Any, origin: float, reach: float, way: int,
-    points: Any, shares: Any, start: int, end: float,
-) -> Any:  # fmt: skip
+    sums: Any,
+    total: float,
+    used: int,
+    weights: Any,
+    origin: float,
+    reach: float,
+    way: int,
+    points: Any,
+    shares: Any,
+    start: int,
+    end: float,
+) -> Any:
     """Return the weighted length from a place to an end, over ``used`` blocks and the rest."""
     length, last, k = 0.0, points[start], start
     stop = points.shape[0] - 1 if way > 0 else 0
@@ -107,9 +116,16 @@ def _one_side(
 
 
 def sums_of_gaps(
-    people: Any, size: float, counts: Any, used: Any, weights: Any, points: Any, shares: Any,
-    start: int, out: Any,
-) -> None:  # fmt: skip
+    people: Any,
+    size: float,
+    counts: Any,
+    used: Any,
+    weights: Any,
+    points: Any,
+    shares: Any,
+    start: int,
+    out: Any,
+) -> None:
     """Fill in Z = Σ over gaps of weight·length, (counts, windows).
 
     people: steps and sums of `Windows`. counts: how many lie below the place. used (counts, 2):
@@ -124,18 +140,43 @@ def sums_of_gaps(
             under = _total(below[m], steps, count + 1.0)
             over = _total(above[m], steps, size - count + 1.0)
             out[c, m] = _one_side(
-                below[m], under, used[c, 0], weights[c, 0], share, -share, -1, points, shares,
-                start, points[0],
+                below[m],
+                under,
+                used[c, 0],
+                weights[c, 0],
+                share,
+                -share,
+                -1,
+                points,
+                shares,
+                start,
+                points[0],
             ) + _one_side(
-                above[m], over, used[c, 1], weights[c, 1], share, 1.0 - share, 1, points, shares,
-                start, points[-1],
-            )  # fmt: skip
+                above[m],
+                over,
+                used[c, 1],
+                weights[c, 1],
+                share,
+                1.0 - share,
+                1,
+                points,
+                shares,
+                start,
+                points[-1],
+            )
 
 
 def largest_gaps(
-    people: Any, size: float, rank: float, beta: float, reach: float, values: Any, shares: Any,
-    levels: Any, out: Any,
-) -> None:  # fmt: skip
+    people: Any,
+    size: float,
+    rank: float,
+    beta: float,
+    reach: float,
+    values: Any,
+    shares: Any,
+    levels: Any,
+    out: Any,
+) -> None:
     """Fill in S = max over i, j of exp(−β(i + j − 1))·(x_j − x_−i), (levels, windows).
 
     i and j count people below and above the order statistic of a rank, whose share is given by
