@@ -48,7 +48,8 @@ CASES = [pytest.param(constraint, good, id=repr(constraint)) for constraint, goo
 
 
 def test_every_kind_of_constraint_is_here():
-    assert {type(constraint) for constraint, _ in GOOD} == set(Constraint.__subclasses__())
+    here = {kind for kind in Constraint.__subclasses__() if kind.__module__ == "tacit._core.check"}
+    assert {type(constraint) for constraint, _ in GOOD} == here
 
 
 @pytest.mark.parametrize(("constraint", "good"), CASES)

@@ -114,7 +114,7 @@ class Alone:
 COUNTS = {
     "divergence": "kl",
     "privacy": tc.Privacy(5.0, unit="entry", trust="local"),
-    "method": LocalCounts(burn_in=2, draws=2, thin=1),
+    "method": LocalCounts(burn_in=2, draws=2, thin=1, own_effects=False),
 }
 FAMILIES: dict[str, Any] = {
     "recommender": Recommender(),

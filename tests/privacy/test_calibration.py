@@ -18,7 +18,8 @@ from tacit.privacy.calibration import (
     laplace_noise_multiplier,
     split_budget,
 )
-from tacit.privacy.events import REPLACE, GaussianDpEvent, repeat
+from tacit.privacy.events import REPLACE, GaussianDpEvent, compose, repeat
+from tacit.privacy.ledger.filters import run_cost
 
 
 @pytest.mark.parametrize("name", sorted(ACCOUNTANTS))
@@ -26,6 +27,18 @@ def test_the_accountant_confirms_and_a_little_less_noise_fails(name):
     noise = calibrate(lambda s: repeat(GaussianDpEvent(s), 10), 1.0, 1e-5, accountant=name)
     assert epsilon_of(repeat(GaussianDpEvent(noise), 10), 1e-5, name) <= 1.0
     assert epsilon_of(repeat(GaussianDpEvent(noise * 0.999), 10), 1e-5, name) > 1.0
+
+
+@pytest.mark.parametrize("steps", [20, 40])
+def test_a_ledger_admits_what_was_calibrated_although_it_rounds_up(steps):
+    """ε lies on a grid of losses there, and may be the target to the last digit."""
+    besides = gaussian_event(30.901699437494766, rate=1.0 / 1.2)
+
+    def event(noise):
+        return compose([gaussian_event(noise, rate=0.02, steps=steps), besides])
+
+    noise = calibrate(event, 1.0, 1e-5)
+    assert run_cost(event(noise), 1e-5, "basic")[0] <= 1
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove-one", REPLACE])

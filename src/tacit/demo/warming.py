@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.data.stating import number
 from tacit.errors import MissingExtra
@@ -26,13 +27,13 @@ _ROWS = 400
 
 
 def _table() -> dict[str, Any]:
-    rng = np.random.default_rng(0)
+    rng = generator(0, "warming up")
     a, b = rng.uniform(0, 1, (2, _ROWS))
     return {"a": a, "b": b, "y": np.clip(0.5 * a - 0.2 * b + rng.normal(0, 0.1, _ROWS), -2, 2)}
 
 
 def _ratings(users: int = 60, items: int = 20) -> Any:
-    rng = np.random.default_rng(0)
+    rng = generator(0, "warming up")
     table = np.clip(np.round(rng.normal(3, 1, (users, items))), 1, 5)
     table[rng.random(table.shape) < 0.3] = np.nan
     return table
@@ -97,7 +98,8 @@ def _recommender(method: str, **more: Any) -> None:
 def _topics() -> None:
     from tacit.moments.topics import SingleTopicModel
 
-    words = np.random.default_rng(0).poisson(0.7, (300, 10)) + 1
+    rng = generator(0, "warming up")
+    words = rng.poisson(0.7, (300, 10)) + 1
     for common in (None, "all"):
         more: dict[str, Any] = {} if common is None else {"common": common}
         asked = Privacy(50, 1e-4, unit="document")
@@ -107,7 +109,8 @@ def _topics() -> None:
 def _mixture() -> None:
     from tacit.moments.mixture import GaussianMixture
 
-    samples = np.random.default_rng(0).normal(0, 1, (500, 3))
+    rng = generator(0, "warming up")
+    samples = rng.normal(0, 1, (500, 3))
     GaussianMixture(2, radius=6, privacy=Privacy(50, 1e-5), random_state=0).fit(samples)
 
 
@@ -116,7 +119,8 @@ def _posterior(statistic: str) -> None:
     from tacit.posterior.numerics.populations.laws import Exponential
 
     asked = Privacy(1, 1e-6, neighbours="replace-one")
-    waits = np.random.default_rng(0).exponential(3, 300)
+    rng = generator(0, "warming up")
+    waits = rng.exponential(3, 300)
     PrivatePosterior(
         Exponential(), statistic, bounds=(0, 30), privacy=asked, chains=1, draws=50, warmup=50
     ).fit(waits)

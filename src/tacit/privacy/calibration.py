@@ -116,9 +116,11 @@ def calibrate(
         )
         if countless:
             return start
+    # a ledger rounds ε up, and an ε on the grid of losses can be the target to the last digit
+    target = math.nextafter(epsilon, 0.0) if usable > 0.0 else epsilon
     return gaussian.solve_decreasing(
         lambda noise: epsilon_of(event_for(noise), usable, accountant),
-        epsilon,
+        target,
         start / 2.0,
         start,
         # what a longer convolution adds to ε exceeds a finer step

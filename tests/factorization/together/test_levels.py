@@ -177,7 +177,8 @@ def test_a_member_moves_no_sum_by_more_than_its_weight(kind):
             ("user", "item"), cells, values, shape=(6, ITEMS), labels={"user": names}
         )
         problem = state_problem(
-            CoupledModel(MODEL, 2), [{"ratings": whole}], bounds=(1, 5), privacy=privacy(),
+            CoupledModel(MODEL, 2, "euclidean"), [{"ratings": whole}], bounds=(1, 5),
+            privacy=privacy(),
             weights={"u0": beta},
         )  # fmt: skip
         agreement = method.agree(problem)

@@ -28,15 +28,10 @@ from tacit.factorization.langevin.numerics.clipped_gradients import (
     entry_sums,
     owner_sums,
 )
+from tacit.factorization.langevin.own_cells import OwnCells
 from tacit.factorization.langevin.scales import factor_scales, fresh_values, relation_weight
 from tacit.factorization.language.binding import empty_relation
 from tacit.factorization.language.structure import BoundRelation
-from tacit.factorization.offsets.numerics.own_model import (
-    OwnModel,
-    OwnRatesModel,
-    Seen,
-    leverage_of,
-)
 from tacit.factorization.together.people import Counted, counting, marks_of
 from tacit.factorization.together.shape import (
     SiteFactors,
@@ -92,7 +87,7 @@ class LangevinSite(SiteFactors):
         self.gated = self.layout.size  # how many numbers pass the gate
         self._mechanisms: dict[str, PoissonSampled] = {}
         self.final: Arrays | None = None
-        self._own: OwnModel | OwnRatesModel | None = None  # made where it is asked for
+        self._own = OwnCells(self)
         self._stayed: Arrays | None = None  # what an earlier side of this site kept
         if isinstance(data, Loaded):
             super().__init__(agreement, name, data, gate)
@@ -307,63 +302,18 @@ class LangevinSite(SiteFactors):
         own, owner = self.own(), self.problem.protected
         factors = {n: np.asarray(shared[n]) for n in self.shared} | estimates_of(own)
         drawn = draws_of({**own, **shared}) if self.agreement.method.langevin else {}
-        rows = self.bound.factors[owner].rows if self._owned else 0
+        rows = self.bound.factors[owner].rows if self.owned else 0
         self._drawn = {n: drawn[n][:: _apart(drawn[n], rows)] for n in factors if n in drawn}
         self._rows_by_draw: dict[bool, Floats] = {}
-        if self._owned:
+        if self.owned:
             (factors[owner],) = member_rows(self, [factors], spread=False)
-        self.final, self._own = factors, None
+        self.final, self._own = factors, OwnCells(self)
 
     @property
     def _rests_on_own(self) -> bool:
         """Whether predictions rest on what members' own cells say."""
         method = self.agreement.method
-        return bool(self._owned) and method.own_effects and method.rows == "solved"
-
-    def _own_model(self) -> OwnModel | OwnRatesModel:
-        """Return what own cells say, values or counts, beside what the final factors say."""
-        if self._own is None:
-            seen = {r.name: self._seen(r) for r in self._owned}
-            self._own = OwnRatesModel(seen) if self._multiplies else OwnModel(seen)
-        return self._own
-
-    @property
-    def _multiplies(self) -> bool:
-        """Whether effects multiply, as under a KL divergence, or are added."""
-        return 0.0 not in self.problem.model.powers.values()
-
-    def _seen(self, relation: BoundRelation) -> Seen:
-        """Return a relation's cells beside what the final factors say of them."""
-        indices, values, weight = self.cells[relation.name]
-        modes = relation.factors[: relation.modes]
-        sizes = [self.bound.factors[factor].rows for factor in modes]
-        owner, told = relation.factors.index(self.problem.protected), self._told
-        rows = {m: self._per_site(f) for m, f in enumerate(modes) if m != owner}
-        cores = sum(self._per_site(f) for f in relation.factors[relation.modes :])
-        leverage = leverage_of(indices, rows, cores)
-        return Seen(indices, sizes, owner, values, *told(relation.name, indices), weight, leverage)
-
-    def _per_site(self, factor: str) -> float:
-        """Return how many free numbers a row of a factor has for each site that learned it."""
-        sites = max(1, self.problem.sites) if factor in self.shared else 1
-        return self.layout.shapes[factor][1] / sites
-
-    def _told(self, relation: str, cells: NDArray[np.int32]) -> tuple[Floats, Floats]:
-        """Return what final factors say of cells: of whoever's they are, and by column of a row.
-
-        Estimates are linear in the protected entity's row: those for unit rows are its features.
-        """
-        assert self.final is not None
-        owner, features = self.problem.protected, []
-        rows = np.zeros_like(self.final[owner])
-        for k in range(rows.shape[1]):
-            rows[:] = 0.0
-            rows[:, k] = 1.0
-            features.append(estimates_at(self.bound, relation, self.final | {owner: rows}, cells))
-        found = np.column_stack(features)
-        fixed = self.agreement.fixed_columns(owner)
-        base = sum((value * found[:, k] for k, value in fixed.items()), np.zeros(len(cells)))
-        return base, found[:, [k for k in range(found.shape[1]) if k not in fixed]]
+        return bool(self.owned) and method.own_effects and method.rows == "solved"
 
     def _range(self, relation: str) -> tuple[float, float]:
         """Return the middle of a relation's public range, and half its length."""
@@ -371,29 +321,20 @@ class LangevinSite(SiteFactors):
         return (low + high) / 2.0, (high - low) / 2.0
 
     @property
-    def _owned(self) -> tuple[BoundRelation, ...]:
+    def owned(self) -> tuple[BoundRelation, ...]:
         """The relations that name the protected entity."""
         return tuple(r for r in self.bound.relations if self.problem.protected in r.factors)
 
     def predict(self, relation: str, cells: NDArray[np.int32]) -> Floats:
         """Return the expected values of a relation's cells, within its bounds."""
         final = self._check_relation(relation, cells)
-        if self._rests_on_own and self._own_model().tells(relation):
-            return self._by_own_effects(relation, cells)
+        if self._rests_on_own and self._own.tells(relation):
+            return self._on_scale(relation, self._own.expected(relation, cells))
         if not self._drawn:
             return self._on_scale(relation, estimates_at(self.bound, relation, final, cells))
         # the mean over draws of the others, each with the rows that are solved beside it
         found = estimates_of_draws(self.bound, relation, self._by_draw(spread=False), cells)
         return self._on_scale(relation, np.asarray(found.mean(axis=0)))
-
-    def _by_own_effects(self, relation: str, cells: NDArray[np.int32]) -> Floats:
-        """Return expected values from members' own cells, beside what the final factors say."""
-        model, (base, features) = self._own_model(), self._told(relation, cells)
-        if isinstance(model, OwnRatesModel):
-            expected = model.predict(relation, cells, features)
-        else:
-            expected = model.predict(relation, cells, base, features)
-        return self._on_scale(relation, expected)
 
     def _check_relation(self, relation: str, cells: NDArray[np.int32]) -> Arrays:
         """Return the factors that the site has; raise where they cannot predict cells."""
@@ -418,11 +359,12 @@ class LangevinSite(SiteFactors):
         self._check_relation(relation, cells)
         found = estimates_of_draws(self.bound, relation, self.own_draws(), cells)
         found = self._on_scale(relation, found)
-        if not self._rests_on_own or not self._own_model().tells(relation):
+        if not self._rests_on_own or not self._own.tells(relation):
             return found
         # they spread about what is expected
-        expected, mean = self._by_own_effects(relation, cells), found.mean(axis=0)
-        if self._multiplies:
+        expected = self._on_scale(relation, self._own.expected(relation, cells))
+        mean = found.mean(axis=0)
+        if self._own.multiplies:
             moved = found * (expected / np.maximum(mean, 1e-300))
         else:
             moved = found + (expected - mean)
@@ -439,7 +381,7 @@ class LangevinSite(SiteFactors):
 
     def _by_draw(self, *, spread: bool) -> Arrays:
         """Return draws of the others, and of members' rows beside each: solved, or drawn."""
-        if not self._owned:
+        if not self.owned:
             return self._drawn
         if spread not in self._rows_by_draw:
             number = min(len(found) for found in self._drawn.values())

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
+from tacit._core.rng import generator
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
 
@@ -86,9 +87,9 @@ def public_vectors(public: Documents) -> Array:
         (information[kept], (together.row[kept], together.col[kept])), shape=(size, size)
     )
     length = min(_LENGTH, size - 1)
-    start = np.random.default_rng(0)
+    rng = generator(0, "public vectors")
     left, values, _ = svds(
-        pairs, k=length, v0=np.ones(size), return_singular_vectors="u", random_state=start
+        pairs, k=length, v0=np.ones(size), return_singular_vectors="u", random_state=rng
     )
     # of what is zero but for rounding the vectors are any: two parties would find different ones
     values = np.where(values > _ROUNDING * values.max(), values, 0.0)
