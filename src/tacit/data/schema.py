@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PER_PERSON", "Columns"]
 
+Ranges = dict[str, tuple[float, float]]
+
 _SETTINGS = (
     "person",
     "rows_per_person",
@@ -278,8 +280,8 @@ class Columns(Mapping[str, Kind]):
         for entry in fields:
             if not isinstance(entry, Mapping) or "name" not in entry:
                 raise ParameterError("every field of a data dictionary has a name")
-            if str(entry["name"]) != settings.get("person"):
-                kinds[str(entry["name"])] = field_kind(entry)
+            if (name := str(entry["name"])) != settings.get("person"):
+                kinds[name] = field_kind(entry)
         return cls(kinds, **settings)
 
     def described(self) -> dict[str, Any]:
@@ -293,13 +295,11 @@ class Columns(Mapping[str, Kind]):
 
     # -- what a model sees -------------------------------------------------------------------
 
-    def encoded(
-        self, names: Sequence[str], *, positions: bool = False
-    ) -> dict[str, tuple[float, float]]:
+    def encoded(self, names: Sequence[str], positions: bool = False) -> Ranges:
         """Return what a model sees, categories as indicators or ``positions``: name → range."""
-        found: dict[str, tuple[float, float]] = {}
         if positions:
             return {name: self.kinds[name].range for name in names}
+        found: Ranges = {}
         for name in names:
             kind = self.kinds[name]
             for own in kind.encoded(name):
@@ -386,17 +386,14 @@ class Columns(Mapping[str, Kind]):
             people = None if people is None else people[keep]
         return Rows(values, people, int(len(keep) - keep.sum()), kinds, self.averaged)
 
-    def encode(
-        self, data: Any, names: Sequence[str], *, positions: bool = False
-    ) -> NDArray[np.float64]:
+    def encode(self, data: Any, names: Sequence[str], positions: bool = False) -> NDArray[Any]:
         """Return what a model sees of rows to predict for, one each; none is left out.
 
         A value outside its range is taken as it is; what is missing or unknown is refused, unless
         a public constant stands for it as in the fit.
         """
-        table = read_rows(data, names)
+        table, parts, problems = read_rows(data, names), [], []
         raise_for(self._absent(table, names, person=False))
-        parts, problems = [], []
         for name in names:
             kind = self.kinds[name]
             values, wrong = self._rules.of_new(table, name, kind, table.parse(name, kind))
@@ -426,7 +423,7 @@ class Columns(Mapping[str, Kind]):
                 remedy = (
                     f"{near} could both be meant: rename one"
                     if near
-                    else (f"the table has {table.frame.columns[:20]}")
+                    else f"the table has {table.frame.columns[:20]}"
                 )
                 found.append(Problem("no such column", name, (), 1, remedy))
         return found
@@ -435,9 +432,8 @@ class Columns(Mapping[str, Kind]):
         if self.person is None:
             return None, []
         names, absent = table.names(self.person)
-        codes = numbered(names)
         remedy = "a row must say whose it is: fill it in, or take the row out"
-        return codes, trouble(table, "missing", self.person, absent, names, remedy)
+        return numbered(names), trouble(table, "missing", self.person, absent, names, remedy)
 
     def _counted_once(
         self,
@@ -450,6 +446,5 @@ class Columns(Mapping[str, Kind]):
         """Let every record count once, by the rule for those that stand in several rows."""
         assert self.key is not None
         codes, problems = record_codes(table, self.key, self.kinds, people)
-        rules = self.duplicates, self.outside
-        named = [*([self.person] if self.person else []), *self.key]
+        rules, named = (self.duplicates, self.outside), [*filter(None, [self.person]), *self.key]
         return problems or counted_once(table, kinds, values, keep, codes, rules, named)

@@ -181,15 +181,7 @@ class PrivateEstimator(Estimator):
 
     @classmethod
     def _simulate(cls, facts: Facts, seed: int) -> float:
-        """Return the error on simulated data of a planned size, through the real estimator.
-
-        Parameters
-        ----------
-        facts
-            What is public about the task.
-        seed
-            Of the data and of the noise.
-        """
+        """Return the error on simulated data of a planned task, through the real estimator."""
         raise ParameterError(f"{cls.__name__} has no simulation to plan with")
 
     def _predict_table(

@@ -59,8 +59,7 @@ DYNAMICS = (
     "shares",
     "largest_weight",
     "layer_noise",
-    "judged_rate",
-    "judged_noise",
+    "judged",
     "taken",
 )
 
@@ -78,10 +77,10 @@ class Dynamics:
     and ``rows_per_unit`` how many of them one person has at most, where people are sampled.
     Where only the sum over sites is seen, each adds noise of variance σ²/``shares``.
     ``largest_weight`` is W, and ``layer_noise`` holds the proportions of σ_l, empty where all
-    numbers have the same noise. In the end rows are sampled with ``judged_rate`` to see how sure
-    the network may be (`tacit.networks.confidence`), with noise of ``judged_noise`` times what one
-    of them adds; 0: they are not asked. ``taken`` is how many of the steps are taken, where a run
-    stops before its schedule ends.
+    numbers have the same noise. ``judged`` is with which rate rows are sampled in the end to see
+    how sure the network may be (`tacit.networks.confidence`), and the noise then, in multiples of
+    what one of them adds; with a rate of 0 they are not asked. ``taken`` is how many of the steps
+    are taken, where a run stops before its schedule ends.
 
     Examples
     --------
@@ -108,9 +107,18 @@ class Dynamics:
     shares: int = 1
     largest_weight: float = 1.0
     layer_noise: tuple[float, ...] = ()
-    judged_rate: float = 0.0
-    judged_noise: float = 0.0
+    judged: tuple[float, float] = (0.0, 0.0)
     taken: int | None = None
+
+    @property
+    def judged_rate(self) -> float:
+        """With which rate rows are sampled in the end; 0 where they are not."""
+        return self.judged[0]
+
+    @property
+    def judged_noise(self) -> float:
+        """The noise of that, in multiples of what one row adds."""
+        return self.judged[1]
 
     @property
     def unit_norm(self) -> float:

@@ -270,8 +270,7 @@ class Training:
             shares=shares,
             largest_weight=largest_weight,
             layer_noise=self.layer_noise or (),
-            judged_rate=seen,
-            judged_noise=unsure,
+            judged=(seen, unsure),
         )
         noise = self._noise(rate, steps, draft.unit_norm, privacy, besides)
         draft = replace(draft, noise_multiplier=noise)
