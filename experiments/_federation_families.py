@@ -83,7 +83,7 @@ def _people(site: int) -> Table:
     rng = np.random.default_rng(site)
     age, dose = rng.uniform(20, 90, 60), rng.uniform(0, 10, 60)
     return {"age": age, "dose": dose, "pressure": 90 + age / 2 - dose + rng.normal(0, 5, 60),
-            "kind": np.where(age > 55, "yes", "no")}  # fmt: skip
+            "kind": np.where(age > 55, "yes", "no"), "visits": rng.poisson(age / 30)}  # fmt: skip
 
 
 def _ratings(site: int) -> Table:
@@ -130,12 +130,21 @@ _FACTORS = {"model": {"ratings": "user:k item:k"}, "rank": 2, "bounds": [1.0, 5.
             "entities": {"item": ITEMS}}  # fmt: skip
 _SPECTRAL = {"epsilon": 10.0, "delta": 1e-5, "unit": "document", "trust": "site"}
 
+_TWO = {"bounds": {"dose": [0.0, 10.0], "age": [18.0, 100.0]}}
+
 CASES: dict[str, Case] = {
     "summary": Case("summary", {"bounds": {"age": [18.0, 100.0], "dose": [0.0, 10.0]},
                                 "statistics": ["count", "mean"]}, _ROW, _people),
     "regression": Case("regression", {"bounds": {"dose": [0.0, 10.0], "age": [18.0, 100.0]},
                                       "y_bounds": [0.0, 200.0], "target": "pressure",
-                                      "method": "Bayes-fixedS-fast"}, _ROW, _people),
+                                      "method": "Bayes-fixedS-fast"}, _ROW, _people,
+                       shares="aggregator"),
+    "logistic regression": Case("logistic-regression", {**_TWO, "target": "kind",
+                                                        "classes": ["no", "yes"]}, _ROW, _people,
+                                shares="aggregator"),
+    "poisson regression": Case("poisson-regression", {**_TWO, "target": "visits",
+                                                      "y_bounds": [0, 12]}, _ROW, _people,
+                               shares="aggregator"),
     "topics of 516 words": Case("topics", {"topics": 2, "vocabulary": WORDS}, _SPECTRAL,
                                 _documents, {"value": "count"}, shares="aggregator"),
     "mixture": Case("mixture", {"components": 2, "radius": 6.0, "features": 3,

@@ -332,8 +332,8 @@ def test_the_search_catches_variances_that_are_taken_too_large():
     """The rank across the basis forgotten, and no ball."""
 
     class Large(SampleMoments):
-        def third(self, basis):
-            found = super().third(basis)
+        def third_sum(self, basis):
+            found = super().third_sum(basis)
             found[math.comb(basis.shape[1] + 2, 3) :] *= 3
             return found
 
