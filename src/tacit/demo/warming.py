@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.schema import Columns
-from tacit.data.stating import number
+from tacit.data.stating import boolean, number
 from tacit.errors import MissingExtra
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
@@ -54,6 +54,19 @@ def _regression() -> None:
         asked = Privacy(1, 1e-6, trust="site")
         model = PrivateLinearRegression(columns, privacy=asked, chains=1, draws=50, warmup=50)
         model.fit(held)
+
+
+def _generalised(link: str) -> None:
+    from tacit.regression.generalised import PrivateLogisticRegression, PrivatePoissonRegression
+
+    table, features = _table(), {"a": number(0, 1), "b": number(0, 1)}
+    kind: Any = PrivatePoissonRegression
+    target, table["y"] = number(0, 2), np.round(np.clip(table["y"], 0, 2))
+    if link == "logistic":
+        kind, target, table["y"] = PrivateLogisticRegression, boolean(), table["y"] > 0
+    columns = Columns(**features, y=target, target="y")
+    held = [Site(str(k), table) for k in range(2)]
+    kind(columns, draws=100, privacy=Privacy(1, 1e-6, trust="site")).fit(held)
 
 
 def _factorization(method: str, **more: Any) -> None:
@@ -137,6 +150,8 @@ def _network() -> None:
 FITS: Mapping[str, Callable[[], None]] = {
     "summary": _summary,
     "regression": _regression,
+    "logistic-regression": lambda: _generalised("logistic"),
+    "poisson-regression": lambda: _generalised("poisson"),
     "factorization: als": lambda: _factorization("als"),
     "factorization: als, entries": lambda: _factorization("als", unit="entry"),
     "factorization: offsets": lambda: _factorization("offsets"),
