@@ -59,12 +59,16 @@ def _regression() -> None:
 def _generalised(link: str) -> None:
     from tacit.regression.generalised import PrivateLogisticRegression, PrivatePoissonRegression
 
-    table, features = _table(), {"a": number(0, 1), "b": number(0, 1)}
-    kind: Any = PrivatePoissonRegression
-    target, table["y"] = number(0, 2), np.round(np.clip(table["y"], 0, 2))
+    table, ranges = _table(), {"a": number(0, 1), "b": number(0, 1)}
+    kind: Any
+    target: Any
     if link == "logistic":
-        kind, target, table["y"] = PrivateLogisticRegression, boolean(), table["y"] > 0
-    columns = Columns(**features, y=target, target="y")
+        kind, target = PrivateLogisticRegression, boolean()
+        table["y"] = table["y"] > 0
+    else:
+        kind, target = PrivatePoissonRegression, number(0, 2)
+        table["y"] = np.round(np.clip(table["y"], 0, 2))
+    columns = Columns({**ranges, "y": target}, target="y")
     held = [Site(str(k), table) for k in range(2)]
     kind(columns, draws=100, privacy=Privacy(1, 1e-6, trust="site")).fit(held)
 
