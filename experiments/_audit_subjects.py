@@ -84,6 +84,13 @@ def regression(epsilon: float, delta: float, statistics: str = "moments", **word
     )  # fmt: skip
 
 
+def generalised(epsilon: float, delta: float, kind: str, **words: Any) -> Any:
+    more = {"classes": (0, 1)} if kind == "Logistic" else {"y_bounds": (0, 3)}
+    return getattr(tc, f"Private{kind}Regression")(
+        bounds=[(-1, 1)] * 2, rows=20, draws=100, privacy=request(epsilon, delta, **words), **more
+    )
+
+
 def factorization(
     epsilon: float, delta: float, method: Any, accountant: str = "pld", **words: Any
 ) -> Any:
@@ -204,6 +211,10 @@ SUBJECTS = (
     Subject("linear regression, moments", regression, _levels(*BOTH), True),
     Subject("linear regression, S and z", regression,
             _levels(*({"statistics": "Sz", **b} for b in BOTH))),
+    Subject("logistic regression", generalised,
+            _levels(*({"kind": "Logistic", **b} for b in BOTH))),
+    Subject("Poisson regression", generalised,
+            _levels(*({"kind": "Poisson", **b} for b in BOTH))),
     Subject("least squares over sites, users", factorization,
             _levels({**ALS, "unit": "user"}, {**PLAIN_ALS, "unit": "user"}), True),
     Subject("least squares over sites, entries", factorization,

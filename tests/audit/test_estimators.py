@@ -27,6 +27,8 @@ from tacit.moments.words.agreement import JointAgreement
 from tacit.posterior import estimator as posterior
 from tacit.privacy.accounting.accountants import epsilon_of
 from tacit.regression.design import Design
+from tacit.regression.generalised import gradients
+from tacit.regression.generalised.agreement import GeneralisedAgreement
 
 # --- broken twins -------------------------------------------------------------------------------
 
@@ -94,6 +96,12 @@ def no_example_clip(patch):
     patch.setattr(sides, "LinearSums", Loud)
 
 
+def long_gradients(patch):
+    """Rows that may move the sum of a round by four times what was charged."""
+    whole = gradients.unit
+    patch.setattr(gradients, "unit", lambda *given: 4.0 * whole(*given))
+
+
 def truthful(patch):
     """Answers that lie too rarely."""
     lie, magnitude = RandomizedResponse.lie.fget, OneBitMean.magnitude.fget
@@ -111,6 +119,9 @@ CASES = {
     "linear regression, S and z": (
         {"epsilon": 2.0, "delta": 1e-3, "statistics": "Sz", "neighbours": "replace-one"}, 4000,
         part_of(Design, "sensitivity", 2.0)),
+    "logistic regression": ({"epsilon": 2.0, "delta": 1e-3}, 4000, long_gradients),
+    "Poisson regression": (
+        {"epsilon": 2.0, "delta": 1e-3}, 4000, part_of(GeneralisedAgreement, "reach")),
     "least squares over sites, users": (
         {"epsilon": 4.0, "delta": 1e-3}, 4000, no_message_clip),
     "least squares over sites, entries": (None, 4000, less_noise(4)),

@@ -17,6 +17,8 @@ ILL = 'ill = ["no", "yes"]\n'
 CONFIGS = {
     "summary": (COLUMNS, ""),
     "regression": (COLUMNS, 'target = "dose"\nmethod = "Bayes-fixedS-fast"'),
+    "logistic-regression": (COLUMNS + ILL, 'target = "ill"\ndraws = 100'),
+    "poisson-regression": (COLUMNS, 'target = "dose"\ndraws = 100'),
     "mixture": (COLUMNS, "components = 2"),
     "posterior": (COLUMNS + 'target = "dose"\n', 'population = "Exponential"\nchains = 1\n'
                   'draws = 100\nstatistic = "mean"'),
@@ -39,6 +41,7 @@ BAD = {  # what stands in one row of the file: column → (value, whether cells 
 }  # fmt: skip
 READ = {
     "summary": ("age", "dose"), "regression": ("age", "dose"), "mixture": ("age", "dose"),
+    "logistic-regression": ("age", "dose", "ill"), "poisson-regression": ("age", "dose"),
     "posterior": ("dose",), "selector": ("dose",),
     "network-classifier": ("age", "dose", "ill"), "network-regressor": ("age", "dose"),
     **{name: ("test", "value") for name in CELLS},

@@ -23,6 +23,8 @@ EVERY = {"epsilon": "4.0", "delta": "1e-5", "name": '"North"', "data": '"north.c
 ANSWERS = {
     "summary": {},
     "regression": {"target": '"dose"'},
+    "logistic-regression": {"target": '"ill"', '"…"': f"{TABLE}\n{ILL}"},
+    "poisson-regression": {"target": '"dose"'},
     "mixture": {"epsilon": "40.0", "ledger_epsilon": "50.0"},
     "posterior": {"population": '"Exponential"', "target": '"dose"', '"…"': DOSE},
     "selector": {"population": '"Exponential"', "target": '"dose"', '"…"': DOSE,
@@ -43,6 +45,8 @@ FASTER = {  # settings that the file offers with a default, for a short test
     "posterior": ("#draws = 2000", "draws = 100"),
     "network-classifier": ('#training = {steps = "…"}', "training = {steps = 2}"),
     "network-regressor": ('#training = {steps = "…"}', "training = {steps = 2}"),
+    "logistic-regression": ("#draws = 1000", "draws = 100"),
+    "poisson-regression": ("#draws = 1000", "draws = 100"),
     "regression": ('#method = "auto"', 'method = "Bayes-fixedS-fast"'),
 }
 

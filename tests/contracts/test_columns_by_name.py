@@ -78,6 +78,14 @@ def regression(**more: Any) -> Any:
     return tc.PrivateLinearRegression(**{"method": "OLS", "random_state": 0, **more})
 
 
+def logistic(**more: Any) -> Any:
+    return tc.PrivateLogisticRegression(**{"draws": 100, "random_state": 0, **more})
+
+
+def poisson(**more: Any) -> Any:
+    return tc.PrivatePoissonRegression(**{"draws": 100, "random_state": 0, **more})
+
+
 def people(kind: Any, *given: Any, **more: Any) -> Any:
     small = {"chains": 1, "draws": 80, "warmup": 20, "random_state": 0}
     return kind(Exponential(), *given, **small, **more)
@@ -98,6 +106,23 @@ SUBJECTS = [
     Subject("regression, ranges in order",
             lambda **m: regression(bounds=RANGES, y_bounds=(60, 220), **m),
             PAIR, target="pressure", by_columns=False),
+    Subject("logistic-regression", lambda **m: logistic(
+        columns=tc.Columns({**NUMBERS, **ILL}), target="ill", **m), PAIR,
+        lambda model, rows: model.predict_proba(rows), target="ill"),
+    Subject("logistic-regression, ranges by name", lambda **m: logistic(
+        bounds=dict(zip(PAIR, RANGES, strict=True)), classes=("no", "yes"), target="ill", **m),
+        PAIR, lambda model, rows: model.predict_proba(rows), target="ill", by_columns=False),
+    Subject("logistic-regression, ranges in order", lambda **m: logistic(
+        bounds=RANGES, classes=("no", "yes"), **m),
+        PAIR, lambda model, rows: model.predict_proba(rows), target="ill", by_columns=False),
+    Subject("poisson-regression", lambda **m: poisson(
+        columns=tc.Columns({**NUMBERS, "pressure": tc.number(0, 220)}), target="pressure", **m),
+        PAIR, target="pressure"),
+    Subject("poisson-regression, ranges by name", lambda **m: poisson(
+        bounds=dict(zip(PAIR, RANGES, strict=True)), y_bounds=220, target="pressure", **m),
+        PAIR, target="pressure", by_columns=False),
+    Subject("poisson-regression, ranges in order", lambda **m: poisson(
+        bounds=RANGES, y_bounds=220, **m), PAIR, target="pressure", by_columns=False),
     Subject("mixture", lambda **m: tc.GaussianMixture(2, columns=tc.Columns(NUMBERS),
                                                       random_state=0, **m), PAIR,
             lambda model, rows: model.predict_proba(rows)),
@@ -220,11 +245,12 @@ def test_a_fit_finds_columns_by_name(stated: Subject, change: str) -> None:
 
 
 def test_an_array_is_in_the_order_in_which_columns_were_stated(stated: Subject) -> None:
-    if stated.name in ("topics", "network-classifier"):
+    if stated.name in ("topics", "network-classifier", "logistic-regression"):
         return  # of words, or of labels beside numbers
     table = table_of(stated)
     model = stated.make()
-    columns = {name: tc.number(-500, 500) for name in reversed(table.columns)}
+    low = 0 if stated.name == "poisson-regression" else -500  # counts
+    columns = {name: tc.number(low, 500) for name in reversed(table.columns)}
     model.set_params(columns=tc.Columns(columns))
     if stated.name in ("posterior", "selector"):
         model.set_params(columns=EXP)
@@ -278,7 +304,7 @@ def test_sites_with_columns_in_another_order_are_put_in_order_or_refused(name: s
 
     right = subject.look(subject.make().fit(sites(first, second)), rows)
     turned = sites(first, second[second.columns[::-1]])
-    if name == "regression, ranges in order":
+    if name.endswith("regression, ranges in order"):
         with pytest.raises(ParameterError, match=r"site 'South' has .* by their order"):
             subject.make().fit(turned)
     else:

@@ -42,6 +42,8 @@ VISITS = {
     "who": np.array([f"p{k % 30}" for k in range(300)]),
 }
 VISITS["pressure"] = (100 + 0.5 * VISITS["age"] + RNG.normal(0, 5, 300)).round(2)
+VISITS["high"] = np.where(VISITS["pressure"] > 125, "yes", "no")
+VISITS["calls"] = (np.arange(300) * 7 % 11).astype(float)
 WORDS = RNG.poisson(0.7, (120, 8)) + 1
 LINKS = {"user": CELLS["user"], "item": CELLS["item"]}
 NUMBERS = {"age": tc.number(0, 100), "dose": tc.number(0, 5)}
@@ -96,6 +98,32 @@ SUBJECTS = [
         lambda: tc.PrivateLinearRegression(
             tc.Columns(**NUMBERS, pressure=tc.number(0, 300), target="pressure", **ONCE),
             privacy=tc.Privacy(1, 1e-6), chains=1, draws=10, warmup=10, **SEEDED,
+        ),
+        VISITS,
+    ),
+    Subject(
+        "logistic-regression",
+        lambda: tc.PrivateLogisticRegression(
+            tc.Columns(**NUMBERS, high=tc.category("no", "yes"), target="high", outside="clip",
+                       person="who", rows_per_person=10),
+            privacy=tc.Privacy(1, 1e-6), draws=100, **SEEDED,
+        ),
+        VISITS,
+    ),
+    Subject(
+        "logistic-regression: ranges",
+        lambda: tc.PrivateLogisticRegression(
+            bounds=[(0, 100), (0, 5)], classes=("no", "yes"), privacy=tc.Privacy(1, 1e-6),
+            draws=100, **SEEDED,
+        ),
+        (np.column_stack([VISITS["age"], VISITS["dose"]]), VISITS["high"]),
+    ),
+    Subject(
+        "poisson-regression",
+        lambda: tc.PrivatePoissonRegression(
+            tc.Columns(**NUMBERS, calls=tc.number(0, 20), target="calls", outside="clip",
+                       person="who", rows_per_person=10),
+            privacy=tc.Privacy(1, 1e-6), draws=100, **SEEDED,
         ),
         VISITS,
     ),

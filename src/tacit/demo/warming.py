@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
-from tacit.data.stating import number
+from tacit.data.stating import boolean, number
 from tacit.errors import MissingExtra
 from tacit.estimators.site import Site
 from tacit.privacy.guarantee import Privacy
@@ -55,6 +55,23 @@ def _regression() -> None:
         asked = Privacy(1, 1e-6, trust="site")
         model = PrivateLinearRegression(columns, privacy=asked, chains=1, draws=50, warmup=50)
         model.fit(held)
+
+
+def _generalised(link: str) -> None:
+    from tacit.regression.generalised import PrivateLogisticRegression, PrivatePoissonRegression
+
+    table, ranges = _table(), {"a": number(0, 1), "b": number(0, 1)}
+    kind: Any
+    target: Any
+    if link == "logistic":
+        kind, target = PrivateLogisticRegression, boolean()
+        table["y"] = table["y"] > 0
+    else:
+        kind, target = PrivatePoissonRegression, number(0, 2)
+        table["y"] = np.round(np.clip(table["y"], 0, 2))
+    columns = Columns({**ranges, "y": target}, target="y")
+    held = [Site(str(k), table) for k in range(2)]
+    kind(columns, draws=100, privacy=Privacy(1, 1e-6, trust="site")).fit(held)
 
 
 def _factorization(method: str, **more: Any) -> None:
@@ -144,6 +161,8 @@ def _network() -> None:
 FITS: Mapping[str, Callable[[], None]] = {
     "summary": _summary,
     "regression": _regression,
+    "logistic-regression": lambda: _generalised("logistic"),
+    "poisson-regression": lambda: _generalised("poisson"),
     "factorization: als": lambda: _factorization("als"),
     "factorization: als, entries": lambda: _factorization("als", unit="entry"),
     "factorization: offsets": lambda: _factorization("offsets"),

@@ -27,6 +27,7 @@ from tacit.posterior.numerics.populations.laws import (
     UniformWidth,
 )
 from tacit.posterior.numerics.priors import Beta, Gamma, InverseGamma, Normal, Uniform
+from tacit.posterior.numerics.splines import from_line, log_slope
 from tacit.posterior.numerics.statistics import Custom, OrderStatistic, Power
 
 WIDE = (-60.0, 60.0)  # bounds that clip nothing
@@ -377,6 +378,17 @@ def test_a_prior_may_reach_beyond_the_range_of_the_parameter():
     assert found.draws.min() > 0
     with pytest.raises(ParameterError, match="leaves the parameter's range"):
         infer(release, NormalVariance(), Uniform(-2.0, -1.0))
+
+
+def test_a_walk_ends_where_a_positive_parameter_does():
+    """Ten people hardly see a variance: a prior with a heavy tail has mass at any size."""
+    assert log_slope(1, from_line(1, 230.0)) == pytest.approx(230.0)
+    assert log_slope(1, from_line(1, 500.0)) == log_slope(1, from_line(1, 232.0)) == -math.inf
+    release = NoisyStatistic(Power(1.0), (-10.0, 10.0), 10, NoiseLaw("laplace", 2.0), [0.5])
+    found = infer(release, NormalVariance(), InverseGamma(0.01, 0.01), chains=2, draws=200,
+                  warmup=200, rng=generator(21))  # fmt: skip
+    assert len(np.unique(found.draws)) > 100  # at an end where nothing changes there was one
+    assert found.draws.max() <= from_line(1, math.log(1e100))
 
 
 def test_tables_resolve_narrow_posteriors():

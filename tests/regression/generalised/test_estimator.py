@@ -40,6 +40,13 @@ def test_without_privacy_it_is_the_regression_that_everybody_knows():
     found = poisson().fit(x, counts)
     np.testing.assert_allclose(found.coef_, plain.coef_, atol=found.coef_sd_.max())
     assert found.score(x, counts) == pytest.approx(plain.score(x, counts), abs=0.01)
+    for asked, wrong in (
+        ((x, counts, 0.0 * counts), "at least one row"),
+        ((x, counts[1:]), "each row"),
+        ((x, -1.0 - counts), "0 or more"),
+    ):
+        with pytest.raises(TacitError, match=wrong):
+            found.score(*asked)
 
 
 @pytest.mark.parametrize("make", [logistic, poisson])

@@ -32,7 +32,8 @@ __all__ = [
 ]
 
 SCALES = ("real", "positive", "unit")  # the order is the code that compiled loops use
-_LARGEST = 1e100
+_LARGEST = 1e100  # of a positive parameter: its square is a double
+_BEYOND = 1.000001e100  # above it by more than logarithms and exponentials are rounded
 _TAIL = 1e-10  # prior mass that a table leaves out at each end
 
 
@@ -52,7 +53,7 @@ def from_line(scale: int, eta: float) -> Any:
     if scale == 0:
         return eta
     if scale == 1:
-        return math.exp(min(eta, 230.2585092994046))  # 1e100: its square is a double
+        return math.exp(min(eta, 231.0))  # above 1e100, where a walk has left the range
     if eta > 0.0:
         return 1.0 / (1.0 + math.exp(-eta))
     tail = math.exp(eta)
@@ -66,8 +67,8 @@ def log_slope(scale: int, theta: float) -> Any:
         return 0.0
     if not theta > 0.0:
         return -math.inf
-    if scale == 1:
-        return math.log(theta)
+    if scale == 1:  # beyond, θ no longer grows with η: a density there would have no end
+        return math.log(theta) if theta < _BEYOND else -math.inf
     if theta >= 1.0:
         return -math.inf
     return math.log(theta) + math.log1p(-theta)

@@ -67,7 +67,7 @@ def unit(grid: Grid, size: int, link: str) -> float:
 def direction(coefficients: Array) -> Array:
     """Return the direction of slopes; nothing where they are zero.
 
-    >>> direction(np.array([7.0, 3.0, 4.0])).tolist()
+    >>> direction(np.array([7.0, 3.0, 4.0])).round(6).tolist()
     [0.0, 0.6, 0.8]
     """
     slopes = np.concatenate([[0.0], coefficients[1:]])

@@ -192,7 +192,8 @@ class PrivateLogisticRegression(ClassifierMixin, GeneralisedRegression):  # type
 
     def predict(self, X: Any) -> Any:
         """Return the more probable class of each row."""
-        return self.classes_[(self._means(X)[0] > 0.5).astype(int)]
+        share = self._means(X)[0]
+        return self.classes_[(share > 0.5).astype(int)]
 
     def _predict_table(
         self, table: Table, data: Any = None, interval: float | None = None

@@ -13,9 +13,10 @@ from sklearn.base import RegressorMixin
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, InstanceOf, Real, check
 from tacit._core.rng import generator
-from tacit.data.features import one_column
+from tacit.data.features import numbers, one_column
 from tacit.data.reading import Table
 from tacit.data.schema import Columns
+from tacit.errors import ParameterError
 from tacit.estimators.facts import Facts
 from tacit.estimators.parameters import stores_parameters
 from tacit.estimators.predicting import beside
@@ -197,10 +198,16 @@ class PrivatePoissonRegression(RegressorMixin, GeneralisedRegression):  # type: 
         sample_weight
             How much each row counts; all the same unless given.
         """
-        truth = np.asarray(one_column(y), np.float64)
+        found, truth = self.predict(X), numbers({"y": one_column(y)})[:, 0]
+        if len(truth) != len(found):
+            raise ParameterError(f"y must have one count for each row of X, got {len(truth)}")
+        if (truth < 0.0).any():
+            raise ParameterError("y must hold counts, which are 0 or more")
         weights = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight)
+        if not np.sum(weights) > 0.0:
+            raise ParameterError("score needs at least one row that counts: pass rows X and y")
         base = np.full(len(truth), np.average(truth, weights=weights))
-        own, free = (_deviance(truth, mean) @ weights for mean in (self.predict(X), base))
+        own, free = (_deviance(truth, mean) @ weights for mean in (found, base))
         return float(1.0 - own / free) if free > 0.0 else 0.0
 
     @classmethod

@@ -1,8 +1,9 @@
 """The loops of Metropolis–Hastings samplers, compiled for built-in models.
 
 Every loop walks on η (see `tacit.posterior.numerics.splines`): η' = η + step·L·ξ, so the target on
-η is p(θ | y)·|dθ/dη|. Each takes ``draws`` rows of ``thin`` iterations and, while it adapts, moves
-log step towards its target acceptance by Robbins–Monro steps.
+η is p(θ | y)·|dθ/dη|, and 0 where θ has left its range. Each takes ``draws`` rows of ``thin``
+iterations and, while it adapts, moves log step towards its target acceptance by Robbins–Monro
+steps.
 
 Source: Alparslan (2023), with the corrections of PRIVACY B4: acceptance uses Σw′ over Σw,
 Ẑ′ uses θ′ throughout, a walk on log θ has its Jacobian.
