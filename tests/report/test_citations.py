@@ -47,10 +47,8 @@ def test_every_entry_is_cited_by_something_and_nothing_else_is():
 )
 def test_a_result_cites_what_its_agreement_says(tmp_path, mechanism, source_of, other):
     privacy = tc.Privacy(1.0, 1e-5, neighbours="replace-one")
-    model = tc.PrivatePosterior(
-        NormalMean(), "median", bounds=(0, 10), privacy=privacy, chains=1, draws=8, warmup=8,
-        mechanism=mechanism,
-    )  # fmt: skip
+    short = {"chains": 1, "draws": 8, "warmup": 8, "mechanism": mechanism}
+    model = tc.PrivatePosterior(NormalMean(), "median", bounds=(0, 10), privacy=privacy, **short)
     model.fit(np.linspace(2, 6, 40)).release(tmp_path / "release")
     for source in (
         model,

@@ -385,8 +385,8 @@ def test_a_walk_ends_where_a_positive_parameter_does():
     assert log_slope(1, from_line(1, 230.0)) == pytest.approx(230.0)
     assert log_slope(1, from_line(1, 500.0)) == log_slope(1, from_line(1, 232.0)) == -math.inf
     release = NoisyStatistic(Power(1.0), (-10.0, 10.0), 10, NoiseLaw("laplace", 2.0), [0.5])
-    found = infer(release, NormalVariance(), InverseGamma(0.01, 0.01), chains=2, draws=200,
-                  warmup=200, rng=generator(21))  # fmt: skip
+    how = {"chains": 2, "draws": 200, "warmup": 200, "rng": generator(21)}
+    found = infer(release, NormalVariance(), InverseGamma(0.01, 0.01), **how)
     assert len(np.unique(found.draws)) > 100  # at an end where nothing changes there was one
     assert found.draws.max() <= from_line(1, math.log(1e100))
 
