@@ -34,6 +34,7 @@ from experiments.runner import Outcome
 BAD = ("silently wrong", "ε spent on a failure", "bare exception", "without a place",
        "not in one pass", "refused for nothing")  # fmt: skip
 MOST, QUICK_MOST = 1_000_000, 20_000
+TRIES = 4  # which of somebody's rows count is secret: a twin may choose the right ones by chance
 QUICK = ("summary", "regression")  # all read tables alike, and the full form has all
 
 
@@ -89,12 +90,14 @@ def run(quick: bool) -> Outcome:
         outcome.check(verdict, totals[verdict], "0", totals[verdict] == 0)
     for twin in TWINS:
         few = [case for case in tables if case.name in twin.cases]
-        caught: Counter[str] = Counter()
-        with twin.broken():
-            for case in few:
-                only = [s for s in every if s.name in twin.subjects]
-                caught.update(row["verdict"] for row in tried(case, only, ("pandas",)))
-        seen = sum(caught[verdict] for verdict in twin.verdicts)
+        only, seen = [s for s in every if s.name in twin.subjects], 0
+        for _ in range(TRIES):
+            with twin.broken():
+                caught = Counter(row["verdict"] for case in few
+                                 for row in tried(case, only, ("pandas",)))  # fmt: skip
+            seen = sum(caught[verdict] for verdict in twin.verdicts)
+            if seen:
+                break
         bar = f"caught as {' or '.join(twin.verdicts)}"
         outcome.check(f"a reader that {twin.name}", seen, bar, seen > 0)
     return outcome
