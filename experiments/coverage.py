@@ -90,7 +90,6 @@ def of_regressions(shape: str, rows: int, epsilon: float, seeds: range) -> Found
         model = tc.PrivateLinearRegression(
             bounds=FEATURES, target="y", y_bounds=RESPONSE, privacy=tc.Privacy(epsilon, DELTA),
             noise="grid", random_state=_seed(shape, rows, epsilon, seed),
-            chains=2, draws=500, warmup=500,
         ).fit(table)  # fmt: skip
         answer = model.summary()
         told = answer.table("coefficients").columns
