@@ -27,11 +27,6 @@ KNOWN_MISSES: dict[str, dict[str, str]] = {
         "tacit demo: first − second, s": "6.5 s, measured on a busy machine",
         "all in one cache: first − second, s": "a regression alone takes as much",
     },
-    "gibbs": {
-        "SMURFF's sweep over tacit's, rank 16": (
-            "gathering, multiplying and solving rows take a third each; it is four times as fast"
-        ),
-    },
     "sampler-defaults": {
         "largest error of maximum likelihood, over a constant's": (
             "without a prior it overfits a few cells per member: that is what it is"
