@@ -65,6 +65,28 @@ def test_it_beats_knowing_nothing_and_features_help(ratings, weights):
     assert errors["heterogeneous"] < errors["offsets"] < 0.9 * values.var()
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_features_made_of_chance_cost_nobody_accuracy(epsilon):
+    """Who rated what at random, and liked nothing in particular, is told by the own mean alone."""
+    rng = np.random.default_rng(5)
+    users, items, each = 400, 150, 20
+    rated = np.stack([rng.choice(items, each, replace=False) for _ in range(users)])
+    cells = np.column_stack([np.repeat(np.arange(users), each), rated.ravel()])
+    own, noise = rng.normal(0.0, 0.5, users), rng.normal(0.0, 0.7, len(cells))
+    values = np.clip(3.2 + own[cells[:, 0]] + noise, *BOUNDS)
+    train = rng.random(len(cells)) < 0.8
+    table = tc.Relation.from_cells(
+        ("user", "item"), cells[train], values[train], shape=(users, items)
+    )
+    fitted = recommender(epsilon, rank=10).fit(table)
+    sums = np.bincount(cells[train, 0], values[train], users)
+    counts = np.bincount(cells[train, 0], minlength=users)
+    free = ((sums + 2.0 * 3.0) / (counts + 2.0))[cells[~train, 0]]
+    errors = np.square(fitted.predict(cells[~train]) - values[~train])
+    gap = errors - np.square(free - values[~train])
+    assert gap.mean() <= 2.0 * gap.std() / math.sqrt(len(gap))
+
+
 def test_price_certificate_and_ledger(ratings, weights, tmp_path):
     ledger = tc.Ledger.open(tmp_path / "raters.db", unit="entry", epsilon=1.5, delta=1e-4)
     model = recommender(random_state=None, ledger=ledger)

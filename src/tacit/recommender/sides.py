@@ -87,7 +87,8 @@ def coordinate(public: WeightedOffsetsAgreement, start: Start) -> Coordinating:
     found = yield Ask("counts")
     known, sites = public.items_known(found.total, len(found.sites)), found.sites
     if public.products:
-        known.features = yield from _by_all(public.pattern_of(known.counts, rng), sites)
+        pattern = yield from _by_all(public.pattern_of(known.counts, rng), sites)
+        known.features, known.beyond_chance = pattern
     for step, _ in public.plan:
         kind = known.kind(step)
         found = yield Ask(step, kind if step == "later" else "", **known.asks(kind))
@@ -127,6 +128,7 @@ class Items:
             for name in ("weights", "squares", "reach", "spread")
         )
         self.features = self._learned = np.zeros((public.items, 0))
+        self.beyond_chance = 0  # how many features, the first, say more than chance would
         self._mean, self._offsets = 0.0, np.zeros(public.items)
         self._mean_variance, self._offsets_sd = 0.0, np.zeros(public.items)
         self._averaged = Averaged(public.items)
@@ -177,7 +179,8 @@ class Items:
     def _take_offsets(self, sums: Floats, noise: float) -> None:
         """Average with those before, and shrink towards what is expected."""
         left = self._averaged.add(sums, noise)
-        known = self.features[:, : self._agreed.features]  # noise hides what weaker ones say
+        # noise hides what weaker ones say
+        known = self.features[:, : min(self._agreed.features, self.beyond_chance)]
         covariates = np.column_stack([np.log1p(self.counts), known])
         self._offsets, self._offsets_sd = shrunk_towards(
             self._averaged.sums, self._weights, left, _RESIDUAL * self._squares, covariates
@@ -187,11 +190,12 @@ class Items:
         """Return base values and features in the scale of ratings."""
         middle, step = self._agreed.scale
         ones = np.ones((self._agreed.items, 1))
+        known, learned = self.features[:, : self.beyond_chance], self._learned
         liked = self._offsets[:, None]  # what a user makes of what others like
         return {
             "base": middle + step * (self._mean + self._offsets),
             f"base{DEVIATION}": step * np.hypot(self._offsets_sd, math.sqrt(self._mean_variance)),
-            "features": np.column_stack([ones, self.features, self._learned, liked]),
-            "penalties": penalty_grid(self.features.shape[1], self._learned.shape[1], liked=True),
+            "features": np.column_stack([ones, known, learned, liked]),
+            "penalties": penalty_grid(known.shape[1], learned.shape[1], liked=True),
             "spread": np.array([_RESIDUAL * step**2]),
         }

@@ -53,7 +53,7 @@ def coordinate(public: LeastSquaresAgreement, start: Start) -> Coordinating:
     if public.unit == "entry":
         known.open(_heard(public, (yield Ask("counts"))))
     if public.products:
-        known.public = yield from public.pattern_of(known.counts, rng)
+        known.public = (yield from public.pattern_of(known.counts, rng)).features
     for step, _ in public.plan:
         kind = known.kind(step)
         found = yield Ask(step, kind if step.startswith("later") else "", **known.asks(kind))

@@ -64,8 +64,12 @@ from tacit.estimators.agreement import Agreement, Ask, Kind, Neighbours, Step
 from tacit.factorization.arrays import Floats
 from tacit.factorization.offsets.numerics.pattern import (
     OVERSAMPLING,
+    Pattern,
+    edge_of_chance,
     pattern_basis,
     pattern_features,
+    standing_out,
+    trace_seen,
 )
 from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.gaussian import Gaussian
@@ -287,17 +291,21 @@ class OffsetsAgreement(Agreement):
 
     def pattern_of(
         self, counts: Floats, rng: np.random.Generator
-    ) -> Generator[Ask, Collected, Floats]:
+    ) -> Generator[Ask, Collected, Pattern]:
         """Ask for products of the public pattern and return (items, features) made of them."""
         width = min(self.looked_at + OVERSAMPLING, self.items)
         start = rng.standard_normal((self.items, width))
-        block = pattern_basis(counts, start)
+        block, edge = pattern_basis(counts, start), 0.0
         for k in range(self.products):
             found = yield Ask("pattern", counts=counts, block=block)
             product = np.asarray(found.total["sum"], np.float64)
+            if k == 0:
+                edge = edge_of_chance(trace_seen(block, product), counts)
             if k + 1 < self.products:
                 block = pattern_basis(counts, product)
-        return pattern_features(block, product, min(self.looked_at, product.shape[1]))
+        features = pattern_features(block, product, min(self.looked_at, product.shape[1]))
+        known = standing_out(block, product, edge)
+        return Pattern(features, min(known, features.shape[1]))
 
     @property
     def scale(self) -> tuple[float, float]:

@@ -17,10 +17,13 @@ from tacit.factorization.offsets.numerics.contributions import (
     sum_messages,
 )
 from tacit.factorization.offsets.numerics.pattern import (
+    edge_of_chance,
     pattern_basis,
     pattern_features,
     pattern_product,
     pattern_sums,
+    standing_out,
+    trace_seen,
 )
 from tacit.factorization.offsets.numerics.ridge import (
     NEVER,
@@ -220,6 +223,29 @@ def test_pattern_features_are_singular_vectors_of_the_pattern_over_any_sites():
     for k in range(3):
         expected = right[k + 1] * 5.0 * lengths[k + 1] / lengths[1]
         assert abs(found[:, k] @ expected) == pytest.approx(expected @ expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("members", "items", "each"), [(400, 150, 20), (1500, 60, 8), (80, 900, 60)]
+)
+@pytest.mark.parametrize("communities", [1, 4])
+def test_features_beyond_chance_are_counted(members, items, each, communities):
+    rng = np.random.default_rng(items)
+    popular = rng.pareto(2.0, items) + 0.2
+    ours, theirs = rng.integers(0, communities, members), rng.integers(0, communities, items)
+    pattern = np.full((members, items), np.nan)
+    for i in range(members):
+        chances = popular * np.where(theirs == ours[i], 12.0, 1.0)
+        pattern[i, rng.choice(items, each, replace=False, p=chances / chances.sum())] = 1.0
+    cells = by_member(Relation.from_dense(("u", "i"), pattern), "u")
+    counts = np.bincount(cells.items, minlength=items).astype(float)
+    basis = pattern_basis(counts, rng.standard_normal((items, 30)))
+    found = product(cells, counts, basis)
+    edge = edge_of_chance(trace_seen(basis, found), counts)
+    for _ in range(5):
+        basis = pattern_basis(counts, found)
+        found = product(cells, counts, basis)
+    assert standing_out(basis, found, edge) == communities - 1
 
 
 def test_shrinkage_is_the_posterior_mean_under_the_most_likely_spread():

@@ -5,11 +5,18 @@ m_j its row and column sums, the right singular vectors of N = n_i^(−½)·P·m
 items. The first is known, √m_j with singular value 1 (popularity), and is projected out; the
 others come from a subspace iteration on NᵀN, of which every site adds its own part: nothing of
 the size of items² or members × items is ever formed.
+
+**Chance.** Were it independent who rates and what is rated, given how much each rates and is
+rated, the entries of N would have the variance 1/M about that first direction, for M cells: the
+trace of NᵀN would be n·m/M for n members and m items, and no further eigenvalue would be larger
+than (√n + √m)²/M (Marchenko & Pastur 1967). Features below that edge are made of chance. Members
+are not counted: n follows from the trace, of which a random subspace of k of m dimensions has k/m.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +25,28 @@ from scipy.sparse import csr_matrix
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
-__all__ = ["FINE", "pattern_basis", "pattern_features", "pattern_product", "pattern_sums"]
+__all__ = [
+    "FINE",
+    "Pattern",
+    "edge_of_chance",
+    "pattern_basis",
+    "pattern_features",
+    "pattern_product",
+    "pattern_sums",
+    "standing_out",
+    "trace_seen",
+]
 
 OVERSAMPLING = 8
 FINE = 36  # members' rows are whole numbers of 2^-36
 _MEMBERS = 1 << 24  # so many times 2^37 stays below 2^62
+
+
+class Pattern(NamedTuple):
+    """Features of items from who rated what, and how many of them, the first, are not chance."""
+
+    features: Floats
+    known: int
 
 
 def pattern_sums(cells: ByMember, counts: Floats, block: Floats) -> list[Integers]:
@@ -68,3 +92,24 @@ def pattern_features(basis: Floats, product: Floats, rank: int) -> Floats:
     sizes = np.sqrt(np.maximum(values[order], 0.0))
     scale = np.sqrt(len(basis)) * sizes / max(float(sizes[0]), 1e-300)
     return np.asarray(basis @ vectors[:, order] * scale)
+
+
+def trace_seen(basis: Floats, product: Floats) -> float:
+    """Return the trace of NᵀN as a random basis and its product with it show."""
+    return float(len(basis) / basis.shape[1] * (basis * product).sum())
+
+
+def standing_out(basis: Floats, product: Floats, edge: float) -> int:
+    """Return how many eigenvalues of NᵀN are above an edge, of those that a basis shows."""
+    return int((np.linalg.eigvalsh(basis.T @ product) > edge).sum())
+
+
+def edge_of_chance(trace: float, counts: Floats) -> float:
+    """Return the largest eigenvalue of NᵀN that chance alone makes; ``counts`` are of items.
+
+    >>> round(edge_of_chance(2.0, np.full(50, 25.0)), 3)  # 1,250 cells of 50 members
+    0.16
+    """
+    cells, items = max(float(counts.sum()), 1.0), int((counts > 0.0).sum())
+    members = trace * cells / max(items, 1)
+    return (math.sqrt(max(members, 0.0)) + math.sqrt(items)) ** 2 / cells
