@@ -256,7 +256,7 @@ class OneAnswerAgreement(LocalAgreement):
         total = np.bincount(places, answers, size)
         return self.summed(total, np.bincount(places, minlength=size), projection)
 
-    def summed(self, sums: Floats, counts: Floats, projection: Projection | None) -> Averaged:
+    def summed(self, sums: Any, counts: Any, projection: Projection | None) -> Averaged:
         """Return it from the sum of answers about every coordinate, and their number.
 
         An answer about nothing has the variance v of its mechanism at zero, so that Σ s² over
