@@ -17,7 +17,8 @@ from tacit.estimators.gate import Gate
 from tacit.estimators.site import Site
 from tacit.mechanisms.noise import Noise
 from tacit.moments.agreement import TopicAgreement
-from tacit.moments.numerics.sums import DocumentMoments, SampleMoments, entry_weights
+from tacit.moments.numerics.samples import ACROSS, FEATURES, SampleMoments
+from tacit.moments.numerics.sums import DocumentMoments, entry_weights
 from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.moments.sides import Holding
 from tacit.privacy.calibration import gaussian_sigma
@@ -270,15 +271,13 @@ def test_no_contribution_exceeds_norm_one_at_any_size():
 # -- samples ---------------------------------------------------------------------------------
 
 
-def sample_attack(neighbours, kind=None, rank=2, own=False):
+def sample_attack(neighbours, kind=None, rank=2, own=False, basis=None, **more):
     privacy = Privacy(2.0, 1e-5, neighbours=neighbours)
-    agreement = MixtureAgreement(SIZE, rank, privacy, radius=2.0, centre=(0.5,), own_variances=own)
-    basis = np.linalg.qr(np.random.default_rng(2).standard_normal((SIZE, rank)))[0]
-
-    def moments(rows):
-        return SampleMoments(rows, 2.0, 0.5, own)
-
-    return Attack(agreement, basis, kind or moments)
+    agreement = MixtureAgreement(SIZE, rank, privacy, radius=2.0, centre=(0.5,),
+                                 own_variances=own, **more)  # fmt: skip
+    if basis is None:
+        basis = np.linalg.qr(np.random.default_rng(2).standard_normal((SIZE, rank)))[0]
+    return Attack(agreement, basis, kind or agreement.moments)
 
 
 def sample_search(attack, neighbours):
@@ -324,7 +323,7 @@ def test_no_sample_moves_variances_of_their_own_farther_than_was_paid_for(neighb
     worst = sample_search(attack, neighbours)
     assert 0.75 * attack.paid <= worst <= attack.paid
     basis = attack.basis
-    near = SampleMoments(0.5 + 2.0 * np.vstack([basis[:, 0], -basis[:, 0]]), 2.0, 0.5, True)
+    near = SampleMoments(0.5 + 2.0 * np.vstack([basis[:, 0], -basis[:, 0]]), 2.0, 0.5, ACROSS)
     assert near.third(basis).shape == (math.comb(rank + 2, 3) + rank,)
 
 
@@ -337,5 +336,78 @@ def test_the_search_catches_variances_that_are_taken_too_large():
             found[math.comb(basis.shape[1] + 2, 3) :] *= 3
             return found
 
-    attack = sample_attack(ADD_REMOVE, lambda rows: Large(rows, 2.0, 0.5, True), 1, True)
+    attack = sample_attack(ADD_REMOVE, lambda rows: Large(rows, 2.0, 0.5, ACROSS), 1, True)
     assert sample_search(attack, ADD_REMOVE) > 1.01 * attack.paid
+
+
+@RELATIONS
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("along", [False, True])
+def test_no_sample_moves_variances_of_features_farther_than_was_paid_for(neighbours, rank, along):
+    basis = np.eye(SIZE)[:, :rank] if along else None
+    attack = sample_attack(neighbours, rank=rank, own=True, diagonal=True, basis=basis)
+    worst = sample_search(attack, neighbours)
+    assert 0.7 * attack.paid <= worst <= attack.paid
+    parts = SampleMoments(np.eye(SIZE), 2.0, 0.5, FEATURES)
+    assert parts.third(attack.basis).shape == (math.comb(rank + 2, 3) + SIZE * rank,)
+
+
+@RELATIONS
+def test_variances_of_features_are_no_longer_than_the_third_moment(neighbours):
+    """Over all directions and samples at the edge: the share of the bound that is used."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 4))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    weights = np.append(entry_weights(4), np.ones(16))
+    third = [SampleMoments(z[None], 1.0, 0.0, FEATURES).third(np.eye(4)) for z in rows]
+    third = weights * np.ldexp(np.array(third, float), -36)
+    if neighbours == ADD_REMOVE:
+        found = np.linalg.norm(third, axis=1).max()
+        assert 0.95 < found <= 1.0  # 1 - Σ z_i⁶ is 15/16 at the most even sample
+        return
+    found = max(np.linalg.norm(third - other, axis=1).max() for other in third)
+    opposite = SampleMoments(-rows[:1], 1.0, 0.0, FEATURES).third(np.eye(4))
+    found = max(found, np.linalg.norm(third[0] - weights * np.ldexp(opposite.astype(float), -36)))
+    assert 1.8 < found <= 2.0
+
+
+def test_the_search_catches_features_beside_all_entries():
+    """Entries of twice the same index count in the third moment, and once more beside it."""
+
+    class Twice(SampleMoments):
+        def third_sum(self, basis):
+            found = super().third_sum(basis)
+            cubes = SampleMoments(self.samples, 2.0, 0.5).third_sum(basis)
+            found[: len(cubes)] = cubes
+            return found
+
+    attack = sample_attack(
+        ADD_REMOVE, lambda rows: Twice(rows, 2.0, 0.5, FEATURES), 2, True, diagonal=True
+    )
+    assert sample_search(attack, ADD_REMOVE) > 1.01 * attack.paid
+
+
+@RELATIONS
+def test_no_sample_moves_what_a_public_covariance_measures_farther_than_was_paid_for(neighbours):
+    turn = (3.0, 0.0, 0.0), (-40.0, 2.0, 0.0), (0.25, 0.5, 1e-3)
+    attack = sample_attack(neighbours, turn=turn)
+    worst = sample_search(attack, neighbours)
+    assert 0.7 * attack.paid <= worst <= attack.paid
+
+    class After(SampleMoments):  # the ball comes first
+        def _pieces(self):
+            for piece in super()._pieces():
+                yield piece @ np.array(turn).T
+
+    attack = sample_attack(neighbours, lambda rows: After(rows, 2.0, 0.5))
+    assert sample_search(attack, neighbours) > 1.5 * attack.paid
+
+
+def test_a_public_covariance_maps_every_sample_by_itself():
+    """Bit for bit, whoever else is in the table: a product of matrices would not."""
+    rng, turn = np.random.default_rng(0), np.tril(np.random.default_rng(1).uniform(0.1, 1, (9, 9)))
+    rows = rng.standard_normal((300, 9))
+    basis = np.linalg.qr(rng.standard_normal((9, 3)))[0]
+    made = [SampleMoments(part, 2.0, 0.1, turn=turn) for part in (rows, *rows[:, None])]
+    np.testing.assert_array_equal(made[0].rows(0, 10), sum(one.rows(0, 10) for one in made[1:]))
+    np.testing.assert_array_equal(made[0].third(basis), sum(one.third(basis) for one in made[1:]))

@@ -32,8 +32,11 @@ def test_errors_of_topics_are_those_of_new_documents_and_new_noise(
     assert low < stated.components.mean() / real < high
 
 
+@pytest.mark.parametrize("covariance", ["spherical", "diagonal"])
 @pytest.mark.parametrize("variances", ["common", "own"])
-def test_errors_of_gaussians_are_those_of_new_samples_and_new_noise(variances: str) -> None:
+def test_errors_of_gaussians_are_those_of_new_samples_and_new_noise(
+    variances: str, covariance: str
+) -> None:
     found, weights, counts, spreads = [], [], [], []
     for seed in range(16):
         rng = np.random.default_rng(seed)
@@ -43,6 +46,7 @@ def test_errors_of_gaussians_are_those_of_new_samples_and_new_noise(variances: s
             radius=5,
             features=3,
             variances=variances,
+            covariance=covariance,
             privacy=tc.Privacy(4.0, 1e-5),
             random_state=seed,
         ).fit(data)
@@ -51,7 +55,7 @@ def test_errors_of_gaussians_are_those_of_new_samples_and_new_noise(variances: s
         counts.append(model.rows_)
         spreads.append(model.variances_)
     noise = MomentNoise(*model.shared_["moment_noise"])
-    own, one = variances == "own", np.full(2, 0.01)
+    own, one = variances == "own", np.full((2, 3)[: 1 + (covariance == "diagonal")], 0.01)
     stated = mixture_errors(MEANS / 5, WEIGHTS, one, 3000.0, noise, own)
     for real, ours in (
         (np.std(found, axis=0, ddof=1), 5 * stated.components),

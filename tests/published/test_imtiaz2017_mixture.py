@@ -9,7 +9,7 @@ import tacit as tc
 from experiments.metrics import matched_error
 from tacit.data.synthetic import spherical_mixture
 from tacit.errors import ParameterError, UnboundedData
-from tacit.moments.numerics.sums import SampleMoments
+from tacit.moments.numerics.samples import SampleMoments
 from tacit.moments.numerics.whitening import spread
 from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.privacy.events import ADD_REMOVE, REPLACE

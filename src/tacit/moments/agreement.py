@@ -64,6 +64,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from tacit._core.arrays import Array
 from tacit._core.lazy import late
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
@@ -191,6 +192,15 @@ class MomentAgreement(Agreement):
         """The share of what comes before pairs and triples."""
         return 0.0
 
+    @property
+    def by_feature(self) -> bool:
+        """Whether variances differ by feature; of samples."""
+        return False
+
+    def beside(self, numbers: Array) -> Array:
+        """Return what numbers beside the third moment say; there are none."""
+        return numbers
+
     # -- what is charged -------------------------------------------------------------------
 
     @cached_property
@@ -264,6 +274,10 @@ class MomentAgreement(Agreement):
     def noise_sd(self, sites: int) -> float:
         """Return the standard deviation on the diagonal of a sum of second moments."""
         return self.mechanisms[0].scale * math.sqrt(sites / self.shares)
+
+    def third_sd(self, sites: int) -> float:
+        """Return the standard deviation along every direction of a sum of third moments."""
+        return self.mechanisms[1].scale * math.sqrt(sites / self.shares)
 
     def edge(self, sites: int) -> float:
         """Return where the spectrum of the noise ends in a sum over sites."""

@@ -37,7 +37,7 @@ _JOINT_NOTE = (
     "typical"
 )
 _MIXTURE_NOTE = (
-    "standard errors count sampling and privacy noise, as far as spherical Gaussians are right"
+    "standard errors count sampling and privacy noise, as far as Gaussians of this kind are right"
 )
 
 
@@ -132,13 +132,13 @@ def topics_answer(
 def mixture_answer(model: Any, level: float) -> Answer:
     """Return the Gaussians of a fitted `tacit.GaussianMixture`."""
     means, weights, shared = model.means_, model.weights_, model.shared_
-    scale = model._radius * np.broadcast_to(model._half, means.shape[1:])
+    ball, inside = model._ball, model._ball.inward(model.means_)
     noise, labels = noise_of(shared), _numbered("component", len(weights))
     found = None
     if noise is not None:
-        inside = (means - model._centre) / scale
-        unit = model.variances_ / model._radius**2
+        unit = model.variances_ / ball.radius**2
         found = mixture_errors(inside, weights, unit, model.rows_, noise, model._own)
+    errors = None if found is None else ball.errors(found.components)
     names = texts(model.columns_) or _numbered("feature", means.shape[1])
     note = (_UNKNOWN if found is None else _MIXTURE_NOTE,)
     heavy = estimates(
@@ -151,7 +151,7 @@ def mixture_answer(model: Any, level: float) -> Answer:
             {"component": [one for one in labels for _ in names], "feature": names * len(labels)},
             "mean",
             means.ravel(),
-            None if found is None else (found.components * scale).ravel(),
+            None if errors is None else errors.ravel(),
             level,
         ),
         note,
@@ -161,9 +161,10 @@ def mixture_answer(model: Any, level: float) -> Answer:
     if model.sd_.ndim == 2:
         of = {"component": [one for one in labels for _ in names], "feature": names * len(labels)}
     if found is not None:  # of a root: half the relative error of the square
-        unit = np.maximum(model.variances_, 1e-12 * model._radius**2) / model._radius**2
+        unit = np.maximum(model.variances_ / ball.radius**2, 1e-12)
         relative = np.asarray(found.variance / (2.0 * unit))
-        relative = relative[:, None] if model.sd_.ndim == 2 else relative[:1]
+        relative = relative if relative.ndim == 2 else relative[:, None]
+        relative = relative if model.sd_.ndim == 2 else relative[0]
         spreads = np.ravel(model.sd_ * relative).tolist()
     wide = Table(
         "spreads",
@@ -175,7 +176,7 @@ def mixture_answer(model: Any, level: float) -> Answer:
         f"{len(weights)} Gaussians over {len(names)} features",
         f"The heaviest of {len(weights)} components has {_first(weights, found)} of about "
         f"{_rows(model.rows_, found)} rows; its mean is "
-        f"{_listed(names, means[0], None if found is None else found.components[0] * scale)}.",
+        f"{_listed(names, means[0], None if errors is None else errors[0])}.",
         (where, weighed, wide),
         tuple(hidden_components(shared, noise, len(names) + 1, "components")),
         pictures={
@@ -185,7 +186,7 @@ def mixture_answer(model: Any, level: float) -> Answer:
                 "of the radius",
                 names,
                 labels,
-                ((means - model._centre) / scale).T.tolist(),
+                inside.T.tolist(),
             ),
             "weights": intervals("Weights", "share of rows", weighed, "weight"),
         },

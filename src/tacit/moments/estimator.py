@@ -119,9 +119,10 @@ class MomentEstimator(
         check_signal(white, found.public.noise_sd(sites), self.privacy)
         self.eigenvalues_ = white.values
         self._learn(found, white)
-        third = found.public.mechanisms[1].scale * math.sqrt(sites / found.public.shares)
         self.shared_[EIGENVALUES] = white.values
-        self.shared_[NOISE] = np.array([found.public.noise_sd(sites), third])
+        self.shared_[NOISE] = np.array(
+            [found.public.noise_sd(sites), found.public.third_sd(sites)]
+        )
 
     def _decompose(
         self, third: Array, white: Whitening, rng: np.random.Generator

@@ -1,4 +1,4 @@
-"""`GaussianMixture`: spherical Gaussians from noisy moments, with one variance or one each."""
+"""`GaussianMixture`: Gaussians from noisy moments, spherical, diagonal or of a public shape."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ from tacit.moments.answers import mixture_answer
 from tacit.moments.estimator import COMMON, MomentEstimator
 from tacit.moments.numerics.whitening import Whitening, as_weights
 from tacit.moments.samples.agreement import MixtureAgreement
+from tacit.moments.samples.ball import (
+    DIAGONAL,
+    SPHERICAL,
+    Ball,
+    check_centre,
+    covariance_root,
+    stated_ball,
+)
 from tacit.moments.sides import Spectrum, check_room
 from tacit.moments.signal import check_delta
 from tacit.privacy.guarantee import Privacy
@@ -37,8 +45,9 @@ LARGEST = 4096  # features: the coordinator holds the second moment as a whole
 
 
 class GaussianMixture(MomentEstimator):
-    """Means, weights and variances of spherical Gaussians.
+    """Means, weights and variances of Gaussians.
 
+    They are spherical, or have a variance for every feature, or multiples of a public covariance.
     The means must be linearly independent as seen from the centre, which needs at least as many
     features as components. Samples farther than ``radius`` from ``centre`` are scaled down to it.
 
@@ -62,6 +71,11 @@ class GaussianMixture(MomentEstimator):
     variances
         ``"common"`` to all Gaussians, or each its ``"own"``: that needs more features than
         components and costs no more ε, but shows in a variance only where it is far from the mean.
+    covariance
+        ``"spherical"``; ``"diagonal"``: a variance for every feature, which is no more ε either
+        and needs means with several features each that are not at the centre; or a public matrix,
+        features × features as the caller measures them, of which every covariance is a multiple.
+        Others do not follow from moments up to the third.
     share, restarts, iterations, privacy, on_failure, ledger, random_state
         As in `SingleTopicModel`; the unit of privacy is ``"row"``, or ``"user"`` where ``columns``
         name the person.
@@ -72,7 +86,8 @@ class GaussianMixture(MomentEstimator):
         The Gaussians, the heaviest first; the variance is that of one coordinate, of one that
         ranges map to [−1, 1] where there are ``columns``, averaged over Gaussians.
     variances_
-        That of every Gaussian.
+        That of every Gaussian; of diagonal ones components × features. Of a public covariance the
+        multiples of it.
     sd_
         The standard deviation along every feature, as the caller measures it; with variances of
         their own one row for each Gaussian.
@@ -110,6 +125,7 @@ class GaussianMixture(MomentEstimator):
         "columns",
         "names",
         "variances",
+        "covariance",
         "privacy",
     )
     _inference_only = ("restarts", "iterations")
@@ -119,6 +135,7 @@ class GaussianMixture(MomentEstimator):
         "centre": AnyOf(Real(), InstanceOf(Sequence, np.ndarray, Mapping)),
         "features": AnyOf(Integer(1), None),
         "variances": OneOf("common", "own"),
+        "covariance": InstanceOf(str, Sequence, np.ndarray),
         **COMMON,
     }
 
@@ -131,6 +148,7 @@ class GaussianMixture(MomentEstimator):
         centre: float | Sequence[float] | Mapping[str, float] = 0.0,
         features: int | None = None,
         variances: str = "common",
+        covariance: str | Sequence[Sequence[float]] | NDArray[Any] = SPHERICAL,
         share: float = 0.5,
         restarts: int | None = None,
         iterations: int = 100,
@@ -145,6 +163,7 @@ class GaussianMixture(MomentEstimator):
         self.centre = centre
         self.features = features
         self.variances = variances
+        self.covariance = covariance
         self.share = share
         self.restarts = restarts
         self.iterations = iterations
@@ -161,8 +180,11 @@ class GaussianMixture(MomentEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.columns is not None:
-            self._check_centre()
+        covariance_root(self._shape)
+        if (features := self._features) is not None:
+            if self.features is not None:
+                raise ParameterError("columns hold the features: leave features out")
+            check_centre(features, self.centre)
             return
         if isinstance(self.centre, Mapping):
             raise ParameterError("a centre by names goes with columns: pass columns=Columns(…)")
@@ -173,22 +195,6 @@ class GaussianMixture(MomentEstimator):
             )
         for value in np.ravel(np.asarray(self.centre, object)):
             check("centre", value, Real())
-
-    def _check_centre(self) -> None:
-        """Raise where the centre does not go with the columns."""
-        features, centre = self._features, self.centre
-        assert features is not None
-        if self.features is not None:
-            raise ParameterError("columns hold the features: leave features out")
-        if not isinstance(centre, Mapping):
-            if np.ndim(centre) or centre != 0:
-                raise ParameterError("with columns a centre goes by names: pass {feature: number}")
-            return
-        for name, value in centre.items():
-            if name not in features.ranges:
-                raise ParameterError(f"centre names {name!r}: there is {list(features.ranges)}")
-            low, high = features.ranges[name]
-            check(f"centre[{name!r}]", value, Real(low, high))
 
     # -- what every family says ------------------------------------------------------------
 
@@ -226,10 +232,6 @@ class GaussianMixture(MomentEstimator):
             return sites
         return [replace(site, data=settled(site.data)) for site in sites]
 
-    @property
-    def _own(self) -> bool:
-        return bool(self._given("variances", "common") == "own")
-
     def _agree(self, facts: Sequence[Any], shares: int = 1) -> Agreement:
         """Return what is public; a fact is how many features there are, or their names."""
         size = self._size([len(fact) if isinstance(fact, tuple) else fact for fact in facts])
@@ -238,31 +240,28 @@ class GaussianMixture(MomentEstimator):
         request = self._request(len(facts))
         return self._within(facts, size, self.components, request, len(facts), self.share, shares)
 
+    @property
+    def _shape(self) -> Any:
+        return self._given("covariance", SPHERICAL)
+
     def _within(self, facts: Sequence[Any], *moments: Any) -> MixtureAgreement:
         """Return moments with the public ball that samples are scaled to."""
-        features, own = self._features, self._own
-        if features is None:
-            assert self.radius is not None
-            centre = tuple(float(value) for value in np.ravel(np.asarray(self.centre, np.float64)))
-            names = common_names([fact for fact in facts if isinstance(fact, tuple)])
-            ball: Any = float(self.radius), centre, (1.0,), names, 1, (), own
-            return MixtureAgreement(*moments, *ball)
-        low, high = np.array(list(features.ranges.values()), np.float64).T
-        half, middle = high / 2.0 - low / 2.0, low / 2.0 + high / 2.0
-        stated = self.centre if isinstance(self.centre, Mapping) else {}
-        pairs = zip(features.ranges, middle.tolist(), strict=True)
-        centre = tuple(float(stated.get(name, value)) for name, value in pairs)
-        farthest = np.linalg.norm(1.0 + np.abs(np.asarray(centre) - middle) / half)
-        ball = (
-            float(farthest if self.radius is None else self.radius),
-            centre,
-            tuple(half.tolist()),
-            tuple(features.ranges),
-            features.columns.rows_per_unit,
-            features.columns.assumptions(),
-            own,
-        )
-        return MixtureAgreement(*moments, *ball)
+        root = covariance_root(self._shape)
+        if root is not None and len(root) != moments[0]:
+            raise ParameterError(f"covariance has {len(root)} features, samples have {moments[0]}")
+        ball = stated_ball(self._features, self.centre, self.radius, root)
+        if self._features is None:
+            ball["names"] = common_names([fact for fact in facts if isinstance(fact, tuple)])
+        ball |= {"own_variances": self._own, "diagonal": self._by_feature}
+        return MixtureAgreement(*moments, **ball)
+
+    @property
+    def _own(self) -> bool:
+        return bool(self._given("variances", "common") == "own")
+
+    @property
+    def _by_feature(self) -> bool:
+        return isinstance(self._shape, str) and self._shape == DIAGONAL
 
     def _read(self, data: Any, agreement: Agreement) -> NDArray[Any]:
         assert isinstance(agreement, MixtureAgreement)
@@ -304,9 +303,7 @@ class GaussianMixture(MomentEstimator):
 
     def _scaled_by(self, public: MixtureAgreement) -> None:
         """Take up where the public ball lies, and what the features are called."""
-        self._centre = np.broadcast_to(np.asarray(public.centre), (public.size,))
-        self._half = np.broadcast_to(np.asarray(public.half), (public.size,))
-        self._radius, self.columns_ = public.radius, public.names
+        self._ball, self.columns_ = Ball.of(public), public.names
         features = self._features
         own = public.names if features is None else features.names
         remember(self, len(own) or public.size, own)
@@ -324,41 +321,50 @@ class GaussianMixture(MomentEstimator):
         return super().fit(data)
 
     def _learn(self, found: Spectrum, white: Whitening) -> None:
-        assert isinstance(found.public, MixtureAgreement)
-        spherical, own = found.spherical, found.public.own_variances
-        check_delta(self.privacy, spherical.count, self._default_unit)
-        pulled = found.across if own else None
-        means, mass = self._decompose(spherical.corrected(found.third, pulled), white, found.rng)
-        variances = np.full(len(means), spherical.variance)
-        if own:
-            mechanism, rest = found.public.mechanisms[1], found.public.size - found.public.rank
-            sd = mechanism.scale * np.sqrt(len(found.sites) / found.public.shares / (3.0 * rest))
-            weighed = as_weights(mass, spherical.count) * spherical.count
-            variances = spherical.own_variances(means, weighed, found.across, sd)
-        self._publish(means, as_weights(mass, spherical.count), variances, spherical.count)
+        public, gaussians = found.public, found.gaussians
+        assert isinstance(public, MixtureAgreement)
+        check_delta(self.privacy, gaussians.count, self._default_unit)
+        if self._own and self._by_feature:
+            noise = public.noise_sd(len(found.sites)), public.third_sd(len(found.sites))
+            means, mass, variances = gaussians.by_feature(
+                found.third, found.across, white.inside, noise, found.rng
+            )
+        else:
+            pulled = found.across if self._own else None
+            third = gaussians.corrected(found.third, pulled)
+            means, mass = self._decompose(third, white, found.rng)
+            variances = np.full(len(means), gaussians.variance)
+            if pulled is not None:
+                weighed = as_weights(mass, gaussians.count) * gaussians.count
+                sd = public.third_sd(len(found.sites)) / np.sqrt(3 * (public.size - public.rank))
+                variances = gaussians.own_variances(means, weighed, pulled, sd)
+            elif self._by_feature:
+                variances = np.tile(gaussians.along, (len(means), 1))
+        self._publish(means, as_weights(mass, gaussians.count), variances, gaussians.count)
 
     def _publish(self, means: Array, weights: Array, variances: Array, rows: float) -> None:
         """Keep Gaussians of the unit ball as the caller measures them."""
-        self.means_ = self._centre + self._radius * self._half * means
+        self.means_ = self._ball.outward(means)
         self.weights_, self.rows_ = weights, rows
-        self._spread(self._radius**2 * variances)
+        self._spread(self._ball.radius**2 * variances)
+        several = self._own or self._by_feature
         self.shared_ = {
             "means": self.means_,
             "weights": self.weights_,
             "variance": np.array(self.variance_),
             "rows": np.array(self.rows_),
-            **({"variances": self.variances_} if self._own else {}),
+            **({"variances": self.variances_} if several else {}),
             **self._spectrum(),
         }
 
     def _spread(self, variances: Array) -> None:
         """Keep the variances of all components."""
         self.variances_ = np.maximum(variances, 0.0)
-        self.variance_ = float(variances[0])
-        self.sd_ = self._half * np.sqrt(self.variances_[0])
-        if self._own:
-            self.variance_ = float(self.weights_ @ variances)
-            self.sd_ = np.sqrt(self.variances_)[:, None] * self._half
+        each = variances if variances.ndim == 1 else variances.mean(axis=1)
+        self.variance_ = float(self.weights_ @ each) if self._own else float(each[0])
+        along = self.variances_ if variances.ndim == 2 else self.variances_[:, None]
+        spreads = np.sqrt(along) * self._ball.steps
+        self.sd_ = spreads if self._own else spreads[0]
 
     def _settings(self) -> dict[str, Any]:
         public = self._stated_columns
@@ -373,6 +379,7 @@ class GaussianMixture(MomentEstimator):
             "columns": None if public is None else public.described(),
             "names": list(self.columns_),
             "variances": self._given("variances", "common"),
+            "covariance": np.asarray(self._shape).tolist(),
             "privacy": self._asked(),
         }
 
@@ -409,29 +416,26 @@ class GaussianMixture(MomentEstimator):
 
     def _log_joint(self, data: Any) -> Array:
         check_fitted(self, "means_")
-        features = self._features
+        features, ball = self._features, self._ball
         if features is not None:
             x = features.encode(data)
         else:
             x = _joined([rows_seen(self, part) for part in _pieces(data)])
-        squares = np.square((x[:, None, :] - self.means_) / self._half).sum(axis=2)
-        spread = np.maximum(self.variances_, 1e-12 * self._radius**2)
-        apart = 0.5 * len(self._half) * np.log(spread / self._typical)
+        apart = np.square(ball.apart(x[:, None, :], self.means_))
+        along = self.variances_ if self.variances_.ndim == 2 else self.variances_[:, None]
+        spread = np.maximum(along, 1e-12 * ball.radius**2)
+        squares = (apart / (2.0 * spread)).sum(axis=2)
+        wide = 0.5 * np.log(np.broadcast_to(spread, self.means_.shape)).sum(axis=1)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.weights_) - squares / (2.0 * spread) - apart)
-
-    @property
-    def _typical(self) -> float:
-        """The variance, but for none at all."""
-        return max(self.variance_, 1e-12 * self._radius**2)
+            return np.asarray(np.log(self.weights_) - squares - wide)
 
     def score(self, samples: Any, y: None = None) -> float:
         """Return the mean log density of a sample; not private."""
         from scipy.special import logsumexp
 
         joint = self._log_joint(samples)
-        constant = 0.5 * np.log(2.0 * np.pi * self._typical) * len(self._half)
-        return float(np.mean(logsumexp(joint, axis=1)) - constant - np.log(self._half).sum())
+        constant = 0.5 * np.log(2.0 * np.pi) * self.means_.shape[1] + self._ball.log_volume
+        return float(np.mean(logsumexp(joint, axis=1)) - constant)
 
 
 def _pieces(data: Any) -> list[Any]:

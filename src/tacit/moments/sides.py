@@ -19,7 +19,6 @@ the place of the eigenvalues: a rotation of U makes it diagonal.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -34,8 +33,12 @@ from tacit.mechanisms.additive import GridMechanism
 from tacit.mechanisms.grid import Grid, GridSum, wide_sum
 from tacit.mechanisms.symmetric_operator import BLOCK
 from tacit.moments.agreement import MOST_ROUNDS, MomentAgreement
+from tacit.moments.numerics.gaussians import (
+    GaussianMoments,
+    gaussian_moments,
+    turned_within,
+)
 from tacit.moments.numerics.multisets import first_sums
-from tacit.moments.numerics.spherical import spherical_moments, turned_within
 from tacit.moments.numerics.sums import FINE, MOST_UNITS, SHRINK, entry_weights
 from tacit.moments.numerics.whitening import spread
 from tacit.rounds.sides import Collected
@@ -159,7 +162,7 @@ class Spectrum:
         self.basis: Array | None = None
         self.values: Array = np.full(public.rank, np.inf)
         self.third: Array = np.zeros((public.rank,) * 3)
-        self.across: Array = np.zeros(0)  # Σ (Uᵀz)·zᵀPz/r, where it is asked for
+        self.across: Array = np.zeros(0)  # what is asked for beside the third moment
         self.sites: tuple[str, ...] = ()  # whose moments these are
         self._words: Mapping[str, Any] = {}  # every site's words, where they came first
         self._seen: list[tuple[Any, Mapping[str, Any]]] = []  # vectors, and every site's product
@@ -212,9 +215,7 @@ class Spectrum:
         exponent = self.public.mechanisms[1].grid.exponent
         self.third = as_tensor(found.total["third"], exponent, self.public.rank)
         more = found.total["third"][len(entry_weights(self.public.rank)) :]
-        rest = max(self.public.size - self.public.rank, 1)
-        scale = SHRINK * math.sqrt(3.0 * rest)
-        self.across = np.ldexp(np.asarray(more, np.float64), exponent) / scale
+        self.across = self.public.beside(np.ldexp(np.asarray(more, np.float64), exponent))
         if lost:
             self._turn()
 
@@ -234,11 +235,17 @@ class Spectrum:
         """Take the eigenvectors of the whole matrix."""
         matrix, rank = self._matrix(), self.public.rank
         if self.public.unit == "row":
-            self.spherical = spherical_moments(matrix, rank)
-            self._settle(self.spherical.values, self.spherical.basis)
+            self.gaussians = self._gaussians(matrix)
+            self._settle(self.gaussians.values, self.gaussians.basis)
         else:
             values, vectors = np.linalg.eigh(matrix)
             self._settle(values[::-1], vectors[:, ::-1][:, :rank])
+
+    def _gaussians(self, matrix: Array, basis: Array | None = None) -> GaussianMoments:
+        """Read the second moment of samples."""
+        public = self.public
+        edge = public.edge(len(self.sites)) if public.by_feature else None
+        return gaussian_moments(matrix, public.rank, basis, edge=edge)
 
     def _settle_or_go_on(self) -> None:
         """Take the Ritz vectors of all products once they have settled; else go on."""
@@ -285,8 +292,8 @@ class Spectrum:
         basis = self.basis
         assert basis is not None
         if self.public.unit == "row":
-            self.spherical = spherical_moments(self._matrix(), self.public.rank, basis)
-            turned, values = self.spherical.basis, self.spherical.values
+            self.gaussians = self._gaussians(self._matrix(), basis)
+            turned, values = self.gaussians.basis, self.gaussians.values
         else:
             q, products = (
                 (np.eye(len(basis)), self._matrix()) if self.public.dense else self._orthonormal()

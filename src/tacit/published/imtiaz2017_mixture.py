@@ -34,8 +34,9 @@ from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID
 from tacit.estimators.fit import Outcome
 from tacit.moments.mixture import GaussianMixture
-from tacit.moments.numerics.spherical import spherical_moments
-from tacit.moments.numerics.sums import FINE, SHRINK, SampleMoments
+from tacit.moments.numerics.gaussians import gaussian_moments
+from tacit.moments.numerics.samples import SampleMoments
+from tacit.moments.numerics.sums import FINE, SHRINK
 from tacit.moments.numerics.whitening import as_weights
 from tacit.moments.samples.agreement import MixtureAgreement
 from tacit.moments.signal import check_delta
@@ -106,7 +107,7 @@ class NoisyMixtureAgreement(NoisyMomentsAgreement):
 
     def read(self, matrix: Array) -> Second:
         """Return the second moment without the variance, and what else follows from it."""
-        found = spherical_moments(matrix, self.rank)
+        found = gaussian_moments(matrix, self.rank)
         moment = matrix[1:, 1:] - found.count * found.variance * np.eye(self.size)
         return Second(moment, found.count, found.total, found.variance)
 
@@ -171,6 +172,7 @@ class NoisyMixture(GaussianMixture):
         "share",
         "on_failure",
         "variances",
+        "covariance",
         method="agn",
         restarts=None,
         iterations=None,

@@ -83,6 +83,7 @@ class PrintedGradient(LocalGradient):
         As published: ``"one-bit"``, ``"every"`` and False; nothing else is printed.
     """
 
+    own_offset: bool = False
     user_ridge: float = 1e-8
     item_ridge: float = 1e-8
 
@@ -172,7 +173,7 @@ class PrintedAgreement(OneAnswerAgreement):
             plain = Projection(settings.dimensions, self.task.items, int(rng.integers(2**63)))
         for number in range(settings.rounds + 1):
             if self.task.noisy:
-                gradient = yield from self.gradient(number, v, drawn)
+                gradient, _ = yield from self.gradient(number, v, drawn)
             else:
                 gradient = (yield Ask("whole", v=v)).total["gradient"]
                 if plain is not None:

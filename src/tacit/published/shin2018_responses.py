@@ -81,6 +81,7 @@ class PrintedResponses(ResponseGradient):
         Not printed: as they are.
     """
 
+    own_offset: bool = False
     user_ridge: float = 1e-8
     item_ridge: float = 1e-8
 
@@ -166,7 +167,7 @@ class PrintedResponsesAgreement(EveryItemAgreement):
         v, settings = v * START * np.sqrt(self.task.rank), self.settings
         for number in range(settings.rounds):
             if self.task.noisy:
-                gradient = yield from self.gradient(number, v, drawn)
+                gradient, _ = yield from self.gradient(number, v, drawn)
             else:
                 gradient = (yield Ask("whole", v=v)).total["gradient"]
             rate = settings.step_size / (number + 1)

@@ -7,8 +7,9 @@ import pytest
 
 from tacit.data.documents import Documents
 from tacit.errors import ParameterError
-from tacit.moments.numerics.spherical import spherical_moments
-from tacit.moments.numerics.sums import SHRINK, DocumentMoments, SampleMoments, entry_weights
+from tacit.moments.numerics.gaussians import gaussian_moments
+from tacit.moments.numerics.samples import SampleMoments
+from tacit.moments.numerics.sums import SHRINK, DocumentMoments, entry_weights
 from tacit.moments.numerics.whitening import noise_edge, onto_simplex, spread, whiten
 
 
@@ -129,7 +130,7 @@ def test_spherical_moments_of_an_exact_mixture():
     count, mean = 1000.0, weights @ means
     square = np.einsum("k,ka,kb->ab", weights, means, means) + variance * np.eye(6)
     matrix = np.block([[np.array([[0.25]]), 0.5 * mean[None]], [0.5 * mean[:, None], square]])
-    found = spherical_moments(count * matrix, 3)
+    found = gaussian_moments(count * matrix, 3)
     assert found.variance == pytest.approx(variance)
     placed = variance * np.einsum("a,bc->abc", mean, np.eye(6))
     third = np.einsum("k,ka,kb,kc->abc", weights, means, means, means)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tacit as tc
+from tacit.data.split import hold_out_per_member
 from tacit.data.synthetic import simulated_ratings
 from tacit.errors import ParameterError
 from tacit.estimators.gate import Gate
@@ -73,7 +74,7 @@ def estimated(agreement, holder, number, v):
             answer = holder.respond(Message(at, ask.arrays, ask.step))
             reply = PlainAggregator().collect({"a": answer})
     except StopIteration as stop:
-        return stop.value
+        return stop.value.gradient
 
 
 def numbers_of(mechanism, table):
@@ -157,3 +158,16 @@ def test_bad_settings_are_refused(ratings):
     with pytest.raises(ParameterError, match="for a bit"):
         tc.PrivateRecommender((1, 5), method=ResponseGradient(rounds=10_000), rank=2,
                               privacy=request(ResponseGradient, 0.01)).fit(ratings)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [ResponseGradient, ItemResponseGradient])
+def test_where_noise_hides_the_messages_nobody_loses_to_a_mean_of_their_own(kind):
+    ratings = simulated_ratings(400, 12, per_user=6, seed=4)
+    train, cells, values = hold_out_per_member(ratings, "user", 2, np.random.default_rng(0))
+    users = train.indices[:, 0]
+    own = np.bincount(users, train.values) / np.bincount(users)
+    model = tc.PrivateRecommender((1, 5), method=kind(rounds=3), privacy=request(kind, 1.0),
+                                  rank=2, random_state=0)  # fmt: skip
+    gap = (model.fit(train).predict(cells) - values) ** 2 - (own[cells[:, 0]] - values) ** 2
+    assert gap.mean() <= 2.0 * gap.std() / np.sqrt(len(gap))
+    assert len(model.shared_["penalties"]) == 1

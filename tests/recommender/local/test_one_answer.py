@@ -11,6 +11,7 @@ from tacit.data.synthetic import simulated_ratings
 from tacit.errors import ParameterError
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.ridge import by_member
+from tacit.mechanisms.noise import Noise
 from tacit.recommender.local import one_answer as recommender_local
 from tacit.recommender.local.descent import whole_gradient
 from tacit.recommender.local.one_answer import LocalGradient, _errors_at
@@ -141,7 +142,7 @@ def test_the_server_s_gradient_is_unbiased(ratings, dimensions):
     total = []
     for k in range(200):
         reply = holder.respond(Message(k, {"v": v, **more}, "answers"))
-        total.append(agreement.averaged(reply["answers"], reply["places"], projection))
+        total.append(agreement.averaged(reply["answers"], reply["places"], projection).gradient)
     mean, error = np.mean(total, axis=0), np.std(total, axis=0) / math.sqrt(200)
     assert np.mean(np.abs(mean - truth) < 3.0 * error) > 0.95
 
@@ -162,6 +163,36 @@ def test_without_noise_it_learns_and_own_offsets_help(ratings):
         errors[rounds, offset] = np.mean((fitted.predict(cells) - values) ** 2)
         assert not fitted.certificate_.is_private
     assert errors[20, True] < errors[20, False] < errors[1, False]
+
+
+@pytest.mark.parametrize("settings", [{}, {"dimensions": 8}, ONCE, {"answer": "hybrid", **ONCE}])
+def test_where_noise_hides_the_answers_nobody_loses_to_a_mean_of_their_own(ratings, settings):
+    train, cells, values = hold_out_per_member(ratings, "user", 3, np.random.default_rng(0))
+    users = train.indices[:, 0]
+    own = np.bincount(users, train.values) / np.bincount(users)
+    fitted = fit(train, local(1.0), **settings)
+    assert len(fitted.shared_["penalties"]) == 1  # a device does without V
+    gap = (fitted.predict(cells) - values) ** 2 - (own[cells[:, 0]] - values) ** 2
+    assert gap.mean() <= 2.0 * gap.std() / math.sqrt(len(gap))
+    printed = fit(train, local(1.0), own_offset=False, **settings)
+    worse = (printed.predict(cells) - values) ** 2
+    assert worse.mean() > ((fitted.predict(cells) - values) ** 2).mean()
+
+
+def test_answers_that_stand_out_are_used(ratings):
+    assert len(fit(ratings, local(100.0), answer="hybrid").shared_["penalties"]) > 1
+
+
+@pytest.mark.parametrize("answer", ["one-bit", "piecewise", "hybrid"])
+@pytest.mark.parametrize("people", [150, 30_000])
+def test_answers_about_nothing_hardly_ever_stand_out(answer, people):
+    public = LocalGradient(1, answer=answer).agree(task(people, 30, 3, local(1.5)))
+    rng, noise, seen = np.random.default_rng(0), Noise("grid", seed=1), []
+    for _ in range(300):
+        answers = public.mechanism.draw(np.zeros(people), noise)
+        seen.append(public.averaged(answers, rng.integers(0, 90, people), None).seen)
+    assert abs(np.mean(seen)) < 0.2 and np.std(seen) < 1.15
+    assert np.mean(np.array(seen) > 3.0) <= 0.015  # χ² of ninety has a longer tail
 
 
 def test_answering_once_is_quieter_than_answering_every_time():

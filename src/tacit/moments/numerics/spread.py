@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 from tacit._core.arrays import Array
 from tacit._core.rng import generator
+from tacit.moments.numerics.diagonal import different_indices, placements
+from tacit.moments.numerics.gaussians import gaussian_moments
 from tacit.moments.numerics.joint import JointNoise, noise_of_moments, with_sampling
 from tacit.moments.numerics.likelihood import (
     NoisyMoments,
@@ -36,7 +38,6 @@ from tacit.moments.numerics.likelihood import (
     symmetric,
 )
 from tacit.moments.numerics.multisets import Facts, first_beside, first_factor
-from tacit.moments.numerics.spherical import spherical_moments
 from tacit.moments.numerics.sums import CONSTANT, entry_weights
 from tacit.moments.numerics.whitening import (
     Whitening,
@@ -60,7 +61,7 @@ Integers = NDArray[np.int64]
 
 JOINT = "joint_noise"  # of a release
 _REPLICATES = 40
-_FEWER = 16  # of a fit to all pairs and triples, and its steps from the topics that were found
+_FEWER = 16  # of a fit by search, and its steps from the topics that were found
 _AGAIN = 25
 _UNITS = 1000  # that are drawn for each
 _STEPS = 12  # of power iteration from the components that were found
@@ -199,49 +200,107 @@ def _symmetric_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array
 def mixture_errors(
     means: Array, weights: Array, variances: Array, count: float, noise: MomentNoise, own: bool
 ) -> Errors:
-    """Return the standard errors of spherical Gaussians in the unit ball, and of their number.
+    """Return the standard errors of Gaussians in the unit ball, and of their number.
 
-    ``own``: whether every one has a variance of its own, and was found so.
+    Parameters
+    ----------
+    means, weights
+        Rows of the unit ball, and their weights.
+    variances
+        Of components, or of components and features.
+    count, noise
+        How many samples there are, and the noise of their moments.
+    own
+        Whether every component has variances of its own, and was found so.
     """
     rng, rank, size = generator(0, "spread of Gaussians"), len(weights), means.shape[1]
     edge, units = noise_edge(noise.second, size + 1), min(_UNITS, max(int(count), 1))
     share = np.maximum(weights, 0.0) / max(float(np.sum(np.maximum(weights, 0.0))), 1e-300)
-    sd, rest = np.sqrt(np.maximum(variances, 0.0)), size - rank
+    by_feature, count = variances.ndim == 2, max(count, 1.0)
+    along = np.broadcast_to(variances if by_feature else variances[:, None], means.shape)
+    sd = np.sqrt(np.maximum(along, 0.0))
     whole = np.column_stack([np.full(rank, CONSTANT), means])
     expected = (whole.T * share) @ whole
-    expected[1:, 1:] += float(share @ variances) * np.eye(size)
-    growth = np.sqrt(max(count, 1.0) / units)
+    expected[1:, 1:] += np.diag(share @ along)
+    growth = np.sqrt(count / units)
 
     def replicate() -> tuple[Array, Array, Any, float]:
         which = rng.choice(rank, units, p=share)
-        drawn = means[which] + sd[which, None] * rng.standard_normal((units, size))
+        drawn = means[which] + sd[which] * rng.standard_normal((units, size))
         rows = np.column_stack([np.full(units, CONSTANT), drawn])
-        matrix = max(count, 1.0) * expected + (rows.T @ rows - units * expected) * growth
+        matrix = count * expected + (rows.T @ rows - units * expected) * growth
         g = rng.standard_normal(matrix.shape)
-        found = spherical_moments(matrix + noise.second * (g + g.T) / 2.0, rank)
+        matrix = matrix + noise.second * (g + g.T) / 2.0
+        limit = edge if by_feature else None
+        found = gaussian_moments(matrix, rank, edge=limit, start=share @ along)
         white = whiten(found.values, found.basis, edge)
-        u = white.basis
-        exact = _spherical_third(means @ u, share, variances)
-        third = _symmetric(np.repeat((drawn @ u)[:, None], 3, axis=1)) - units * exact
-        third = max(count, 1.0) * exact + third * growth
+        u, sample = white.basis, _Sample(drawn, white.basis)
+
+        def scaled(total: Array, exact: Array) -> Array:
+            """Return a sum over all samples, from one over those that were drawn."""
+            return np.asarray(count * exact + growth * (total - units * exact))
+
+        if own and by_feature:
+            third = scaled(sample.different(), different_indices(means, share, u))
+            third = third + _tensor_noise(rng, rank, noise.third)
+            beside = scaled(sample.beside(), _beside(means, share, along, u))
+            beside = beside + noise.third / np.sqrt(3.0) * rng.standard_normal(beside.shape)
+            law, begin = (noise.second, noise.third), (means, share)
+            fit = found.by_feature(third, beside, white.inside, law, rng, begin)
+            order = nearest_rows(means, fit[0])
+            shares = as_weights(fit[1][order], found.count)
+            return fit[0][order], shares, fit[2][order], found.count
+        third = scaled(sample.cubes(), _third(means, share, along, u))
         third = third + _tensor_noise(rng, rank, noise.third)
-        mass, pulled = share * max(count, 1.0), None
+        mass, pulled, rest = share * count, None, size - rank
         if own:
-            beside = np.square(drawn).sum(axis=1) - np.square(drawn @ u).sum(axis=1)
             across = np.square(means).sum(axis=1) - np.square(means @ u).sum(axis=1)
             mean = (share * (across / rest + variances)) @ (means @ u)
-            pulled = max(count, 1.0) * mean
-            pulled = pulled + growth * (beside @ (drawn @ u) / rest - units * mean)
+            pulled = scaled(sample.across() / rest, mean)
             pulled = pulled + noise.third / np.sqrt(3.0 * rest) * rng.standard_normal(rank)
         components, heavy = _components(white, found.corrected(third, pulled), means @ u, mass)
         shares = as_weights(heavy, found.count)
-        spreads: Any = found.variance
+        spreads: Any = np.broadcast_to(found.along, means.shape) if by_feature else found.variance
         if pulled is not None:
             sure = noise.third / np.sqrt(3.0 * rest)
             spreads = found.own_variances(components, shares * found.count, pulled, sure)
         return components, shares, spreads, found.count
 
-    return _spread_of(replicate)
+    return _spread_of(replicate, _FEWER if own and by_feature else _REPLICATES)
+
+
+class _Sample(NamedTuple):
+    """Samples that were drawn, and sums of them along a basis."""
+
+    rows: Array
+    basis: Array
+
+    @property
+    def inside(self) -> Array:
+        return np.asarray(self.rows @ self.basis)
+
+    def cubes(self) -> Array:
+        return _symmetric(np.repeat(self.inside[:, None], 3, axis=1))
+
+    def across(self) -> Array:
+        beside = np.square(self.rows).sum(axis=1) - np.square(self.inside).sum(axis=1)
+        return np.asarray(beside @ self.inside)
+
+    def different(self) -> Array:
+        """Return what has three different indices: every sample is a component of its own."""
+        return different_indices(self.rows, np.ones(len(self.rows)), self.basis)
+
+    def beside(self) -> Array:
+        """Return Σ z_i²·Σ_{j≠i} z_j·u_j."""
+        cubes = (self.rows**3).sum(axis=0)
+        return np.asarray(np.square(self.rows).T @ self.inside - cubes[:, None] * self.basis)
+
+
+def _beside(means: Array, share: Array, along: Array, basis: Array) -> Array:
+    """Return E[z_i²·Σ_{j≠i} z_j·u_j]."""
+    squares = share[:, None] * (np.square(means) + along)
+    own = (squares * means).sum(axis=0)
+    return np.asarray(squares.T @ (means @ basis) - own[:, None] * basis)
 
 
 def _spread_of(
@@ -294,12 +353,13 @@ def _symmetric(rows: Array) -> Array:
     return np.asarray(sum(total.transpose(order) for order in orders) / 6.0)
 
 
-def _spherical_third(means: Array, share: Array, variances: Array) -> Array:
-    """Return E[z⊗z⊗z] of a mixture of spherical Gaussians."""
-    third = np.einsum("k,ka,kb,kc->abc", share, means, means, means, optimize=True)
-    placed = ((share * variances) @ means)[:, None, None] * np.eye(means.shape[1])
-    whole = placed + placed.transpose(1, 0, 2) + placed.transpose(1, 2, 0)
-    return np.asarray(third + whole)
+def _third(means: Array, share: Array, along: Array, basis: Array) -> Array:
+    """Return E[z⊗z⊗z] of a mixture of Gaussians, along a basis."""
+    inside = means @ basis
+    third = np.einsum("k,ka,kb,kc->abc", share, inside, inside, inside, optimize=True)
+    for y, own, heavy in zip(inside, along, share, strict=True):
+        third = third + heavy * placements(y, (basis.T * own) @ basis)
+    return np.asarray(third)
 
 
 def _operator_noise(rng: np.random.Generator, basis: Array, sd: float) -> Array:

@@ -1,4 +1,4 @@
-"""Second and third moments of documents and of samples, as exact sums on a lattice.
+"""Second and third moments of documents, as exact sums on a lattice.
 
 **Documents** (single-topic model; Anandkumar et al. 2014, section 3.1). A document with counts c
 and length L ≥ 3 contributes the average over all its ordered pairs and triples of *different
@@ -12,12 +12,7 @@ Both are symmetric, have no negative entry and add up to one whatever L is, so e
 total weight one. A document with fewer than three words has no triple and contributes nothing.
 With topics a_k of weight w_k the expectations are Σ w_k a_k⊗a_k and Σ w_k a_k⊗a_k⊗a_k.
 
-**Samples** (spherical Gaussians). A sample becomes z = (x − centre)/radius, scaled down to norm
-one, and contributes (½, z)⊗(½, z) and z⊗z⊗z; the constant carries the count and the sum. Along a
-basis U the latter has the coordinates (Uᵀz)⊗³ and, along the symmetric tensors Sym(u_a⊗P) with
-P = I − UUᵀ of rank r, (u_a·z)·zᵀPz: a variance across U. ‖Sym(u⊗P)‖² is r/3, and these directions
-are orthogonal to one another and to those within U, since PU = 0; so all coordinates together, the
-latter over √(r/3), are no longer than z⊗z⊗z.
+Samples are in `tacit.moments.numerics.samples`.
 
 **Sums without error.** What one document or sample contributes is rounded to a lattice by itself,
 in a way that depends on nothing else, and added as int64: the sums do not depend on the order of
@@ -32,7 +27,6 @@ sums M₃(d)(U, U, U), K-vectors from start to end. It returns the entries with 
 from __future__ import annotations
 
 import itertools
-import math
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -49,9 +43,12 @@ from tacit.moments.numerics.bases import orthonormal
 __all__ = [
     "CONSTANT",
     "FINE",
+    "MOST_UNITS",
+    "ROOM",
     "SHRINK",
     "DocumentMoments",
-    "SampleMoments",
+    "check_number",
+    "checked_basis",
     "entry_weights",
     "triples",
 ]
@@ -60,10 +57,8 @@ CONSTANT = 0.5  # in front of a sample
 FINE = 36  # third moments and documents: whole numbers of 2^-36; 2^26 of them fit into an int64
 MOST_UNITS = 1 << 26
 _CUBE = 28  # cubes of the basis: whole numbers of 2^-28
-_COARSE = 15  # samples: coordinates are whole numbers of 2^-15, so BLAS adds products exactly
-_PIECE = 1 << 13
 _CELLS = 1 << 21  # cubes of the basis that are held at a time
-_ROOM = 1.0 - 2.0**-40
+ROOM = 1.0 - 2.0**-40
 
 
 # Third moments are scaled by this. What rounding and floating point do to one contribution, in
@@ -95,7 +90,7 @@ class DocumentMoments:
     third_exponent = -FINE - _CUBE
 
     def __init__(self, documents: Documents) -> None:
-        _check_number(len(documents), "documents")
+        check_number(len(documents), "documents")
         self.documents = documents
         self._bags = Bags(documents.starts, documents.words, documents.counts)
         self.units = len(documents)
@@ -104,7 +99,7 @@ class DocumentMoments:
         usable = lengths >= 3.0
         pairs = np.where(usable, lengths * (lengths - 1.0), 1.0)
         # room for the rounding of a quotient and a product, so that floor never exceeds
-        self._pair = np.where(usable, 2.0**FINE * _ROOM / pairs, 0.0)
+        self._pair = np.where(usable, 2.0**FINE * ROOM / pairs, 0.0)
         self._triple = np.where(usable, 1.0 / (pairs * np.maximum(lengths - 2.0, 1.0)), 0.0)
 
     @property
@@ -146,7 +141,7 @@ class DocumentMoments:
         document, and so is the cube of every word's row of U; their products then add up exactly,
         word by word.
         """
-        basis = _checked_basis(basis, self.size)
+        basis = checked_basis(basis, self.size)
         rank = basis.shape[1]
         pieces = 2 * threads()
         edges = np.linspace(0, self.units, pieces + 1).astype(np.int64)
@@ -172,78 +167,9 @@ class DocumentMoments:
         Entries are rounded down, as in `rows`, so that no norm grows.
         """
         out = np.zeros((self.size,) * 3, np.int64)
-        compiled(_whole_triples)(self._bags, self._triple * (2.0**FINE * _ROOM), out)
+        compiled(_whole_triples)(self._bags, self._triple * (2.0**FINE * ROOM), out)
         a, b, c = triples(self.size).T
         return np.asarray(out[a, b, c])
-
-
-class SampleMoments:
-    """The exact moment sums of a holder's samples, samples × features.
-
-    What is not finite counts as the public centre; what is farther from it than the public radius,
-    which may be one for each feature, is scaled down to that. ``across``: whether third moments
-    have the variance across the basis too.
-    """
-
-    exponent = -2 * _COARSE
-    third_exponent = -FINE
-
-    def __init__(self, samples: Any, radius: Any, centre: Any = 0.0, across: bool = False) -> None:
-        self.samples = np.asarray(samples)
-        self.units, self.features = self.samples.shape
-        _check_number(self.units, "samples")
-        self.size = self.features + 1
-        self._radius, self._across = radius, across
-        self._centre = np.broadcast_to(np.asarray(centre, np.float64), (self.features,))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The shape of the second moment, the constant's row and column first."""
-        return self.size, self.size
-
-    def _pieces(self) -> Any:
-        """Yield samples on the lattice: whole numbers of 2^-15 with norm at most one."""
-        limit = _ROOM - 2.0**-_COARSE * math.sqrt(self.features) / 2.0
-        for start in range(0, len(self.samples), _PIECE):
-            piece = np.array(self.samples[start : start + _PIECE], np.float64)
-            with np.errstate(over="ignore", invalid="ignore"):
-                piece = (piece - self._centre) / self._radius
-            piece[~np.isfinite(piece).all(axis=1)] = 0.0
-            compiled(_onto_ball)(piece, limit, 2.0**_COARSE)
-            yield piece
-
-    @cached_property
-    def _second(self) -> NDArray[np.int64]:
-        total = np.zeros(self.shape, np.int64)
-        for piece in self._pieces():
-            whole = np.column_stack([np.full(len(piece), CONSTANT * 2.0**_COARSE), piece])
-            total += (whole.T @ whole).astype(np.int64)  # sums of whole numbers below 2^44
-        return total
-
-    def rows(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return rows ``start:stop`` and columns ``start:`` of Σ (½, z)⊗(½, z)."""
-        return self._second[start:stop, start:]
-
-    def third(self, basis: Any) -> NDArray[Any]:
-        """Return `third_sum`: every sample was rounded by itself."""
-        return self.third_sum(basis)
-
-    def third_sum(self, basis: Any) -> NDArray[Any]:
-        """Return Σ (Uᵀz)⊗³ for a ≤ b ≤ c as whole numbers of 2^-36, times `SHRINK`.
-
-        Where it is asked for, Σ (Uᵀz)·zᵀPz/√(r/3) follows.
-        """
-        basis = _checked_basis(basis, self.features)
-        rank, unit = basis.shape[1], 2.0**FINE * SHRINK
-        sums = np.zeros((rank * (rank + 1) // 2, rank), np.int64)
-        spreads = np.zeros(rank if self._across else 0, np.int64)
-        for piece in self._pieces():
-            compiled(_cube_sums)(piece, basis * 2.0**-_COARSE, unit, sums)
-            if self._across:
-                part = unit / math.sqrt((self.features - rank) / 3.0)
-                compiled(_across_sums)(piece * 2.0**-_COARSE, basis, part, spreads)
-        a, b, c = triples(rank).T
-        return np.append(sums[a * rank - a * (a - 1) // 2 + b - a, c], spreads)
 
 
 @cache
@@ -274,12 +200,13 @@ def _round_shift(numbers: NDArray[Any], bits: int) -> NDArray[Any]:
     return np.asarray((numbers + (1 << (bits - 1))) >> bits)
 
 
-def _check_number(units: int, what: str) -> None:
+def check_number(units: int, what: str) -> None:
+    """Raise where more units are summed than 64 bits hold."""
     if units > MOST_UNITS:
         raise ParameterError(f"more than {MOST_UNITS:,} {what}: make several sites of them")
 
 
-def _checked_basis(given: Any, size: int) -> Array:
+def checked_basis(given: Any, size: int) -> Array:
     """Return a basis that lengthens no vector; whoever sends another is refused."""
     basis: Array = np.ascontiguousarray(given, np.float64)
     if basis.ndim != 2 or basis.shape[0] != size or orthonormal(basis):
@@ -380,59 +307,3 @@ def _whole_triples(bags: Any, factor: Any, out: Any) -> None:
                     value = first * second * third * factor[d]
                     if value > 0.0:
                         out[words[i], words[j], words[k]] += np.int64(np.floor(value))
-
-
-def _onto_ball(rows: Any, limit: float, unit: float) -> None:
-    """Scale rows to norm ``limit`` at most and round them to whole numbers, in place."""
-    for i in range(rows.shape[0]):
-        largest = 0.0
-        for j in range(rows.shape[1]):
-            largest = max(largest, abs(rows[i, j]))
-        squares = 0.0
-        for j in range(rows.shape[1]):
-            part = rows[i, j] / largest if largest > 1.0 else rows[i, j]
-            squares += part * part
-        norm = np.sqrt(squares) * max(largest, 1.0)
-        scale = unit if norm <= limit else unit * limit / norm
-        for j in range(rows.shape[1]):
-            rows[i, j] = np.floor(rows[i, j] * scale + 0.5)
-
-
-def _cube_sums(rows: Any, basis: Any, unit: float, out: Any) -> None:
-    """Add up (Uᵀz)⊗³, each sample rounded by itself; no call has more than 2^13 samples."""
-    rank = basis.shape[1]
-    y = np.empty(rank)
-    total = np.zeros(out.shape)
-    for i in range(rows.shape[0]):
-        y[:] = 0.0
-        for j in range(rows.shape[1]):
-            for a in range(rank):
-                y[a] += rows[i, j] * basis[j, a]
-        pair = 0
-        for a in range(rank):
-            for b in range(a, rank):
-                both = y[a] * y[b] * unit
-                for c in range(rank):
-                    total[pair, c] += np.floor(both * y[c] + 0.5)
-                pair += 1
-    for pair in range(out.shape[0]):
-        for c in range(rank):
-            out[pair, c] += np.int64(total[pair, c])
-
-
-def _across_sums(rows: Any, basis: Any, unit: float, out: Any) -> None:
-    """Add up (Uᵀz)·(‖z‖² − ‖Uᵀz‖²), each sample rounded by itself."""
-    rank = basis.shape[1]
-    y = np.empty(rank)
-    for i in range(rows.shape[0]):
-        y[:] = 0.0
-        rest = 0.0
-        for j in range(rows.shape[1]):
-            rest += rows[i, j] * rows[i, j]
-            for a in range(rank):
-                y[a] += rows[i, j] * basis[j, a]
-        for a in range(rank):
-            rest -= y[a] * y[a]
-        rest = max(rest, 0.0) * unit
-        for a in range(rank):
-            out[a] += np.int64(np.floor(y[a] * rest + 0.5))

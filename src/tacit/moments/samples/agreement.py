@@ -9,12 +9,18 @@ them and adds or takes away the rest: since no sample that comes or goes moves m
 is exchanged, that is at most k times the Δ of an exchange. Every sample is rounded by itself, and
 `SHRINK` leaves room for each. No number of samples is public under either relation.
 
-**Variances of their own** take K numbers more of the third moment, along directions that are
-orthonormal with the others (`tacit.moments.numerics.sums`): Δ₃ stays what it is.
+**Variances of their own** take K numbers more of the third moment, or D·K where features have
+variances, and then of its other entries only those with different indices. All are parts of it
+along directions that are orthonormal, or shorter (`tacit.moments.numerics.samples`): Δ₃ stays what
+it is, for one sample more and for one instead of another.
+
+**A public covariance** maps each sample before it is scaled to the ball, which is all that the
+sensitivities rest on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,15 +28,20 @@ from typing import Any
 
 import numpy as np
 
+from tacit._core.arrays import Array
 from tacit._core.check import Integer, check
 from tacit.errors import ParameterError
 from tacit.estimators.agreement import Neighbours
 from tacit.moments.agreement import MomentAgreement
-from tacit.moments.numerics.sums import CONSTANT, SampleMoments
+from tacit.moments.numerics.diagonal import enough
+from tacit.moments.numerics.samples import ACROSS, CUBES, FEATURES, SampleMoments
+from tacit.moments.numerics.sums import CONSTANT, SHRINK
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
 __all__ = ["MixtureAgreement"]
+
+_NOT_ALONE = "a sample along one feature has no entries of different indices"
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,10 @@ class MixtureAgreement(MomentAgreement):
         What else is public about the table, in words.
     own_variances
         Whether every component has a variance of its own.
+    diagonal
+        Whether every feature has.
+    turn
+        L⁻¹ of a public covariance LLᵀ, row by row; none where it is the identity.
 
     Examples
     --------
@@ -69,11 +84,19 @@ class MixtureAgreement(MomentAgreement):
     rows_per_unit: int = 1
     notes: tuple[str, ...] = ()
     own_variances: bool = False
+    diagonal: bool = False
+    turn: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check("rows_per_unit", self.rows_per_unit, Integer(1, 10**6))
-        if self.own_variances and self.rank >= self.size:
+        if self.diagonal and not enough(self.size, self.rank - 1):
+            most = max(k for k in range(1, self.size + 1) if enough(self.size, k - 1))
+            raise ParameterError(
+                f"covariance='diagonal' does not follow from the moments of {self.rank} components"
+                f" and {self.size} features: pass at most {most} components, or more features"
+            )
+        if self.own_variances and not self.diagonal and self.rank >= self.size:
             raise ParameterError(
                 f"variances='own' are seen in directions that no mean lies in: pass at most "
                 f"{self.size - 1} components for {self.size} features, or variances='common'"
@@ -92,7 +115,26 @@ class MixtureAgreement(MomentAgreement):
     @property
     def coordinates(self) -> int:
         """How many numbers the projected third moment has."""
-        return super().coordinates + self.rank * self.own_variances
+        each = self.size if self.diagonal else 1
+        return super().coordinates + self.rank * self.own_variances * each
+
+    @property
+    def parts(self) -> str:
+        """Which of the third moment is summed."""
+        if not self.own_variances:
+            return CUBES
+        return FEATURES if self.diagonal else ACROSS
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether variances differ by feature."""
+        return self.diagonal
+
+    def beside(self, numbers: Array) -> Array:
+        """Return Σ (Uᵀz)·zᵀPz/r, or Σ z_i²·Σ_{j≠i} z_j·u_j by feature, of what is released."""
+        if self.parts == FEATURES:
+            return numbers.reshape(self.size, self.rank) / (SHRINK * math.sqrt(3.0))
+        return numbers / (SHRINK * math.sqrt(3.0 * max(self.size - self.rank, 1)))
 
     @property
     def dense(self) -> bool:
@@ -113,6 +155,9 @@ class MixtureAgreement(MomentAgreement):
     @property
     def _public(self) -> tuple[str, ...]:
         scaled = " after mapping to [-1, 1]" if set(self.half) != {1.0} else ""
+        if self.turn:
+            digest = hashlib.sha256(np.array(self.turn).tobytes()).hexdigest()[:16]
+            scaled = f", as a public covariance measures it (sha256 of its inverse root {digest})"
         return (
             f"the {self.size} features are public",
             f"samples are scaled to within {self.radius:g} of a public centre{scaled}",
@@ -121,12 +166,14 @@ class MixtureAgreement(MomentAgreement):
 
     @property
     def _reach(self) -> tuple[float | str, float | str]:
-        return (1.0 if self.neighbours == ADD_REMOVE else 0.8), 1.0
+        second = 1.0 if self.neighbours == ADD_REMOVE else 0.8
+        return second, _NOT_ALONE if self.parts == FEATURES else 1.0
 
     def moments(self, data: Any) -> Any:
         """Return the sums of samples."""
         ball = self.radius * np.asarray(self.half), np.asarray(self.centre)
-        return SampleMoments(data, *ball, across=self.own_variances)
+        turn = np.array(self.turn) if self.turn else None
+        return SampleMoments(data, *ball, self.parts, turn)
 
     def worst_case(self) -> Neighbours:
         """A sample at the edge of the ball; instead of it, the opposite one.
@@ -136,6 +183,8 @@ class MixtureAgreement(MomentAgreement):
         """
         centre = np.broadcast_to(np.asarray(self.centre), (self.size,))
         edges = self.radius * np.eye(self.size) * np.asarray(self.half)
+        if self.turn:
+            edges = self.radius * np.linalg.inv(np.array(self.turn)).T
         rows = centre + np.vstack([0.6 * edges, -0.6 * edges, 0.3 * edges])
         along = np.repeat(centre + np.vstack([edges[:1], -edges[:1]]), self._outweighing, axis=0)
         rows = np.vstack([rows, along])
@@ -154,7 +203,11 @@ class MixtureAgreement(MomentAgreement):
                 rank = 3 if trust == "site" else 2
                 yield cls(3, rank, privacy, shares, 0.5, shares, 2.0, (0.5,))
                 if trust != "site":
-                    centre = (0.5,)
-                    yield cls(3, 2, privacy, shares, 0.5, shares, 2.0, centre, own_variances=True)
+                    more: dict[str, Any] = {"radius": 2.0, "centre": (0.5,)}
+                    fixed = privacy, shares, 0.5, shares
+                    yield cls(3, 2, *fixed, **more, own_variances=True)
+                    yield cls(3, 2, *fixed, **more, own_variances=True, diagonal=True)
+                    turn = (1.0, 0.0, 0.0), (-0.5, 2.0, 0.0), (0.25, 0.5, 0.5)
+                    yield cls(3, 2, *fixed, **more, turn=turn)
             people = Privacy(2.0, 1e-5, "user", neighbours)
             yield cls(2, 2, people, 1, 0.5, 1, 1.5, (1.0, 40.0), (0.5, 20.0), ("a", "b"), 3)

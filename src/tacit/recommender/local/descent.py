@@ -7,6 +7,13 @@ the device. Without noise nobody has to sample or to add anything: the gradient 
 
 A message is randomised on its device, for whatever V was sent: nothing that a server asks makes
 it say more.
+
+**Nobody loses to a mean of their own.** A device's own offset costs nothing. Where nothing was
+learned about the mean of all, a person's mean may lie anywhere in the range beforehand, and is
+hardly shrunk. V counts only where the answers of all rounds are longer than noise alone would
+make them, by three standard deviations: below that it is a random V, and fitting it to one's own
+ratings only does harm. That looks at released answers and at the public law of their noise. Which
+of both a person's own ratings speak for is decided on the device.
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +35,43 @@ from tacit.estimators.agreement import Agreement, Ask, Asked, Coordinating, Neig
 from tacit.estimators.gate import Gate
 from tacit.estimators.shards import Holder
 from tacit.factorization.arrays import Floats, Integers
-from tacit.factorization.offsets.numerics.ridge import ByMember, by_member, residuals, ridge_rows
+from tacit.factorization.offsets.numerics.ridge import (
+    NEVER,
+    ByMember,
+    by_member,
+    residuals,
+    ridge_rows,
+)
 from tacit.mechanisms.base import Mechanism
 from tacit.privacy.events import DpEvent, NonPrivateDpEvent
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.devices import Devices, penalty_grid
+from tacit.recommender.devices import Devices
 from tacit.recommender.method import Rated, RecommenderMethod, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
 
-__all__ = ["LocalAgreement", "LocalMethod", "LocalRaters", "user_errors", "whole_gradient"]
+__all__ = [
+    "Averaged",
+    "LocalAgreement",
+    "LocalMethod",
+    "LocalRaters",
+    "user_errors",
+    "whole_gradient",
+]
 
 RIDGE = 1.0  # of a user's vector in a round
+_RESIDUAL = 0.2  # the variance of a rating about its offsets, of a half-range of 1, as a rule
+_MEAN = 0.29  # and that of a person's mean, where nothing is known of the mean of all
+_CLEAR = 3.0  # standard deviations of noise
+_TASTES = (20.0, 80.0)  # how far V is trusted; more choices take longer, and say hardly more
 _WHOLE = "the average gradient of every round: no guarantee was asked for"
+
+
+class Averaged(NamedTuple):
+    """The estimate of an average gradient, and how far its answers stand out of the noise."""
+
+    gradient: Floats
+    seen: float  # what answers are longer than noise makes them, in standard deviations
 
 
 class LocalMethod(RecommenderMethod):
@@ -80,7 +111,7 @@ class LocalAgreement(Agreement):
         return None
 
     @abstractmethod
-    def gradient(self, number: int, v: Floats, drawn: Any) -> Generator[Ask, Collected, Floats]:
+    def gradient(self, number: int, v: Floats, drawn: Any) -> Generator[Ask, Collected, Averaged]:
         """Ask for the messages of a round and return the estimate of the average gradient."""
 
     # -- what follows ----------------------------------------------------------------------
@@ -122,10 +153,11 @@ class LocalAgreement(Agreement):
     def coordinate(self, start: Start) -> Coordinating:
         """Descend for k rounds; return the table of items."""
         _, v, drawn = self.first(start.seed)
-        task, settings = self.task, self.settings
+        task, settings, seen = self.task, self.settings, 0.0
         for number in range(settings.rounds):
             if task.noisy:
-                gradient = yield from self.gradient(number, v, drawn)
+                gradient, clear = yield from self.gradient(number, v, drawn)
+                seen += clear / math.sqrt(settings.rounds)
             else:
                 found = yield Ask("whole", v=v)
                 gradient = found.total["gradient"] / len(found.sites)
@@ -135,13 +167,14 @@ class LocalAgreement(Agreement):
         middle, half = task.scale
         features, penalties = half * v, np.full((1, task.rank), RIDGE)
         if settings.own_offset:
-            features = np.column_stack([np.ones(task.items), features])
-            penalties = penalty_grid(task.rank)
+            learned = seen > _CLEAR or not task.noisy
+            features = np.column_stack([np.ones(task.items), features * learned])
+            penalties = _choices(task.rank, learned)
         return {
             "base": np.full(task.items, middle),
             "features": features,
             "penalties": penalties,
-            "spread": np.array([0.2 * half**2]),
+            "spread": np.array([_RESIDUAL * half**2]),
         }
 
     def shared(self, result: Any) -> dict[str, Any]:
@@ -160,6 +193,13 @@ class LocalAgreement(Agreement):
         else:  # whether a cell is rated is secret as well
             table[0, 0], other[0, 0] = high, np.nan
         return Neighbours(*(_rated(one) for one in (table, other)))
+
+
+def _choices(rank: int, learned: bool) -> Floats:
+    """Return the penalties that a device averages over: twice as often without V as with it."""
+    own = _RESIDUAL / _MEAN
+    without = [[own, *[NEVER] * rank]] * (2 * len(_TASTES) if learned else 1)
+    return np.array([*without, *([own, *[taste] * rank] for taste in _TASTES if learned)])
 
 
 def _rated(table: Floats) -> Rated:

@@ -36,7 +36,13 @@ from tacit.factorization.offsets.numerics.ridge import ByMember
 from tacit.mechanisms.item_responses import ItemResponses
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.local.descent import LocalAgreement, LocalMethod, LocalRaters, user_errors
+from tacit.recommender.local.descent import (
+    Averaged,
+    LocalAgreement,
+    LocalMethod,
+    LocalRaters,
+    user_errors,
+)
 from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Collected
@@ -65,7 +71,7 @@ class ResponseGradient(LocalMethod):
     rounds: int = 10
     share: float = 0.5
     norm: float = 5.0
-    own_offset: bool = False
+    own_offset: bool = True
     step_size: float = 10.0
 
     unit: ClassVar[str] = "user"
@@ -168,17 +174,25 @@ class EveryItemAgreement(LocalAgreement):
             for b, (first, last) in enumerate(self.blocks)
         )
 
-    def gradient(self, number: int, v: Floats, drawn: Any) -> Generator[Ask, Collected, Floats]:
-        """Average everybody's whole message, some users at a time."""
+    def gradient(self, number: int, v: Floats, drawn: Any) -> Generator[Ask, Collected, Averaged]:
+        """Average everybody's whole message, some users at a time.
+
+        Messages are independent, so that Σ(s² − q) is zero on average where nobody says anything,
+        with s and q the sums of messages and of their squares, and has the variance 2·Σq².
+        """
         task, mechanism = self.task, self.mechanism
         assert mechanism is not None
-        total = np.zeros((task.items, task.rank))
+        total, squares = np.zeros((2, task.items, task.rank))
         for b in range(len(self.blocks)):
             found = yield Ask(f"round {number} block {b}", v=v)
             sent = found.total["messages"]
             numbers = sent[:, task.items :].reshape(-1, task.items, task.rank)
-            total += np.einsum("ij,ijk->jk", mechanism.rated(sent), numbers)
-        return total / task.people
+            rated = mechanism.rated(sent)
+            total += np.einsum("ij,ijk->jk", rated, numbers)
+            squares += np.einsum("ij,ijk->jk", rated**2, numbers**2)
+        spread = np.sqrt(2.0) * float(np.linalg.norm(squares))
+        excess = float(np.square(total).sum() - squares.sum())
+        return Averaged(total / task.people, excess / max(spread, 1e-300))
 
     def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> RespondingRaters:
         """Return all devices."""

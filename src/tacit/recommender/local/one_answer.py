@@ -24,6 +24,7 @@ devices draw it themselves, and nothing in a request tells them what.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +46,13 @@ from tacit.mechanisms.shuffled import Shuffled
 from tacit.privacy.calibration import shuffled_local_epsilon
 from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
-from tacit.recommender.local.descent import LocalAgreement, LocalMethod, LocalRaters, user_errors
+from tacit.recommender.local.descent import (
+    Averaged,
+    LocalAgreement,
+    LocalMethod,
+    LocalRaters,
+    user_errors,
+)
 from tacit.recommender.local.projection import Projection, projected_gradients
 from tacit.recommender.method import Rated, Task
 from tacit.rounds.messages import ArraySpec
@@ -78,7 +85,8 @@ class LocalGradient(LocalMethod):
     participation
         ``"every"`` round with ε/k, as published, or ``"once"`` with ε.
     own_offset
-        Whether devices also fit an offset of their own; costs nothing. As published: no.
+        Whether devices also fit an offset of their own, which costs nothing, and do without V
+        where noise hides what was answered. As published: no.
     step_size
         γ₁; about one over the share of cells that are rated, as far as that is known.
     """
@@ -87,7 +95,7 @@ class LocalGradient(LocalMethod):
     dimensions: int | None = None
     answer: str = "one-bit"
     participation: str = "every"
-    own_offset: bool = False
+    own_offset: bool = True
     step_size: float = 10.0
 
     unit: ClassVar[str] = "user"
@@ -222,17 +230,16 @@ class OneAnswerAgreement(LocalAgreement):
         rows = self.settings.dimensions
         return None if rows is None else Projection(rows, self.task.items, seed)
 
-    def gradient(self, number: int, v: Floats, drawn: _Drawn) -> Generator[Ask, Collected, Floats]:
+    def gradient(
+        self, number: int, v: Floats, drawn: _Drawn
+    ) -> Generator[Ask, Collected, Averaged]:
         """Average the answers of a round, and project back."""
         projection = self.projection(drawn.seed)
         more: dict[str, Any] = {} if projection is None else {"projection": _words(drawn.seed)}
         name = "answers" if self.settings.participation == "every" else f"answers {number}"
         found = yield Ask(name, v=v, **more)
         if not self.task.devices:
-            sums, count = found.total["sum"], float(np.sum(found.total["count"]))
-            size = self.height * self.task.rank
-            average = np.reshape(sums, (self.height, self.task.rank)) * (size / max(count, 1.0))
-            return average if projection is None else projection.back(average)
+            return self.summed(found.total["sum"], found.total["count"], projection)
         answers = found.total["answers"]
         if answers.ndim == 2:
             answers, places = answers.T
@@ -241,12 +248,30 @@ class OneAnswerAgreement(LocalAgreement):
             places = found.total["places"]
         return self.averaged(answers, places, projection)
 
-    def averaged(self, answers: Floats, places: Integers, projection: Projection | None) -> Floats:
+    def averaged(
+        self, answers: Floats, places: Integers, projection: Projection | None
+    ) -> Averaged:
         """Return the estimate of the average gradient from one answer of each user."""
         size = self.height * self.task.rank
-        total = np.bincount(places, answers, size).astype(np.float64)
-        average = total.reshape(self.height, self.task.rank) * (size / len(answers))
-        return average if projection is None else projection.back(average)
+        total = np.bincount(places, answers, size)
+        return self.summed(total, np.bincount(places, minlength=size), projection)
+
+    def summed(self, sums: Any, counts: Any, projection: Projection | None) -> Averaged:
+        """Return it from the sum of answers about every coordinate, and their number.
+
+        An answer about nothing has the variance v of its mechanism at zero, so that Σ s² over
+        coordinates, s the sum of n answers, has the mean v·Σn and a variance of at most 2v²·Σn²
+        where answers are no further spread than normal ones.
+        """
+        mechanism: Any = self.mechanism
+        inner = getattr(mechanism, "inner", mechanism)
+        each = float(np.max(inner.variance(np.zeros(1))))
+        people, pairs = float(np.sum(counts)), float(np.square(counts, dtype=np.float64).sum())
+        excess = float(np.square(sums).sum()) - each * people
+        size = self.height * self.task.rank
+        average = np.reshape(sums, (self.height, self.task.rank)) * (size / max(people, 1.0))
+        gradient = average if projection is None else projection.back(average)
+        return Averaged(gradient, excess / (each * math.sqrt(2.0 * max(pairs, 1.0))))
 
     def without_noise(self, gradient: Floats, rng: np.random.Generator) -> Floats:
         """Return Φ⁺Φ∇: what projecting costs stays without noise."""
