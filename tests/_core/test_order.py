@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit._core import order
-from tacit._core.order import are_different, lexical_order
+from tacit._core.order import are_different, by_group, lexical_order
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,25 @@ def test_any_whole_numbers_do(dtype):
     keys = np.array([[3, 0, 3, 1], [1, 1, 0, 0]], dtype)
     found = lexical_order([keys[0], keys[1]], [4, 2])
     assert found.tolist() == [3, 2, 1, 0]
+
+
+@given(
+    st.integers(1, 9), st.integers(1, 90), st.integers(1, 400), st.integers(0, 2**32 - 1),
+    st.booleans(),
+)  # fmt: skip
+def test_cells_are_grouped_as_a_stable_sort_would(groups, keys, count, seed, ordered):
+    """Short groups and long ones, with the same pair several times, sorted already or not."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.integers(0, groups, count), rng.integers(0, keys, count)
+    if ordered:
+        first, second = np.sort(first), np.sort(second)
+    values = rng.normal(size=count)
+    table = np.column_stack([first, second]).astype(np.int32)  # columns with a stride
+    starts, found, beside = by_group(table[:, 0], table[:, 1], values, (groups, keys))
+    order = np.lexsort((second, first))
+    assert starts.tolist() == np.searchsorted(first[order], np.arange(groups + 1)).tolist()
+    np.testing.assert_array_equal(found, second[order])
+    np.testing.assert_array_equal(beside, values[order])
 
 
 def test_sizes_far_beyond_the_cells_need_no_memory():

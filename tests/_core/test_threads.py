@@ -54,3 +54,48 @@ def test_the_environment_limits_threads(monkeypatch, stated, expected):
     for name, value in stated.items():
         monkeypatch.setenv(name, value)
     assert threads.threads() == expected
+
+
+@pytest.mark.parametrize("workers", ["1", "2", "3"])
+def test_things_come_back_in_their_order_and_few_are_made_ahead(monkeypatch, workers):
+    monkeypatch.setenv("TACIT_NUM_THREADS", workers)
+    made, seen = [], []
+
+    def things():
+        for k in range(20):
+            made.append(k)
+            yield k
+
+    for found in threads.each(lambda k: k * k, things()):
+        seen.append(found)
+        assert len(made) - len(seen) <= int(workers)
+    assert seen == [k * k for k in range(20)]
+
+
+def test_what_runs_in_a_thread_does_not_wait_for_the_pool(monkeypatch):
+    monkeypatch.setenv("TACIT_NUM_THREADS", "2")
+    out = np.zeros((6, 8))
+
+    def kernel(first, last, row):
+        row[first:last] += 1
+
+    def fill(k):
+        threads.over_range(kernel, 8, out[k])
+        return sum(threads.each(lambda one: one, range(3))) + threads.threads()
+
+    assert list(threads.each(fill, range(6))) == [4] * 6
+    assert (out == 1).all() and threads.threads() == 2
+
+
+def test_an_error_about_a_thing_reaches_the_caller(monkeypatch):
+    monkeypatch.setenv("TACIT_NUM_THREADS", "2")
+    done = []
+
+    def work(k):
+        if k == 3:
+            raise ValueError("no")
+        done.append(k)
+
+    with pytest.raises(ValueError, match="no"):
+        list(threads.each(work, range(100)))
+    assert len(done) < 10

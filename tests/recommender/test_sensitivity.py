@@ -10,7 +10,7 @@ import tacit as tc
 from tacit.errors import RequestRefused
 from tacit.estimators.gate import Gate
 from tacit.factorization.offsets.numerics.ridge import ByMember, by_member
-from tacit.factorization.offsets.sides import Shard
+from tacit.factorization.offsets.sides import Own
 from tacit.mechanisms.grid import GridSum
 from tacit.mechanisms.noise import Noise
 from tacit.privacy.accounting.accountants import epsilon_of
@@ -172,7 +172,8 @@ class Undamped(Raters):
     """A mistake: the user's vector is taken as fixed, so nothing damps what it carries."""
 
     def _summed(self, mechanism, cells, which, sent):
-        return super()._summed(mechanism, cells, which, sent._replace(scales=self.weights))
+        scales = self.weights_of(self.everybody)
+        return super()._summed(mechanism, cells, which, sent._replace(scales=scales))
 
 
 def test_the_search_catches_a_factor_round_that_forgets_the_own_vector():
@@ -311,6 +312,6 @@ def test_weights_and_no_weights_are_one_method():
     for step, arrays in (("mean", {}), ("offsets", {"mean": np.array([0.3])})):
         asked = plain.step(step).read(Message(0, arrays, step))
         shard = holder.shards[0]
-        assert isinstance(shard, Shard)
+        assert isinstance(shard, Own)
         ours = holder.contribute(plain.step(step), asked, {}, shard, np.arange(0)).value()
         assert np.array_equal(ours, contribution(weighted, rated, step, **arrays))

@@ -341,7 +341,7 @@ class Descending(Holder):
         public = self.agreement
         if public.settings.kind != "hdpmf" or not public.task.noisy or public.task.by_rating:
             return {}  # which weights there are is nobody's business where users chose them
-        return bands(self._by_rating, public.scaled)
+        return bands([self._by_rating], public.scaled)
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Keep every user's own vector."""

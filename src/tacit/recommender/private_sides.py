@@ -42,7 +42,7 @@ class PrivateRaters(Raters):
         prior, clip = public.prior_weight, public.clip
         total = cells.sums(weights * cells.values) + prior * float(asked.arrays["mean"][0])
         own = total / (cells.sums(weights) + prior)
-        rest = np.clip(cells.values - own[cells.owners], -clip, clip)
+        rest = np.clip(cells.values - cells.spread(own), -clip, clip)
         left = np.column_stack([rest, np.full(len(rest), _OWN * clip)])
         which = np.zeros(len(rest), np.int64)
         return self._summed(mechanism, cells, which, Messages(left, np.ones((1, 1)), weights))

@@ -28,6 +28,7 @@ from tacit.recommender.weighted import WeightedOffsetsAgreement
 __all__ = ["Items", "Raters", "coordinate"]
 
 _RESIDUAL = 0.8  # the variance of a rating about its offsets, of a half-range of 2, as a rule
+_CELLS = 1 << 17  # ratings whose weights are looked at together
 _LOST = (
     "a site was lost, and its part cannot be taken out of what was summed before: the run can be "
     "resumed when it is back"
@@ -48,9 +49,7 @@ class Raters(Members):
 
     def members_of(self, data: Rated) -> Own:
         """Return users' ratings; W is β·γ, unless every rating has one by itself."""
-        cells = self.scaled(data.cells)
-        weights, sent = self.sent(cells, data.openness)
-        return Own(cells, weights if data.weights is None else data.weights, sent)
+        return Own(data.cells, data.openness * self.agreement.own_weight, data.weights)
 
     def marked(self, data: Rated) -> NDArray[np.uint64] | None:
         """Return a number of each user, by name."""
@@ -70,8 +69,10 @@ class Raters(Members):
             return {}
         if self.is_elsewhere:  # everybody has weight 1, every item its own
             items = public.item_weights
-            return bands(np.ones(1) if items is None else np.array(items), public.scaled)
-        return bands(self.weights, public.scaled)
+            return bands([np.ones(1) if items is None else np.array(items)], public.scaled)
+        own = self.everybody
+        parts = (own.between(*part) for part in own.cells.parts(_CELLS))
+        return bands(map(self.weights_of, parts), public.scaled)
 
     def finish(self, shared: Mapping[str, NDArray[Any]]) -> None:
         """Fold every user's own ratings in, where they are here."""

@@ -1,6 +1,8 @@
 """What leaves a site for offsets and least squares: sensitivity, refusals, and noise."""
 
 import math
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tacit.estimators.agreement import Kind, Step
 from tacit.estimators.fit import Place, fit, reserve
 from tacit.estimators.gate import Gate
 from tacit.factorization.language.structure import CoupledModel
-from tacit.factorization.offsets import sides
+from tacit.factorization.offsets import least_squares, sides
 from tacit.factorization.offsets.agreement import AlternatingLeastSquares
 from tacit.factorization.offsets.least_squares import SiteMembers
 from tacit.factorization.together.problem import state_problem
@@ -282,6 +284,62 @@ def test_noise_has_the_promised_size():
     assert mechanism.scale >= mechanism.sensitivity * mechanism.event.noise_multiplier * 0.999
 
 
+@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("zeros", ["missing", "observed"])
+def test_sums_do_not_depend_on_how_many_members_are_taken_at_a_time(monkeypatch, unit, zeros):
+    """Sums, and what members make of releases, bit for bit; on one thread and on several."""
+    relation = replace(relations(ratings())["data"], zeros=zeros)
+    model = CoupledModel("user:k item:k", 2, "euclidean")
+    privacy = tc.Privacy(math.inf, 1e-6, unit=unit, trust="site")
+    problem = state_problem(model, [{"data": relation}], bounds=BOUNDS, privacy=privacy)
+    agreement, found = replace(METHOD, factors=True).agree(problem), []
+    shared = {
+        "mean": np.array([0.1]), "item offset": np.linspace(-1, 1, 12),
+        "item": np.random.default_rng(2).normal(size=(12, 2)), "kinds": np.full(2, 2.0),
+    }  # fmt: skip
+    for least, most, workers in ((1 << 17, 1 << 21, "1"), (1, 1, "1"), (40, 40, "3")):
+        monkeypatch.setenv("TACIT_NUM_THREADS", workers)
+        monkeypatch.setattr(sides, "_LEAST", least)
+        monkeypatch.setattr(sides, "_MOST", most)
+        monkeypatch.setattr(least_squares, "_CELLS", most)
+        side = agreement.holder("A", {"data": relation}, Gate(None, Noise("grid", seed=0)), 0)
+        sums = [
+            contribution(side, *rest) for _, *rest in requests(agreement, np.random.default_rng(1))
+        ]
+        side.finish(shared)
+        found.append([*sums, side.rows()])
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("unit", ["user", "entry"])
+def test_what_is_formed_of_cells_is_let_go(monkeypatch, unit):
+    """A side keeps 12 bytes of each cell; a sum and the regressions form little beside that."""
+    rng, cells = np.random.default_rng(0), 100_000
+    key = np.unique(rng.integers(0, 2_000 * 400, cells))
+    index = np.column_stack(np.divmod(key, 400)).astype(np.int32)
+    rng.shuffle(index)
+    values = rng.integers(1, 6, len(key)).astype(float)
+    relation = tc.Relation(("user", "item"), (2_000, 400), index, values)
+    agreement = agreed(ratings(items=400, users=5), unit)
+    monkeypatch.setattr(sides, "_LEAST", 1 << 12)
+    monkeypatch.setattr(least_squares, "_CELLS", 1 << 12)
+    tracemalloc.start()
+    try:
+        side = agreement.holder("A", {"data": relation}, Gate(None, Noise("grid", seed=0)), 0)
+        kept = tracemalloc.get_traced_memory()[0]
+        for _, step, request in requests(agreement, rng):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            contribution(side, step, request)
+            formed = tracemalloc.get_traced_memory()[1] - before
+            assert formed < 16 * len(key), step.name
+    finally:
+        tracemalloc.stop()
+    assert kept < 14 * len(key)
+
+
 def test_what_offsets_leave_is_clipped():
     agreement, rng = agreed(ratings(), "user"), np.random.default_rng(1)
     side = holder(
@@ -289,7 +347,7 @@ def test_what_offsets_leave_is_clipped():
     )
     for kind, step, request in requests(agreement, rng):
         if kind in ("covariance", "factors"):
-            left = side._residuals(step.read(request), side.shards[0].cells)
+            left = side._residuals(step.read(request), side.formed(side.shards[0]).cells)
             assert np.abs(left).max() == agreement.clip
 
 

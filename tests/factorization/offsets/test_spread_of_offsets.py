@@ -29,6 +29,14 @@ def test_covariates_leave_errors_as_large_as_stated() -> None:
     assert 0.85 < np.mean(np.abs(mean - true) < 1.645 * sd) < 0.95
 
 
+def test_columns_are_shrunk_one_by_one() -> None:
+    covariates, columns = RNG.standard_normal((400, 2)), np.column_stack([SUMS, 0.1 * SUMS[::-1]])
+    together = shrink_towards(columns, WEIGHTS, NOISE, WITHIN * WEIGHTS, covariates)
+    for column, found in zip(columns.T, together.T, strict=True):
+        alone = shrink_towards(column, WEIGHTS, NOISE, WITHIN * WEIGHTS, covariates)
+        np.testing.assert_array_equal(found, alone)
+
+
 def test_what_nobody_saw_is_mostly_noise() -> None:
     weights = np.where(np.arange(400) < 50, 0.0, 60.0)
     sums = weights * TRUE + np.sqrt(weights * WITHIN + NOISE) * RNG.standard_normal(400)

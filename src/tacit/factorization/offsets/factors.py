@@ -84,18 +84,19 @@ def factor_messages(
     """
     rest = cells.values - base[cells.items]
     own = cells.sums(weights * rest) / (cells.sums(weights) + prior)
-    left = np.clip(rest - own[cells.owners], -clip, clip)
+    left = np.clip(rest - cells.spread(own), -clip, clip)
     pulled = cells._replace(values=weights * left)
     raw = _GROW * ridge_rows(pulled, features, np.full(features.shape[1], _RIDGE))
     right = raw / np.maximum(np.sqrt((raw**2).sum(axis=1, keepdims=True)), 1.0)
-    return Messages(left[:, None], right, damping(cells, weights, clip)[cells.owners] * weights)
+    scales = cells.spread(damping(cells, weights, clip)) * weights
+    return Messages(left[:, None], right, scales)
 
 
 def item_weight_sums(
     pattern: ByMember, weights: Floats, clip: float, items: int
 ) -> tuple[Integers, Integers]:
     """Return C_j = Σ s_i·W_ij and Σ (s_i·W_ij)², both public, in steps of `weight_sums`."""
-    scales = damping(pattern, weights, clip)[pattern.owners] * weights
+    scales = pattern.spread(damping(pattern, weights, clip)) * weights
     return (
         weight_sums(pattern.items, scales, items),
         weight_sums(pattern.items, scales**2, items),
@@ -130,5 +131,5 @@ def features_from_sums(
     every sum, ``features`` F, and ``within`` the variance of a residual.
     """
     sampling = within * squares / sums.shape[1]  # the K entries of u share at most one
-    learned = [shrink_towards(column, reach, noise, sampling, features) for column in sums.T]
-    return scaled_columns(np.column_stack(learned), len(sums))
+    learned = shrink_towards(sums, reach, noise, sampling, features)
+    return scaled_columns(learned, len(sums))

@@ -92,7 +92,7 @@ class FilledMembers(SiteMembers):
     def _mean(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         links = self._links(shard)
         if self.agreement.unit == "entry":
-            return mechanism.grid.sum(links.values[:, None], shard.openness[links.owners])
+            return mechanism.grid.sum(links.values[:, None], links.spread(shard.openness))
         assert shard.listed is not None
         held = shard.cells.sums((~shard.listed).astype(np.float64))
         observed = self.agreement.items - held
@@ -106,11 +106,11 @@ class FilledMembers(SiteMembers):
         left, right = links.values[:, None], np.ones((1, 1))
         which = np.zeros(len(left), np.int64)
         if self.agreement.unit == "entry":
-            sent = Messages(left, right, shard.openness[links.owners])
+            sent = Messages(left, right, links.spread(shard.openness))
             return self._summed(mechanism, links, which, sent)
         lengths = links.sums(links.values**2) + COUNT**2 + SOFT**2
         each = shard.openness * (1.0 - 2.0**-40) / np.sqrt(lengths)
-        found = self._summed(mechanism, links, which, Messages(left, right, each[links.owners]))
+        found = self._summed(mechanism, links, which, Messages(left, right, links.spread(each)))
         beside = mechanism.grid.sum(np.full((len(each), 1), COUNT), each)
         found.integers[self.agreement.items] += beside.integers[0]
         return found
@@ -148,9 +148,10 @@ class FilledMembers(SiteMembers):
         size = float(np.sqrt(np.mean(offsets**2)))
         features = np.column_stack([features, offsets / (size or 1.0)])
         groups, self._features = np.append(groups, groups.max() + 1), features
-        assert self.listed is not None
-        whole = FilledCells(self.cells, self.listed, self.agreement.fill, self.agreement.items)
-        some, ones = whole.of(looked_at(self.cells)), np.ones((len(offsets), 1))
+        cells, listed = self.scaled(self.everybody.cells), self.everybody.listed
+        assert listed is not None
+        whole = FilledCells(cells, listed, self.agreement.fill, self.agreement.items)
+        some, ones = whole.of(looked_at(cells)), np.ones((len(offsets), 1))
         known = some.cells.members > 0
 
         def share_error(share: float, penalty: Floats) -> float:

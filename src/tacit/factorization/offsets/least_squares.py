@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.threads import each
 from tacit.data.relations import Relation
 from tacit.errors import ParameterError
 from tacit.estimators.gate import Gate
@@ -17,6 +18,7 @@ from tacit.factorization.offsets.numerics.ridge import (
     ByMember,
     by_member,
     choose_penalties,
+    looked_at,
     offset_share,
     ridge_rows,
 )
@@ -28,6 +30,8 @@ from tacit.factorization.together.shape import SiteFactors
 from tacit.privacy.events import DpEvent
 
 __all__ = ["SiteMembers"]
+
+_CELLS = 1 << 17  # cells whose members are regressed together: what is formed of them stays near
 
 
 class SiteMembers(Members, SiteFactors):
@@ -41,7 +45,7 @@ class SiteMembers(Members, SiteFactors):
             return
         (relation,) = data.values()
         self._member_mode = relation.entities.index(agreement.problem.protected)
-        self._rows: Floats = np.zeros((self.cells.members, 1))
+        self._rows: Floats = np.zeros((self.everybody.cells.members, 1))
         self._features: Floats = np.ones((agreement.items, 1))
         self._base: Floats = np.zeros(agreement.items)
 
@@ -50,10 +54,10 @@ class SiteMembers(Members, SiteFactors):
         (relation,) = data.values()
         problem = self.agreement.problem
         cells, listed = self._read(relation)
-        cells, openness = self.scaled(cells), openness_of(problem, data)
-        weights, sent = self.sent(cells, np.ones(cells.members) if openness is None else openness)
+        openness = openness_of(problem, data)
+        sent = np.ones(cells.members) if openness is None else openness
         counts = data.counts if isinstance(data, Counted) else None
-        return Own(cells, weights, sent, counts, listed)
+        return Own(cells, sent * self.agreement.own_weight, counts=counts, listed=listed)
 
     def marked(self, data: Mapping[str, Relation]) -> NDArray[np.uint64] | None:
         """Return a number of each member, by name."""
@@ -84,11 +88,19 @@ class SiteMembers(Members, SiteFactors):
         self, mean: float, offsets: Floats, features: Floats, groups: NDArray[np.int64]
     ) -> None:
         """Regress every member's own cells on released features."""
-        cells = self.cells
-        self._base = mean + offset_share(cells, mean, offsets) * offsets
-        rest = cells._replace(values=cells.values - self._base[cells.items])
-        penalties = choose_penalties(rest, features, groups)
-        self._rows = ridge_rows(rest, features, penalties)
+        cells = self.everybody.cells
+        some = self.scaled(cells.of(looked_at(cells)))
+        self._base = mean + offset_share(some, mean, offsets) * offsets
+        penalties = choose_penalties(self._rest(some), features, groups)
+
+        def rows(part: tuple[int, int]) -> Floats:
+            return ridge_rows(self._rest(self.scaled(cells.between(*part))), features, penalties)
+
+        self._rows = np.concatenate(list(each(rows, cells.parts(_CELLS))))
+
+    def _rest(self, cells: ByMember) -> ByMember:
+        """Return cells with what released numbers leave of their values."""
+        return cells._replace(values=cells.values - self._base[cells.items])
 
     def _prior(self, shard: Shard) -> Floats | float:
         """Return κ·β: all cells of a member have one weight, and its own mean needs none.
@@ -102,7 +114,7 @@ class SiteMembers(Members, SiteFactors):
         """Return bands of members' weights, each with what its heaviest member sees."""
         public = self.agreement
         table = np.array(list(public.problem.weights.values()))
-        return bands(table, public.scaled) if public.noisy and len(table) else {}
+        return bands([table], public.scaled) if public.noisy and len(table) else {}
 
     def rows(self) -> Floats:
         """Return every member's own offset, then its part of each released feature."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit._core.threads import each
 from tacit.estimators.agreement import Asked, Step
 from tacit.estimators.executors import Loaded
 from tacit.estimators.gate import Gate
@@ -41,8 +41,9 @@ __all__ = ["BLOCK", "COUNT", "SOFT", "Members", "Own", "Shard", "entries", "pack
 
 COUNT = 0.5  # weight of a count beside a residual
 SOFT = 0.5  # members whose message is shorter than this are hardly scaled up
-_CELLS = 1 << 21  # cells that are looked at together
-BLOCK = 1 << 22  # numbers of members' rows that are formed at once
+_LEAST, _MOST = 1 << 17, 1 << 21  # cells that are looked at together: what is formed stays near
+_PER_NUMBER = 4  # so many for each number of their sum
+BLOCK = 1 << 18  # numbers of members' rows that are formed at once
 _MIX = 0.5  # of pattern and residuals in the covariance
 _RIDGE = 20.0  # of a member's factor in a step: typical features have size one
 
@@ -57,17 +58,30 @@ class Shard(NamedTuple):
     weights: Floats
     openness: Floats
     listed: NDArray[np.bool_] | None = None
-    marks: NDArray[np.uint64] | None = None
 
 
 class Own(NamedTuple):
-    """All cells of a site's members, scaled to [−2, 2], and how each of them counts."""
+    """The cells of a site's members as they were read, sorted by member, and what they count.
+
+    What is made of all of them (values in [−2, 2], weights) is made of some members at a time.
+    """
 
     cells: ByMember
-    weights: Floats  # W of every cell
     sent: Floats  # β of every member
+    weights: Floats | None = None  # W of every cell, where it is not that of member and item
     counts: NDArray[np.bool_] | None = None  # who counts here; None: all
     listed: NDArray[np.bool_] | None = None  # as in `Shard`
+    marks: NDArray[np.uint64] | None = None  # a number of every member, by name
+
+    def between(self, first: int, last: int) -> Own:
+        """Return some members, who all count."""
+        here = slice(self.cells.starts[first], self.cells.starts[last])
+        return Own(
+            self.cells.between(first, last),
+            self.sent[first:last],
+            None if self.weights is None else self.weights[here],
+            listed=None if self.listed is None else self.listed[here],
+        )
 
 
 class Members(Holder):
@@ -78,15 +92,15 @@ class Members(Holder):
     """
 
     agreement: OffsetsAgreement
+    everybody: Own
 
     def __init__(self, agreement: OffsetsAgreement, name: str, data: Any, gate: Gate) -> None:
         self.agreement = agreement
         if isinstance(data, Loaded):
             super().__init__(agreement, name, data, gate)
             return
-        own = self.members_of(data)
-        super().__init__(agreement, name, [_counting(own, None)], gate)
-        self.cells, self.weights, self.listed = own.cells, own.weights, own.listed
+        self.everybody = self.members_of(data)
+        super().__init__(agreement, name, [_counting(self.everybody, None)], gate)
 
     @abstractmethod
     def members_of(self, data: Any) -> Own:
@@ -99,15 +113,16 @@ class Members(Holder):
         scaled = (clip_values(cells.values, low, high) - middle) / step
         return cells._replace(values=np.clip(scaled, -HALF, HALF))
 
-    def sent(self, cells: ByMember, openness: Floats) -> tuple[Floats, Floats]:
-        """Return W of every cell and β of every member, the site's own weight included."""
-        sent = openness * self.agreement.own_weight
-        weights = sent[cells.owners]
+    def weights_of(self, own: Own) -> Floats:
+        """Return W of every cell, the site's own weight included."""
+        if own.weights is not None:
+            return own.weights
+        weights = own.cells.spread(own.sent)
         if self.agreement.item_weights is not None:
-            weights = weights * np.array(self.agreement.item_weights)[cells.items]
-        return weights, sent
+            weights *= np.array(self.agreement.item_weights)[own.cells.items]
+        return weights
 
-    def prepared(self, data: Any) -> Shard:
+    def prepared(self, data: Any) -> Own:
         """Return the cells of those who count here, and a number of each of them, by name."""
         return _counting(self.members_of(data), self.marked(data))
 
@@ -115,34 +130,44 @@ class Members(Holder):
         """Return a number of each member in a part of the data, by name; None without names."""
         return None
 
-    def marks(self, shard: Shard) -> NDArray[np.uint64] | None:
+    def marks(self, shard: Own) -> NDArray[np.uint64] | None:
         """Return a number of every member, by name."""
         return shard.marks
 
-    def units(self, shard: Shard) -> int:
+    def units(self, shard: Own) -> int:
         """Return the number of members."""
         return shard.cells.members
 
-    def contributions(self, shard: Shard) -> int:
+    def contributions(self, shard: Own) -> int:
         """Return the number of members, or of cells where they count one by one."""
         return len(shard.cells.values) if self.agreement.unit == "entry" else self.units(shard)
 
     def contribute(
-        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Shard, picks: Integers
+        self, step: Step, asked: Asked, kept: Mapping[str, Any], shard: Own, picks: Integers
     ) -> Any:
         """Return the sum over all members, of the kind that is asked for.
 
         Members are taken so many at a time: what is formed for each of their cells is let go.
         """
-        return merged("sum", (self._sums(step, asked, part) for part in _blocks(shard)))
+        if step.name == "pattern":
+            arrays = asked.arrays
+            sums = pattern_sums(shard.cells, arrays["counts"], arrays["block"])
+            return GridSum(wide_sum(sums), Grid(-FINE))
+        drawn = self.agreement.mechanisms.get(step.name)
+        size = self.agreement.items if drawn is None else drawn.size
+        cells = min(max(_LEAST, _PER_NUMBER * size), _MOST)
+        parts = (shard.between(*part) for part in shard.cells.parts(cells))
+        return merged("sum", each(lambda part: self._sums(step, asked, part), parts))
 
-    def _sums(self, step: Step, asked: Asked, shard: Shard) -> Any:
+    def formed(self, own: Own) -> Shard:
+        """Return what is added up of some members: values in [−2, 2], and a weight for each."""
+        return Shard(self.scaled(own.cells), self.weights_of(own), own.sent, own.listed)
+
+    def _sums(self, step: Step, asked: Asked, own: Own) -> Any:
         """Return the sum over some members."""
+        shard = self.formed(own)
         if step.name == "counts":
             return self._counts(shard)
-        if step.name == "pattern":
-            sums = pattern_sums(shard.cells, asked.arrays["counts"], asked.arrays["block"])
-            return GridSum(wide_sum(sums), Grid(-FINE))
         assert isinstance(step.mechanism, Gaussian)
         kind = (asked.kind or step.name).replace(" ", "_")
         return getattr(self, f"_{kind}")(asked, shard, step.mechanism)
@@ -193,13 +218,13 @@ class Members(Holder):
         prior, clip = self._prior(shard), public.clip
         total = cells.sums(weights * cells.values) + prior * float(asked.arrays["mean"][0])
         own = total / (cells.sums(weights) + prior)
-        rest = np.clip(cells.values - own[cells.owners], -clip, clip)
+        rest = np.clip(cells.values - cells.spread(own), -clip, clip)
         left, scales = rest[:, None], weights
         right, which = np.ones((1, 1)), np.zeros(len(rest), np.int64)
         if public.unit == "user":
             left = np.column_stack([rest, np.full(len(rest), COUNT)])
             scales = message_scales(cells, left, right, which, SOFT)
-            scales = scales * shard.openness[cells.owners]
+            scales = scales * cells.spread(shard.openness)
         return self._summed(mechanism, cells, which, Messages(left, right, scales))
 
     def _prior(self, shard: Shard) -> Floats | float:
@@ -227,7 +252,7 @@ class Members(Holder):
         rest = cells.values - float(asked.arrays["mean"][0]) - asked.arrays["offsets"][cells.items]
         own = cells.sums(rest) / (np.diff(cells.starts) + self.agreement.prior_weight)
         clip = self.agreement.clip
-        return np.asarray(np.clip(rest - own[cells.owners], -clip, clip))
+        return np.asarray(np.clip(rest - cells.spread(own), -clip, clip))
 
     def _covariance(self, asked: Asked, shard: Shard, mechanism: Gaussian) -> GridSum:
         cells, popular = shard.cells, asked.arrays["popular"]
@@ -271,31 +296,18 @@ class Members(Holder):
         return self._summed(mechanism, cells, cells.owners, found)
 
 
-def _blocks(shard: Shard) -> Iterator[Shard]:
-    """Yield a shard's members in parts of about so many cells, each member in one."""
-    starts, members = shard.cells.starts, shard.cells.members
-    wanted = np.arange(_CELLS, starts[-1], _CELLS)
-    edges = np.unique([0, *np.searchsorted(starts, wanted), members]) if members else [0, 0]
-    for first, last in pairwise(edges):
-        low, high = starts[first], starts[last]
-        cells = ByMember(
-            starts[first : last + 1] - low,
-            shard.cells.items[low:high],
-            shard.cells.values[low:high],
-        )
-        listed = None if shard.listed is None else shard.listed[low:high]
-        yield Shard(cells, shard.weights[low:high], shard.openness[first:last], listed)
-
-
-def _counting(own: Own, marks: NDArray[np.uint64] | None) -> Shard:
+def _counting(own: Own, marks: NDArray[np.uint64] | None) -> Own:
     """Return the cells of those who count here; the others contribute nothing at all."""
-    cells, weights, sent, counts, listed = own
-    if counts is None:
-        return Shard(cells, weights, sent, listed, marks)
-    mine = counts[cells.owners]
-    known = None if listed is None else listed[mine]
-    whose = None if marks is None else marks[counts]
-    return Shard(cells.of(np.flatnonzero(counts)), weights[mine], sent[counts], known, whose)
+    if own.counts is None:
+        return own._replace(marks=marks)
+    mine = own.cells.spread(own.counts)
+    return Own(
+        own.cells.of(np.flatnonzero(own.counts)),
+        own.sent[own.counts],
+        None if own.weights is None else own.weights[mine],
+        listed=None if own.listed is None else own.listed[mine],
+        marks=None if marks is None else marks[own.counts],
+    )
 
 
 def entries(total: Integers) -> GridSum:

@@ -6,7 +6,7 @@ A user's weight β says how open the user is, an item's weight γ how harmless t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,13 +198,18 @@ def _groups(
     return weights
 
 
-def bands(weights: Floats, scaled: Callable[[float], DpEvent]) -> Mapping[str, DpEvent]:
+def bands(parts: Iterable[Floats], scaled: Callable[[float], DpEvent]) -> Mapping[str, DpEvent]:
     """Return bands of the weights W that occur, each with what its heaviest rating sees.
 
-    ``scaled`` says of a weight what everything released is, as a rating of that weight sees it.
+    ``parts`` are all weights, some at a time; ``scaled`` says of a weight what everything released
+    is, as a rating of that weight sees it.
     """
-    band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(int)
+    heaviest = np.zeros(_BANDS + 1)
+    for weights in parts:
+        band = np.clip(np.ceil(weights * _BANDS - 1e-12), 1, _BANDS).astype(np.int8)
+        for k in np.flatnonzero(np.bincount(band)).tolist():
+            heaviest[k] = max(heaviest[k], weights[band == k].max())
     return {
-        f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": scaled(float(weights[band == k].max()))
-        for k in np.unique(band).tolist()
+        f"{(k - 1) / _BANDS:g} < weight ≤ {k / _BANDS:g}": scaled(float(heaviest[k]))
+        for k in np.flatnonzero(heaviest).tolist()
     }

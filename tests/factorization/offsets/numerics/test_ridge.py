@@ -71,6 +71,20 @@ def test_some_members_bring_their_own_cells():
         np.testing.assert_array_equal(found, plain)
 
 
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_parts_hold_every_member_once(size):
+    x, cells = some()
+    parts = list(cells.parts(size))
+    assert [first for first, _ in parts] == [0, *(last for _, last in parts[:-1])]
+    assert parts[-1][1] == cells.members
+    found = [cells.between(*part) for part in parts]
+    np.testing.assert_array_equal(np.concatenate([one.values for one in found]), cells.values)
+    for (first, last), one in zip(parts, found, strict=True):
+        np.testing.assert_array_equal(one.sums(one.values), np.nansum(x, axis=1)[first:last])
+    nobody = cells.between(0, 0)
+    assert list(nobody.parts(size)) == [(0, 0)] and nobody.members == 0
+
+
 def test_residuals_are_what_rows_leave():
     _, cells = some()
     rng = np.random.default_rng(1)
@@ -200,6 +214,22 @@ def test_coordinates_of_whole_sums_are_rounded_exactly(numbers, shift, wide):
 def product(cells, counts, block):
     (sums,) = pattern_sums(cells, counts, block)
     return pattern_product(sums, counts)
+
+
+def test_the_pattern_gives_the_same_bits_on_any_number_of_threads(monkeypatch):
+    from tacit.factorization.offsets.numerics import pattern
+
+    _, cells = some(members=40, items=9)
+    rng = np.random.default_rng(0)
+    counts = np.bincount(cells.items, minlength=9)
+    block = np.linalg.qr(rng.normal(size=(9, 5)))[0]
+    (expected,) = pattern_sums(cells, counts, block)
+    monkeypatch.setattr(pattern, "_FEW", 0)
+    for workers in ("1", "3"):
+        monkeypatch.setenv("TACIT_NUM_THREADS", workers)
+        found = pattern_sums(cells, counts, block)
+        assert len(found) == int(workers)
+        np.testing.assert_array_equal(sum(found), expected)
 
 
 def test_pattern_features_are_singular_vectors_of_the_pattern_over_any_sites():

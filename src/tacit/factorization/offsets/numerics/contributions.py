@@ -34,8 +34,11 @@ def message_scales(
     Every cell has a vector ``left``, (cells, a), beside a row of ``right``, (rows, b); ``soft`` is
     s > 0.
     """
-    squares = (left**2).sum(axis=1) * (right**2).sum(axis=1)[which]
-    return np.asarray((_ROOM / np.sqrt(cells.sums(squares) + soft**2))[cells.owners])
+    squares, lengths = left[:, 0] ** 2, (right**2).sum(axis=1)
+    for column in left.T[1:]:
+        squares += column**2
+    squares *= lengths[0] if len(lengths) == 1 else lengths[which]
+    return cells.spread(_ROOM / np.sqrt(cells.sums(squares) + soft**2))
 
 
 def _sum_messages(

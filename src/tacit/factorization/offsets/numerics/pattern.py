@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from tacit._core.kernels import compiled
+from tacit._core.threads import each, threads
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.offsets.numerics.ridge import ByMember
 
@@ -39,7 +41,8 @@ __all__ = [
 
 OVERSAMPLING = 8
 FINE = 36  # members' rows are whole numbers of 2^-36
-_MEMBERS = 1 << 24  # so many times 2^37 stays below 2^62
+_MEMBERS = 1 << 24  # so many times 2^37 stays below 2^62; of cells members have one each at least
+_FEW = 1 << 20  # cells, below which SciPy takes less than a compiler
 
 
 class Pattern(NamedTuple):
@@ -57,15 +60,47 @@ def pattern_sums(cells: ByMember, counts: Floats, block: Floats) -> list[Integer
     64 bits hold sums over so many members.
     """
     scale = 1.0 / np.sqrt(np.maximum(counts, 1.0))
-    found = []
-    for start in range(0, max(cells.members, 1), _MEMBERS):
-        starts = cells.starts[start : start + _MEMBERS + 1]
-        items, shape = cells.items[starts[0] : starts[-1]], (len(starts) - 1, len(counts))
-        ones = csr_matrix((np.ones(len(items)), items, starts - starts[0]), shape=shape)
-        sizes = np.maximum(np.diff(starts), 1)[:, None]
-        rows = np.floor(np.ldexp((ones @ (scale[:, None] * block)) / sizes, FINE) + 0.5)
-        found.append(np.asarray(ones.astype(np.int64).T @ rows.astype(np.int64)))
-    return found
+    scaled = np.ascontiguousarray(scale[:, None] * block)
+    few = len(cells.items) < _FEW
+
+    def part(members: tuple[int, int]) -> Integers:
+        some = cells.between(*members)
+        if few:
+            return _in_numpy(some, scaled)
+        width, out = block.shape[1], np.zeros(block.shape, np.int64)
+        row, whole = np.empty(width), np.empty(width, np.int64)
+        compiled(_add_rows)(some.starts, some.items, scaled, row, whole, out)
+        return out
+
+    size = _FEW if few else -(-len(cells.items) // threads()) + 1
+    return list(each(part, cells.parts(min(size, _MEMBERS))))
+
+
+def _in_numpy(cells: ByMember, scaled: Floats) -> Integers:
+    shape = (cells.members, len(scaled))
+    ones = csr_matrix((np.ones(len(cells.items)), cells.items, cells.starts), shape=shape)
+    sizes = np.maximum(np.diff(cells.starts), 1)[:, None]
+    rows = np.floor(np.ldexp((ones @ scaled) / sizes, FINE) + 0.5)
+    return np.asarray(ones.astype(np.int64).T @ rows.astype(np.int64))
+
+
+def _add_rows(starts: Any, items: Any, scaled: Any, row: Any, whole: Any, out: Any) -> None:
+    """Add to each item the rows of its members: means over their items, as whole numbers."""
+    width = out.shape[1]
+    for i in range(starts.shape[0] - 1):
+        low, high = starts[i], starts[i + 1]
+        for b in range(width):
+            row[b] = 0.0
+        for k in range(low, high):
+            item = np.uint64(items[k])  # no place is counted from the end
+            for b in range(width):
+                row[b] += scaled[item, b]
+        for b in range(width):
+            whole[b] = np.int64(np.floor(row[b] / max(high - low, 1) * 2.0**36 + 0.5))
+        for k in range(low, high):
+            item = np.uint64(items[k])
+            for b in range(width):
+                out[item, b] += whole[b]
 
 
 def pattern_product(sums: NDArray[Any], counts: Floats) -> Floats:

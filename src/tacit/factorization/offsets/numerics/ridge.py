@@ -12,7 +12,8 @@ h_j = f_jᵀ(…)⁻¹f_j.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from tacit._core.kernels import compiled
 from tacit._core.linear import cholesky, copy, solve_lower, solve_lower_transposed
-from tacit._core.order import lexical_order
+from tacit._core.order import by_group
 from tacit._core.threads import over_range
 from tacit.data.relations import Relation
 from tacit.factorization.arrays import Floats, Integers
@@ -68,6 +69,22 @@ class ByMember(NamedTuple):
         """Return the sum of one number per cell over each member's cells."""
         return np.bincount(self.owners, values, self.members).astype(np.float64)
 
+    def spread(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return its member's number for every cell."""
+        return np.repeat(numbers, np.diff(self.starts))
+
+    def between(self, first: int, last: int) -> ByMember:
+        """Return the cells of members ``first`` to ``last``, numbered anew from 0; no copy."""
+        low, high = self.starts[first], self.starts[last]
+        starts = self.starts[first : last + 1] - low
+        return ByMember(starts, self.items[low:high], self.values[low:high])
+
+    def parts(self, cells: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of members that have about so many cells each."""
+        wanted = np.arange(cells, self.starts[-1], cells)
+        edges = [0, *np.searchsorted(self.starts, wanted).tolist(), self.members]
+        yield from pairwise(sorted(set(edges)) if self.members else edges)
+
     def of(self, members: Integers) -> ByMember:
         """Return the cells of some members, numbered anew from 0."""
         sizes = np.diff(self.starts)[members]
@@ -80,11 +97,8 @@ def by_member(relation: Relation, entity: str) -> ByMember:
     """Return the listed cells of a two-mode relation, sorted by the members of an entity."""
     mode = relation.entities.index(entity)
     member, item = relation.indices[:, mode], relation.indices[:, 1 - mode]
-    members = relation.shape[mode]
-    order = lexical_order([item, member], [relation.shape[1 - mode], members])
-    starts = np.zeros(members + 1, np.int64)
-    np.cumsum(np.bincount(member, minlength=members), out=starts[1:])
-    return ByMember(starts, item[order].astype(np.int32), relation.values[order])
+    sizes = relation.shape[mode], relation.shape[1 - mode]
+    return ByMember(*by_group(member, item, relation.values, sizes))
 
 
 def _add_normal(
@@ -233,13 +247,14 @@ def offset_share(cells: ByMember, mean: float, offsets: Floats) -> float:
     Offsets that are noise are left out, and what remains are the members' own means. They are
     believed in full where nobody has two cells.
     """
-    filled, own = looked_at(cells), np.ones((len(offsets), 1))
+    some, own = cells.of(looked_at(cells)), np.ones((len(offsets), 1))
+    everybody = np.arange(some.members)
 
     def error(share: float, penalty: Floats) -> float:
-        rest = cells.values - mean - share * offsets[cells.items]
-        return float(leave_one_out(cells._replace(values=rest), filled, own, penalty[None])[0])
+        rest = some._replace(values=some.values - mean - share * offsets[some.items])
+        return float(leave_one_out(rest, everybody, own, penalty[None])[0])
 
-    return best_share(error) if len(filled) else 1.0
+    return best_share(error) if some.members else 1.0
 
 
 def best_share(error: Callable[[float, Floats], float]) -> float:

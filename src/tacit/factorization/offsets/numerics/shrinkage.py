@@ -8,6 +8,8 @@ is estimated by its posterior mean. Everything here works on what was released.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tacit.factorization.arrays import Floats
@@ -100,8 +102,14 @@ def shrink(sums: Floats, weights: Floats, noise: Floats | float, within: float) 
 def shrink_towards(
     sums: Floats, weights: Floats, noise: float, within: Floats, covariates: Floats
 ) -> Floats:
-    """Return the posterior mean of q_j under covariates; see `shrunk_towards`."""
-    return shrunk_towards(sums, weights, noise, within, covariates)[0]
+    """Return the posterior mean of q_j under covariates; see `shrunk_towards`.
+
+    Of several columns, (items, columns), each has its own τ², c and a.
+    """
+    columns = list(sums.T) if sums.ndim == 2 else [sums]
+    ladder = _Ladder.of(columns, weights, noise, within, covariates)
+    means = [ladder.mean(k) for k in range(len(columns))]
+    return np.column_stack(means) if sums.ndim == 2 else means[0]
 
 
 def shrunk_towards(
@@ -117,31 +125,94 @@ def shrunk_towards(
     says little. Covariates are standardised over cells, so that c belongs to a typical one, and
     cut at ±2: what few popular items say is not carried on to items nobody has seen.
     """
-    table = np.column_stack([np.ones(len(sums)), _standardised(covariates, weights)])
-    design = table * weights[:, None]
-    fits, means, variances = [], [], []
-    for tau in _LADDER:
-        variance = weights**2 * tau + within + max(noise, 1e-12)
-        gram, right = design.T @ (design / variance[:, None]), design.T @ (sums / variance)
-        plain = -0.5 * (np.log(variance) + sums**2 / variance).sum()
-        for precision in _LINEAR:
-            prior = np.full(table.shape[1], precision)
-            prior[0] = _LINEAR[0]
-            linear = np.linalg.solve(gram + np.diag(prior), right)
-            # log marginal likelihood: the Gaussian integral over c and a
-            fit = plain + 0.5 * (right @ linear + np.log(prior).sum())
-            fit -= 0.5 * np.linalg.slogdet(gram + np.diag(prior))[1]
-            fits.append(fit - (_DOUBT if precision < _LINEAR[-1] else 0.0))
+    ladder = _Ladder.of([sums], weights, noise, within, covariates)
+    mean = ladder.mean(0)
+    return mean, np.sqrt(np.maximum(ladder.spread(0, mean), 0.0))
+
+
+class _Ladder(NamedTuple):
+    """What columns of sums say about every choice of τ² and λ.
+
+    With thousands of items few choices have any chance at all: only these are worked out.
+    """
+
+    columns: list[Floats]
+    table: Floats  # (1, covariates) of every item
+    weights: Floats
+    known: tuple[Floats, float]  # the variance of S_j given q_j: of what is sampled, and of noise
+    linear: Floats  # (columns, choices, numbers): c and a
+    chances: Floats  # (columns, choices)
+    grams: Floats  # (τ², numbers, numbers)
+
+    @classmethod
+    def of(
+        cls, columns: list[Floats], weights: Floats, noise: float, within: Floats, given: Floats
+    ) -> _Ladder:
+        """Return the chances of all choices, and c and a under each."""
+        table = np.column_stack([np.ones(len(weights)), _standardised(given, weights)])
+        design, known = table * weights[:, None], (within, max(noise, 1e-12))
+        fits = np.empty((len(columns), len(_LADDER), len(_LINEAR)))
+        linear, grams = np.empty((*fits.shape, table.shape[1])), []
+        for t, tau in enumerate(_LADDER):
+            variance = weights**2 * tau + known[0] + known[1]
+            grams.append(design.T @ (design / variance[:, None]))
+            logarithms = np.log(variance)
+            rights = [design.T @ (sums / variance) for sums in columns]
+            plain = [-0.5 * (logarithms + sums**2 / variance).sum() for sums in columns]
+            for p, precision in enumerate(_LINEAR):
+                prior = _prior(precision, table.shape[1])
+                matrix = grams[t] + np.diag(prior)
+                size = 0.5 * np.linalg.slogdet(matrix)[1]
+                for k, right in enumerate(rights):
+                    linear[k, t, p] = found = np.linalg.solve(matrix, right)
+                    # log marginal likelihood: the Gaussian integral over c and a
+                    fit = plain[k] + 0.5 * (right @ found + np.log(prior).sum()) - size
+                    fits[k, t, p] = fit - (_DOUBT if precision < _LINEAR[-1] else 0.0)
+        flat = fits.reshape(len(columns), -1)
+        chances = np.exp(flat - flat.max(axis=1, keepdims=True))
+        chances /= chances.sum(axis=1, keepdims=True)
+        rows = linear.reshape(*flat.shape, -1)
+        return cls(columns, table, weights, known, rows, chances, np.array(grams))
+
+    def _variance(self, choice: int) -> tuple[float, Floats]:
+        """Return a choice's τ², and v_j under it."""
+        tau = _LADDER[choice // len(_LINEAR)]
+        return tau, self.weights**2 * tau + self.known[0] + self.known[1]
+
+    def _means(self, column: int) -> Floats:
+        """Return the posterior means of a column under every choice; zeros without a chance."""
+        means, sums = np.zeros((self.chances.shape[1], len(self.weights))), self.columns[column]
+        design = self.table * self.weights[:, None]
+        for choice in np.flatnonzero(self.chances[column]).tolist():
+            tau, variance = self._variance(choice)
+            linear = self.linear[column, choice]
             rest = sums - design @ linear
-            means.append(table @ linear + weights * tau / variance * rest)
-            open_share = 1.0 - weights**2 * tau / variance  # of the prior, after S_j
-            unknown = np.linalg.solve(gram + np.diag(prior), table.T).T
-            variances.append(open_share * tau + open_share**2 * (table * unknown).sum(axis=1))
-    chances = np.exp(np.array(fits) - max(fits))
-    chances /= chances.sum()
-    mean = chances @ np.array(means)
-    spread = chances @ (np.array(variances) + np.square(np.array(means) - mean))
-    return np.asarray(mean), np.asarray(np.sqrt(np.maximum(spread, 0.0)))
+            means[choice] = self.table @ linear + self.weights * tau / variance * rest
+        return means
+
+    def mean(self, column: int) -> Floats:
+        """Return the posterior means of a column."""
+        return np.asarray(self.chances[column] @ self._means(column))
+
+    def spread(self, column: int, mean: Floats) -> Floats:
+        """Return the posterior variances of a column, whose means are given."""
+        spreads = self._means(column)
+        for choice in np.flatnonzero(self.chances[column]).tolist():
+            tau, variance = self._variance(choice)
+            open_share = 1.0 - self.weights**2 * tau / variance  # of the prior, after S_j
+            prior = _prior(_LINEAR[choice % len(_LINEAR)], self.table.shape[1])
+            gram = self.grams[choice // len(_LINEAR)] + np.diag(prior)
+            unknown = np.linalg.solve(gram, self.table.T).T
+            inside = open_share * tau + open_share**2 * (self.table * unknown).sum(axis=1)
+            spreads[choice] = inside + np.square(spreads[choice] - mean)
+        return np.asarray(self.chances[column] @ spreads)
+
+
+def _prior(precision: float, size: int) -> Floats:
+    """Return the prior precisions of c and a."""
+    prior = np.full(size, precision)
+    prior[0] = _LINEAR[0]
+    return prior
 
 
 def _standardised(covariates: Floats, weights: Floats) -> Floats:
