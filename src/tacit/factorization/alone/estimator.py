@@ -44,6 +44,7 @@ from tacit.factorization.alone.stated import (
 )
 from tacit.factorization.answers import alone_answer, arviz_of, drawn_alone
 from tacit.factorization.arrays import Arrays, Floats
+from tacit.factorization.divergences import LOGIT
 from tacit.factorization.language.binding import as_relations
 from tacit.factorization.language.structure import BoundRelation, CoupledModel, FromData
 from tacit.factorization.ranking import top_members
@@ -90,8 +91,8 @@ class CoupledFactorization(Estimator):
         For ``"sgld"``: cells per step, share κ₀ of the way that each row goes in a step (None: 1,
         less where batches are small), and decay ρ of κ₀/t^ρ.
     real_factors
-        Whether factors may be negative, for ``"map"`` also which; of posteriors, the Normal–Normal
-        model. None: where every relation is Euclidean; for ``"map"``, factors of log odds only.
+        Whether factors may be negative, for ``"map"`` also which. None: where every relation is
+        Euclidean or of log odds; for ``"map"``, factors of log odds only.
     warm_start
         Whether `fit` goes on from the state of an earlier (or interrupted) fit.
     progress, random_state
@@ -174,7 +175,8 @@ class CoupledFactorization(Estimator):
             given = 1.0 if self.dispersion is None else self.dispersion
             model = CoupledModel(model, self.rank, self.divergence, given)
             if self.dispersion is None and self._real(model):
-                model.dispersions = dict.fromkeys(model.forms, "estimate")
+                noisy = [name for name, power in model.powers.items() if power != LOGIT]
+                model.dispersions = {**model.dispersions, **dict.fromkeys(noisy, "estimate")}
         return model.with_dispersions(getattr(self, "dispersion_", {}))
 
     def _real(self, model: CoupledModel) -> bool:
@@ -206,7 +208,7 @@ class CoupledFactorization(Estimator):
         if fresh:
             self.dispersion_: dict[str, float] = {}
         model = self.coupled_model()
-        check_defined(self.inference, model)
+        check_defined(self.inference, model, self.real_factors)
         relations = as_relations(model, data)
         if self.inference in ("map", "vb"):  # the same cells, in whichever form is shorter
             relations = {name: found.compact() for name, found in relations.items()}
@@ -228,7 +230,7 @@ class CoupledFactorization(Estimator):
         self.labels_, self._columns = labels, columns
         self._stated = stated
         infer = self._optimise if self.inference in ("map", "vb") else self._sample
-        infer(Engine(bound, relations))
+        infer(Engine(bound, relations, bounded=self.inference == "vb"))
         return self
 
     def _forget(self) -> None:

@@ -44,6 +44,7 @@ def write_factorization(fitted: Any, path: str | os.PathLike[str]) -> None:
     elif method == "vb":
         arrays = {f"shape/{n}": v for n, v in state.shapes.items()}
         arrays |= {f"scale/{n}": v for n, v in state.scales.items()}
+        arrays |= {f"pull/{n}": v for n, v in (state.pulls or {}).items()}
     else:
         arrays = {f"factor/{n}": v for n, v in state.factors.items()}
         for n, prior in getattr(state, "components", {}).items():
@@ -129,7 +130,9 @@ def _state(method: str, arrays: dict[str, Any], names: list[str], settings: Any)
         return NormalBayesState(means, covariances, columns, noise)
     if method == "vb":
         shapes, scales = ({n: arrays[f"{part}/{n}"] for n in names} for part in ("shape", "scale"))
-        return VariationalState(shapes, scales, *settings["prior"])
+        pulls = {n: arrays[f"pull/{n}"] for n in names if f"pull/{n}" in arrays}
+        shape, mean = settings["prior"]
+        return VariationalState(shapes, scales, shape, mean, pulls or None)
     factors = {n: arrays[f"factor/{n}"] for n in names}
     components = {
         n: Components(*(arrays[f"component/{what}/{n}"] for what in Components._fields))

@@ -24,13 +24,14 @@ from tacit.factorization.alone.numerics.normal_gibbs import NormalGibbs
 from tacit.factorization.alone.numerics.normal_variational import (
     NormalBayes,
     NormalBayesState,
+    expected_chances,
     variance_of_products,
 )
 from tacit.factorization.alone.numerics.priors import gentle_priors, per_factor
 from tacit.factorization.alone.numerics.sums import Engine, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalBayes, variance_of_estimates
 from tacit.factorization.alone.stated import FLAT, stated_priors
-from tacit.factorization.divergences import expected
+from tacit.factorization.divergences import LOGIT, expected
 
 __all__ = [
     "best_descent",
@@ -112,10 +113,16 @@ def predicted(model: Any, relation: str, index: NDArray[np.int32], with_variance
     """Return the expected values at cells of a fitted model, and their posterior variances."""
     bound, state = model._bound, model._state
     if model.inference in ("gibbs", "sgld"):
-        draws = np.array([estimates_at(bound, relation, one, index) for one in model._draws()])
+        power = bound.relation(relation).power
+        draws = np.array(
+            [expected(estimates_at(bound, relation, one, index), power) for one in model._draws()]
+        )
         mean = draws.mean(axis=0)
         return (mean, draws.var(axis=0)) if with_variance else mean
     mean = estimates_at(bound, relation, model._flat_means(), index)
+    if bound.relation(relation).power == LOGIT and isinstance(state, NormalBayesState):
+        chances = expected_chances(mean, variance_of_products(state, bound, relation, index))
+        return chances if with_variance else chances[0]
     if not with_variance:
         return expected(mean, bound.relation(relation).power)
     if model.inference == "map":

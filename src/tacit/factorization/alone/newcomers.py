@@ -35,9 +35,9 @@ def folded_in(model: Any, mode: str, data: Any) -> tuple[tuple[Any, ...], Floats
     others = {e: names for e, names in known.items() if e != mode}
     data = as_relations(apart, data, others)
     bound = restricted(apart, data).bind(data)
-    engine = Engine(bound, data)
-    means = whole.of_modes(model._flat_means())
     given = model.get_params(deep=False)
+    engine = Engine(bound, data, bounded=given["inference"] == "vb")
+    means = whole.of_modes(model._flat_means())
     if has_real_factors(given, whole):
         rows = fold_in_real(mode, engine, means, *model._state.components[entity])
     else:

@@ -13,7 +13,7 @@ from tacit._core.check import Real, check
 from tacit.data.members import Members
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.constraints import Constraints, given_factor, graph_of
-from tacit.factorization.divergences import LOGIT, NEGATIVE_BINOMIAL, loss_name
+from tacit.factorization.divergences import LOGIT, loss_name
 from tacit.factorization.language.structure import CoupledModel
 
 __all__ = [
@@ -112,7 +112,7 @@ def stated_priors(prior: Any, names: Any) -> dict[str, tuple[float, float]]:
     return {} if prior is None or prior == FLAT else dict.fromkeys(names, tuple(prior))
 
 
-def check_defined(inference: str, model: CoupledModel) -> None:
+def check_defined(inference: str, model: CoupledModel, real: Any = None) -> None:
     """Refuse what an inference is not defined for, and say what is."""
     if inference == "map":
         return
@@ -123,23 +123,29 @@ def check_defined(inference: str, model: CoupledModel) -> None:
             f"factor are not independent given the others, as inference={inference!r} assumes: "
             f"{remedy}"
         )
-    for name, power in model.powers.items():
-        counts = power == NEGATIVE_BINOMIAL and inference != "sgld"
-        if power == LOGIT or counts:
-            other = "pass inference='sgld' or 'map'" if counts else remedy
-            raise ParameterError(
-                f"relation {name!r} has {loss_name(power)}, for which inference={inference!r} has "
-                f"no conjugate law: {other}"
-            )
+    odds = [name for name, power in model.powers.items() if power == LOGIT]
+    other = [name for name, power in model.powers.items() if power not in (0.0, LOGIT)]
+    if odds and real is False:
+        raise ParameterError(
+            f"relation {odds[0]!r} has {loss_name(LOGIT)}, whose estimates are log odds of either "
+            "sign: leave real_factors to tacit (None), or pass True"
+        )
+    if odds and other:
+        raise ParameterError(
+            f"relation {odds[0]!r} has {loss_name(LOGIT)} and {other[0]!r} "
+            f"{loss_name(model.powers[other[0]])}: factors that may be negative cannot be "
+            f"positive as well, which posteriors ask of all of them alike. Make both of them "
+            f"'euclidean' or 'logit', or {remedy}"
+        )
 
 
 def has_real_factors(given: Mapping[str, Any], model: CoupledModel) -> bool:
-    """Whether the factors of a posterior may be negative: as stated, or if all is Gaussian."""
+    """Whether the factors of a posterior may be negative: as stated, or if estimates may be."""
     stated = given["real_factors"]
     if given["inference"] == "map":
         return False
     if stated is None:
-        return all(power == 0.0 for power in model.powers.values())
+        return all(power in (0.0, LOGIT) for power in model.powers.values())
     if not isinstance(stated, bool | np.bool_):
         raise ParameterError(
             f"real_factors by name is for inference='map', not {given['inference']!r}: signs of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.factorization.alone.numerics.constraints import Constraints
+from tacit.factorization.alone.numerics.log_odds import starting_precisions
 from tacit.factorization.alone.numerics.multiplicative import MultiplicativeUpdates
 from tacit.factorization.alone.numerics.normal_rows import (
     normal_equations,
@@ -53,14 +54,24 @@ def fold_in_positive(
 def fold_in_real(
     entity: str, engine: Engine, factors: Factors, mean: Floats, precision: Floats
 ) -> Floats:
-    """Return real rows: the posterior means of new members, under the prior of the components."""
+    """Return real rows: the posterior modes of new members, under the prior of the components.
+
+    Under a logit link they are found by expected precisions, which bound the likelihood, so that
+    the density never falls; otherwise at once, and then they are means as well.
+    """
     spec = engine.model.factors[entity]
-    rows = np.zeros(spec.table)
+    rows = np.tile(mean, (spec.rows, 1))
     fixed = {n: v for n, v in factors.items() if n in engine.model.factors and n != entity}
     expanded = Expanded(engine.model, {**fixed, entity: rows})
     phi = {relation.name: relation.dispersion for relation in engine.model.relations}
-    for part in row_chunks(*spec.table):
-        left, right = normal_equations(engine, expanded, entity, phi, part)
-        right += precision * mean
-        rows[part] = solve_rows(left, precision, right, np.zeros_like(right))
+    for _ in range(_MOST):
+        before = rows.copy()
+        odds = starting_precisions(engine, expanded, entity)
+        for part in row_chunks(*spec.table):
+            left, right = normal_equations(engine, expanded, entity, phi, part, odds=odds)
+            right += precision * mean
+            rows[part] = solve_rows(left, precision, right, np.zeros_like(right))
+        expanded.put(entity, rows)
+        if not odds or np.abs(rows - before).max() < 1e-8 * max(np.abs(rows).max(), 1e-300):
+            break
     return rows.reshape((spec.rows, *spec.ranks))

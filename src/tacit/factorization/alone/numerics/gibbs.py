@@ -1,4 +1,4 @@
-"""Gibbs sampling for Poisson–gamma models.
+"""Gibbs sampling for Poisson–gamma models, and for negative binomial counts.
 
 Given the factors, the counts of a cell are allocated to the latent combinations by a multinomial
 draw; given the allocations, every factor entry is gamma distributed:
@@ -6,6 +6,10 @@ draw; given the allocations, every factor entry is gamma distributed:
     s | x, θ ~ Multinomial(x, Π θ / x̂),   θ | s, θ' ~ Gamma(A + Σ s, rate A/B + Σ Π θ').
 
 Each `step` draws the allocations once and then all factors, one after the other.
+
+Negative binomial counts are Poisson ones of rate g·x̂ with g ~ Gamma(r, rate r), r = 1/φ. The
+shares of a cell do not depend on g; given its count g ~ Gamma(r + x, rate r + x̂), drawn anew
+before every factor, whose exposure at the cell it multiplies.
 """
 
 from __future__ import annotations
@@ -17,9 +21,11 @@ import numpy as np
 
 from tacit._core import kernels
 from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.cells import estimate_cells
 from tacit.factorization.alone.numerics.priors import each_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.divergences import NEGATIVE_BINOMIAL, loss_name
 from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["GibbsInfo", "GibbsSampler", "GibbsState"]
@@ -43,7 +49,7 @@ class GibbsSampler:
     """A kernel for Poisson–gamma models with a prior of shape A and mean B.
 
     Both are numbers for all factors, or one each; factors that are ``fixed`` stay as they are. The
-    engine's data are whole counts, with the KL divergence and dispersion 1.
+    engine's data are whole counts: negative binomial, or with the KL divergence and dispersion 1.
     """
 
     def __init__(
@@ -58,10 +64,13 @@ class GibbsSampler:
         self.mean = each_factor("mean", mean, engine.model)
         for relation in engine.model.relations:
             values = engine.data[relation.name].values
-            if relation.power != 1.0 or relation.dispersion != 1.0:
+            poisson = relation.power == 1.0 and relation.dispersion == 1.0
+            if not poisson and relation.power != NEGATIVE_BINOMIAL:
                 raise ParameterError(
                     f"Gibbs sampling of counts: relation {relation.name!r} must have "
-                    "divergence='kl' and dispersion 1 (or all of them divergence='euclidean')"
+                    "divergence='kl' and dispersion 1, or 'negative-binomial' (or all of them "
+                    f"'euclidean' or 'logit'). {loss_name(relation.power)} has no conjugate law: "
+                    "pass inference='vb' or 'sgld'"
                 )
             if (values != np.floor(values)).any():
                 raise ParameterError(
@@ -112,11 +121,27 @@ class GibbsSampler:
                 continue
             exposure = np.full_like(allocated, self.shape[name] / self.mean[name])
             for relation, position in model.using(name):
-                exposure += self.engine.denominator(expanded, relation, position)
+                if relation.power == NEGATIVE_BINOMIAL:
+                    shares = self._frailties(rng, expanded, relation, position)
+                    exposure += self.engine.weighted(expanded, relation, position, shares)
+                else:
+                    exposure += self.engine.denominator(expanded, relation, position)
             drawn = rng.standard_gamma(self.shape[name] + allocated) / exposure
             factors[name] = np.maximum(drawn, 1e-290)  # a gamma draw may underflow to zero
             expanded.put(name, factors[name])
         return factors
+
+    def _frailties(
+        self,
+        rng: np.random.Generator,
+        expanded: Expanded,
+        relation: BoundRelation,
+        position: int,
+    ) -> Floats:
+        """Draw g of the cells of negative binomial counts, sorted along a factor."""
+        cells, r = self.engine.sorted_cells(relation, position), 1.0 / relation.dispersion
+        rates = estimate_cells(cells.indices, expanded.banks[relation.name])
+        return np.asarray(rng.standard_gamma(r + cells.values) / (r + rates))
 
     def _allocate(
         self,

@@ -1,4 +1,4 @@
-"""Preconditioned stochastic gradient Langevin dynamics: any p, real or non-negative factors.
+"""Preconditioned stochastic gradient Langevin dynamics: any loss, real or non-negative factors.
 
 Source: Ermiş (2020), (3.16)–(3.18) and appendix A, whose step along a gradient g of the log
 posterior, estimated from a minibatch of cells, is θ + κ·g + N(0, 2κ) with κ_t = κ₀/t^ρ (PRIVACY
@@ -9,9 +9,12 @@ members with many cells set for those with few. Here every row has the step its 
 allows, and κ is a share of the way: the exact transition, over that time, of the diffusion whose
 drift is held fixed. So it is bounded whatever κ is, and its law is right as κ → 0.
 
-- **Real factors** (p = 0). With the precision P of a row given everything else
+- **Real factors** (p = 0, or a logit link). With the precision P of a row given everything else
   (`tacit.factorization.alone.numerics.normal_rows`), the Ornstein–Uhlenbeck step is
-  θ + (1 − e^(−κ))·P⁻¹·g + N(0, (1 − e^(−2κ))·P⁻¹): a Gibbs draw for κ → ∞.
+  θ + (1 − e^(−κ))·P⁻¹·g + N(0, (1 − e^(−2κ))·P⁻¹): a Gibbs draw for κ → ∞. Under a logit link P
+  is the most that the curvature can be, a quarter for each cell (Böhning 1992), which depends on
+  other factors only; where the curvature is less, variances are too small by the share κ/2, and
+  so κ is at most 0.2 by default.
 - **Non-negative factors.** θ·g = a − 1 − b·θ with a = A + θ·numerator, b = A/B + denominator. The
   Riemannian diffusion dθ = (a − b·θ)dt + √(2θ)dW (Patterson and Teh 2013) never crosses zero and
   has an exact transition over time h (Baker et al. 2018): θ' ~ Gamma(a + n, rate
@@ -20,8 +23,11 @@ drift is held fixed. So it is bounded whatever κ is, and its law is right as κ
 The noise of the minibatch adds about κ·ω/2 to variances, where a batch of one and ω more of its
 size are all cells: by default κ falls to 0.3/ω. P and b of all cells, and the noise variances, are
 renewed in each of the first ten steps and in every tenth one after that; in every one where a
-batch is all cells. A row's P and b depend on other factors only (for p = 0 and p = 1), so they
-need no correction term. None of this noise is what a privacy guarantee rests on.
+batch is all cells. P depends on other factors only, and so does b for p = 1: they need no
+correction term. Of other losses b depends on the row itself, and a pace that follows it would
+favour slow places: the law would be b times what it should be. There the pace is that of the mean
+b along the chain, which settles (diminishing adaptation). None of this noise is what a privacy
+guarantee rests on.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ import numpy as np
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit.factorization.alone.numerics.normal_gibbs import (
     NormalGibbs,
-    check_euclidean,
+    check_real,
     start_dispersions,
 )
 from tacit.factorization.alone.numerics.normal_prior import (
@@ -50,10 +56,12 @@ from tacit.factorization.alone.numerics.normal_rows import (
 from tacit.factorization.alone.numerics.priors import per_factor
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, fresh_factors
 from tacit.factorization.arrays import Factors, Floats
+from tacit.factorization.divergences import LOGIT
 
 __all__ = ["LangevinInfo", "LangevinSampler", "LangevinState"]
 
-LARGEST, _NOISE = 1.0, 0.3  # of the default κ: with all cells, and of its product with ω
+# of the default κ: with all cells, beside log odds, and of its product with ω
+LARGEST, _OF_ODDS, _NOISE = 1.0, 0.2, 0.3
 _RENEW = 10
 
 
@@ -103,20 +111,25 @@ class LangevinSampler:
         self.fixed, self.stated = fixed or {}, stated or {}
         self.normal = None
         if prior == "normal":
-            check_euclidean(engine)
+            check_real(engine)
             self.normal = NormalPrior(engine, stated or {}, fixed)
         self.gamma = per_factor(engine, stated or {}, known=fixed)
         cells = max((found.cells for found in engine.data.values()), default=0)
         self.excess = max(0.0, cells / batch - 1.0)  # ω
+        links = any(r.power == LOGIT for r in engine.model.relations)
+        self.largest = _OF_ODDS if links else LARGEST
         self.step_size, self.decay = step, float(decay)
         self._kept: dict[str, list[Floats]] = {}
+        self._renewed: dict[str, int] = {}
 
     def init(self, rng: np.random.Generator) -> LangevinState:
         """Draw random factors of the data's size."""
         if self.normal is None:
             return LangevinState(fresh_factors(self.engine, rng, self.fixed), {}, {}, 0)
         if not self.excess and any(len(r.factors) > 2 for r in self.engine.model.relations):
-            chain = NormalGibbs(self.engine, self.stated, self.learned, self.fixed).init(rng)
+            chain = NormalGibbs(
+                self.engine, self.stated, self.learned, self.fixed, exact=False
+            ).init(rng)
             return LangevinState(chain.factors, {}, chain.dispersions, 0)
         dispersions = start_dispersions(self.engine, self.normal, self.learned)
         return LangevinState({**self.normal.start(rng), **self.fixed}, {}, dispersions, 0)
@@ -126,7 +139,7 @@ class LangevinSampler:
         if self.step_size is not None:
             return float(self.step_size / time**self.decay)
         # one cell stands for 1 + ω: in a longer step a row that has few would overshoot
-        first = LARGEST / (1.0 + self.excess)
+        first = self.largest / (1.0 + self.excess)
         least = min(first, _NOISE / self.excess) if self.excess > 0.0 else first
         return float(max(least, first / time**0.5) / time**self.decay)
 
@@ -147,7 +160,7 @@ class LangevinSampler:
             if name in self.fixed:
                 continue
             if renew:
-                self._kept[name] = self._curvature(expanded, name, dispersions)
+                self._kept[name] = self._paced(name, self._curvature(expanded, name, dispersions))
             now = state._replace(factors=factors, components=components, dispersions=dispersions)
             factors[name] = self._moved(rng, batch, scales, expanded, now, name, share)
             expanded.put(name, factors[name])
@@ -176,12 +189,29 @@ class LangevinSampler:
         spec = self.engine.model.factors[name]
         if self.normal is not None:
             parts = row_chunks(spec.rows, spec.columns)
+            spread = self._spread(dispersions)
             return [
-                normal_equations(self.engine, expanded, name, dispersions, part)[0]
-                for part in parts
+                normal_equations(self.engine, expanded, name, spread, part)[0] for part in parts
             ]
         exact = dict.fromkeys(self.engine.data, 1.0)
         return [self.slopes(self.engine, exact, expanded, {}, name)[1]]
+
+    def _paced(self, name: str, now: list[Floats]) -> list[Floats]:
+        """Return the pace of a factor: the present one, or its mean where rows set their own."""
+        counts = all(relation.power == 1.0 for relation, _ in self.engine.model.using(name))
+        if self.normal is not None or counts or name not in self._kept:
+            return now
+        self._renewed[name] = self._renewed.get(name, 1) + 1
+        share = 2.0 / (1.0 + self._renewed[name])  # later ones count for more: 1, 2, 3, …
+        pairs = zip(self._kept[name], now, strict=True)
+        return [kept + share * (found - kept) for kept, found in pairs]
+
+    def _spread(self, dispersions: Mapping[str, float]) -> dict[str, float]:
+        """Return the variance that cells seem to have: of log odds the least, 4φ."""
+        return {
+            relation.name: (4.0 if relation.power == LOGIT else 1.0) * dispersions[relation.name]
+            for relation in self.engine.model.relations
+        }
 
     def slopes(
         self,

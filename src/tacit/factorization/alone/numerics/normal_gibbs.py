@@ -1,9 +1,11 @@
-"""Gibbs sampling for Normal–Normal models: Bayesian factorization of coupled relations.
+"""Gibbs sampling of real factors: Bayesian factorization of coupled relations.
 
 Source: Salakhutdinov and Mnih (2008) for one matrix; here any multilinear form and any number of
 relations. Given everything else, a row of a factor is Gaussian with precision Λ + Σ_v Σ z·zᵀ/φ_v
 and linear term Λ·μ + Σ_v Σ z·x/φ_v (`tacit.factorization.alone.numerics.normal_rows`); means,
-precisions and noise have conjugate laws (`tacit.factorization.alone.numerics.normal_prior`).
+precisions and noise have conjugate laws (`tacit.factorization.alone.numerics.normal_prior`). So it
+is under a logit link, given Pólya–Gamma precisions of its cells, which are drawn before the rows
+of each factor (`tacit.factorization.alone.numerics.log_odds`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.errors import ParameterError
+from tacit.factorization.alone.numerics.log_odds import (
+    check_whole,
+    drawn_precisions,
+    starting_precisions,
+)
 from tacit.factorization.alone.numerics.normal_prior import (
     Components,
     NormalPrior,
@@ -27,8 +34,9 @@ from tacit.factorization.alone.numerics.normal_rows import (
 )
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Factors, Floats
+from tacit.factorization.divergences import LOGIT, loss_name
 
-__all__ = ["NormalGibbs", "NormalInfo", "NormalState", "check_euclidean", "start_dispersions"]
+__all__ = ["NormalGibbs", "NormalInfo", "NormalState", "check_real", "start_dispersions"]
 
 _KEPT = 0.4  # the share of rows that damped sweeps keep
 # how many starts go on, and for how many damped sweeps: of matrices, and of more modes or a core
@@ -44,18 +52,18 @@ class NormalState(NamedTuple):
 
 
 class NormalInfo(NamedTuple):
-    """Σ (x − x̂)²/φ over all observed cells, before φ was drawn anew."""
+    """Σ (x − x̂)²/φ over all observed cells, before φ was drawn anew; of log odds the deviance."""
 
     misfit: float
 
 
-def check_euclidean(engine: Engine) -> None:
-    """Refuse relations that are not Gaussian."""
+def check_real(engine: Engine) -> None:
+    """Refuse relations whose estimates may not be negative."""
     for relation in engine.model.relations:
-        if relation.power != 0.0:
+        if relation.power not in (0.0, LOGIT):
             raise ParameterError(
-                f"real factors need divergence='euclidean' in every relation: {relation.name!r} "
-                f"has p = {relation.power:g}"
+                "real factors need divergence='euclidean' or 'logit' in every relation: "
+                f"{relation.name!r} has {loss_name(relation.power)}"
             )
 
 
@@ -68,10 +76,11 @@ def start_dispersions(engine: Engine, prior: NormalPrior, learned: Set[str]) -> 
 
 
 class NormalGibbs:
-    """A kernel for Normal–Normal models.
+    """A kernel for models of real factors.
 
     ``stated`` are shape and mean of the precisions of some factors, ``learned`` the relations
-    whose noise variance is drawn along with the factors; those that are ``fixed`` stay.
+    whose noise variance is drawn along with the factors; those that are ``fixed`` stay. What only
+    starts another method need not be ``exact``: cells of log odds then have expected precisions.
     """
 
     def __init__(
@@ -80,8 +89,13 @@ class NormalGibbs:
         stated: Mapping[str, tuple[float, float]] | None = None,
         learned: Set[str] = frozenset(),
         fixed: Factors | None = None,
+        *,
+        exact: bool = True,
     ) -> None:
-        check_euclidean(engine)
+        check_real(engine)
+        if exact:
+            check_whole(engine)
+        self.exact = exact
         self.engine, self.learned, self.fixed = engine, learned, fixed or {}
         self.prior = NormalPrior(engine, stated or {}, fixed)
 
@@ -115,7 +129,7 @@ class NormalGibbs:
                 total += cells * math.log(max(squares, 1e-300) / cells)
             else:
                 total += squares / state.dispersions[relation.name]
-        return total
+        return float(total)
 
     def step(
         self, rng: np.random.Generator, state: NormalState, *, kept: float = 0.0
@@ -154,8 +168,14 @@ class NormalGibbs:
         """Draw all rows of a factor, given everything else, up to the share that is kept."""
         rows, columns = self.engine.model.factors[name].table
         drawn = np.empty((rows, columns))
+        if self.exact:
+            odds = drawn_precisions(rng, self.engine, expanded, name)
+        else:
+            odds = starting_precisions(self.engine, expanded, name)
         for part in row_chunks(rows, columns):
-            left, right = normal_equations(self.engine, expanded, name, dispersions, part)
+            left, right = normal_equations(
+                self.engine, expanded, name, dispersions, part, odds=odds
+            )
             right += components.precision * components.mean
             noise = rng.standard_normal(right.shape)
             if kept:

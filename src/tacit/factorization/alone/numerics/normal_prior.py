@@ -7,7 +7,8 @@ Source: Ermiş (2020), 4.2.1: component k of factor d has its own mean μ_dk and
 and cells have noise of variance φ_v, whose inverse is Gamma(1, rate 0.1·s_v²), s_v² the variance
 of the relation's values. All are drawn from their conditional laws. Without a prior of the
 caller's, a = 1 and 1/b is the variance that a factor's entries need for estimates to have the
-size of the data. The entries of a core are one component.
+size of the data. The entries of a core are one component. Log odds have no noise; their size is
+taken for √(2² + logit(x̄)²).
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.factorization.alone.numerics.cells import estimate_cells
+from tacit.factorization.alone.numerics.log_odds import deviance
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.divergences import LOGIT
+from tacit.factorization.language.structure import BoundRelation
 
 __all__ = ["Components", "Noise", "NormalPrior", "squared_errors"]
 
 MEANS = 0.1  # β: how many rows the prior knowledge that means are zero is worth
 _NOISE_SHAPE, _NOISE_SHARE = 1.0, 0.1
+_ODDS = 2.0  # how far log odds vary: chances from a tenth to nine tenths
 
 
 class Components(NamedTuple):
@@ -101,8 +106,10 @@ class NormalPrior:
 
 
 def squared_errors(engine: Engine, expanded: Expanded, name: str) -> float:
-    """Return Σ (x − x̂)² over the observed cells of a relation."""
+    """Return Σ (x − x̂)² over the observed cells of a relation; of log odds the deviance."""
     found = engine.data[name]
+    if engine.model.relation(name).power == LOGIT:
+        return deviance(engine, expanded, engine.model.relation(name))
     if found.zeros == "observed":
         return 2.0 * engine.cost(expanded, engine.model.relation(name))
     apart = found.values - estimate_cells(found.indices, expanded.banks[name])
@@ -118,6 +125,16 @@ def _moments(engine: Engine, name: str) -> tuple[float, float]:
     return square, max(0.0, square - (float(found.values.sum()) / cells) ** 2)
 
 
+def _size(engine: Engine, relation: BoundRelation) -> float:
+    """Return the root mean square that estimates are to have."""
+    found = engine.data[relation.name]
+    if relation.power != LOGIT:
+        return math.sqrt(_moments(engine, relation.name)[0]) or 1.0
+    count = max(1, found.observed)  # a mean that is neither 0 nor 1
+    mean = (float(found.values.sum()) + 0.5) / (count + 1.0)
+    return math.hypot(_ODDS, math.log(mean / (1.0 - mean)))
+
+
 def _scales(engine: Engine, known: Factors) -> dict[str, float]:
     """Return how large entries are where estimates have the root mean square of the data.
 
@@ -126,7 +143,7 @@ def _scales(engine: Engine, known: Factors) -> dict[str, float]:
     scales = {n: max(float(np.sqrt(np.mean(np.square(t)))), 1e-12) for n, t in known.items()}
     for relation in engine.model.relations:
         free = [name for name in relation.factors if name not in scales]
-        size = math.sqrt(_moments(engine, relation.name)[0]) or 1.0
+        size = _size(engine, relation)
         fixed = math.prod(scales[name] for name in relation.factors if name in scales)
         target = size / (math.sqrt(relation.combinations) * fixed)
         for name in free:

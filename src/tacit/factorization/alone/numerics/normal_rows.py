@@ -7,7 +7,9 @@ of x ~ N(x̂, φ) is therefore quadratic in the row, with
     precision Σ z·zᵀ/φ and linear term Σ z·x/φ
 
 over its cells. The products of a row's cells are gathered and multiplied as one matrix. Observed
-zeros that are not listed enter through the Gram matrices of the other factors.
+zeros that are not listed enter through the Gram matrices of the other factors. Under a logit link
+cells have precisions ω of their own, and the linear term is Σ z·(x − ½)/φ
+(`tacit.factorization.alone.numerics.log_odds`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from tacit._core.rows_in_registers import (
 )
 from tacit.data.relations import ModeLayout
 from tacit.factorization.alone.numerics.interleaved import TOGETHER, solve_together
+from tacit.factorization.alone.numerics.log_odds import Precisions
 from tacit.factorization.alone.numerics.sums import Engine, Expanded
 from tacit.factorization.arrays import Floats, Integers
 from tacit.factorization.language.structure import BoundRelation
@@ -39,6 +42,7 @@ __all__ = ["normal_equations", "row_chunks", "solve_rows"]
 _AT_ONCE = 1 << 18  # numbers in the precisions of the rows that are worked on together
 _BLOCK = 64  # cells whose products are gathered, and stay near, before they are multiplied
 _MULTIPLE = 2 * LANES
+_NONE = np.empty(0)
 _FEW = 32  # columns up to which eight rows are solved together: their triangles fit into a cache
 
 
@@ -56,6 +60,7 @@ def normal_equations(
     dispersions: Mapping[str, float],
     part: slice,
     only: Collection[str] | None = None,
+    odds: Mapping[str, Precisions] | None = None,
 ) -> tuple[Floats, Floats]:
     """Return Σ z·zᵀ/φ and Σ z·x/φ, (rows, columns), of a part of the rows.
 
@@ -74,6 +79,8 @@ def normal_equations(
         Which rows; a core has one.
     only
         The relations that count; all of them unless given.
+    odds
+        Relation with a logit link → the precisions of its cells, sorted along this factor.
     """
     columns = engine.model.factors[name].columns
     count = part.stop - part.start
@@ -85,6 +92,9 @@ def normal_equations(
         found, weight = engine.data[relation.name], 1.0 / dispersions[relation.name]
         core = position >= relation.modes
         listed = found.layouts[0 if core else position]
+        if odds is not None and relation.name in odds:
+            _add_odds(engine, expanded, relation, position, odds[relation.name], part, left, right)
+            continue
         if found.zeros == "missing":
             _add(expanded, relation, position, listed, part, (weight, weight), left, right)
             continue
@@ -104,6 +114,35 @@ def _gram(engine: Engine, expanded: Expanded, relation: BoundRelation, position:
     return engine.reduce(relation, position, engine.reduce(relation, position, whole).T)
 
 
+def _add_odds(
+    engine: Engine,
+    expanded: Expanded,
+    relation: BoundRelation,
+    position: int,
+    odds: Precisions,
+    part: slice,
+    left: Floats,
+    right: Floats,
+) -> None:
+    """Add what the cells of a logit link say about rows, given their precisions."""
+    found, core = engine.data[relation.name], position >= relation.modes
+    listed = found.layouts[0 if core else position]
+    centred, weight = relation.weight * (listed.values - 0.5), relation.weight
+    roots = np.sqrt(odds.listed)
+    values = listed._replace(values=centred / roots)
+    _add(expanded, relation, position, values, part, (1.0, 1.0), left, right, roots)
+    if found.zeros == "missing":
+        return
+    # every cell, as if it were one of the zeros that are not listed; then without those that are
+    left[:, :, : right.shape[1]] += odds.unlisted * _gram(engine, expanded, relation, position)
+    ones = listed._replace(values=np.full(len(centred), 0.5 * weight))
+    _add(expanded, relation, position, ones, part, (-odds.unlisted, 1.0), left, right)
+    if len(found.held_out):
+        apart = found.held_out_layouts[0 if core else position]
+        _add(expanded, relation, position, apart, part, (-odds.unlisted, 0.0), left, right)
+    right -= 0.5 * weight * engine.sums(expanded, relation, position)[part]
+
+
 def _add(
     expanded: Expanded,
     relation: BoundRelation,
@@ -113,8 +152,12 @@ def _add(
     scales: tuple[float, float],
     left: Floats,
     right: Floats,
+    roots: Floats = _NONE,
 ) -> None:
-    """Add the products of listed cells to precisions and linear terms, times the two scales."""
+    """Add the products of listed cells to precisions and linear terms, times the two scales.
+
+    Products are multiplied by the ``roots`` of cells, where there are any.
+    """
     cells = len(layout.values)
     if not cells:
         return
@@ -141,6 +184,7 @@ def _add(
         relation.is_plain(position, left.shape[1]),
         -1 if core else position,
         *scales,
+        roots,
         lefts.reshape(-1, left.shape[2]),
         rights,
     )
@@ -164,6 +208,7 @@ def _add_cells(
     skip: int,
     left_scale: float,
     right_scale: float,
+    roots: Any,
     left: Any,
     right: Any,
 ) -> None:
@@ -196,6 +241,9 @@ def _add_cells(
                     design[c] = 0.0
                     for r in range(combinations):
                         design[c, columns[r]] += products[c, r]
+                if roots.shape[0] > 0:
+                    for k in range(width):
+                        design[c, k] *= roots[low + c]
                 shares[0, c] = right_scale * values[low + c]
             shares[0, count] = 0.0
             if right_scale != 0.0:

@@ -1,4 +1,4 @@
-"""Variational Bayes for Normal–Normal models.
+"""Variational Bayes for models of real factors.
 
 The model is that of `tacit.factorization.alone.numerics.normal_prior`. q of a factor's row is
 Gaussian with its own covariance, those of means μ_dk Gaussian, of precisions λ_dk and of noise
@@ -10,6 +10,12 @@ E[z·zᵀ] is a product of second moments m·mᵀ + S of the other factors: a mu
 over pairs of latent combinations. So Σ E[z·zᵀ] and Σ E[x̂²] are the denominator and the total
 estimate of a *squared* model, whose factors are those second moments. Each update maximises the
 evidence lower bound over one q, so the bound never decreases.
+
+**Under a logit link** the likelihood of a cell is bounded once more (Jaakkola and Jordan 2000): it
+is at least that of a Gaussian one of precision ω(ξ), and ξ² = E[ψ²], the best choice, is found
+anew before every update (`tacit.factorization.alone.numerics.log_odds`). Zeros that are observed
+but not listed share one ξ, so that they need no visit. An expected value is that of 1/(1 + e^(−ψ))
+for a Gaussian ψ.
 """
 
 from __future__ import annotations
@@ -25,16 +31,20 @@ from scipy import special
 
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import estimate_cells
+from tacit.factorization.alone.numerics.log_odds import log_cosh
 from tacit.factorization.alone.numerics.normal_gibbs import NormalGibbs, start_dispersions
 from tacit.factorization.alone.numerics.normal_prior import MEANS, Components
+from tacit.factorization.alone.numerics.polya_gamma import expected_precision
 from tacit.factorization.alone.numerics.sums import Engine, Expanded, estimates_at
 from tacit.factorization.alone.numerics.variational import VariationalInfo
 from tacit.factorization.arrays import Arrays, Factors, Floats
+from tacit.factorization.divergences import LOGIT
 from tacit.factorization.language.structure import BoundModel, BoundRelation, FactorSpec
 
-__all__ = ["NormalBayes", "NormalBayesState", "variance_of_products"]
+__all__ = ["NormalBayes", "NormalBayesState", "expected_chances", "variance_of_products"]
 
 _MOST = 1 << 28  # numbers in the second moments of a relation's factors
+_NODES = 32
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -106,7 +116,7 @@ class NormalBayes:
         learned: Set[str] = frozenset(),
         fixed: Factors | None = None,
     ) -> None:
-        self.chain = NormalGibbs(engine, stated, learned, fixed)
+        self.chain = NormalGibbs(engine, stated, learned, fixed, exact=False)
         self.engine, self.learned, self.prior = engine, learned, self.chain.prior
         self.fixed = fixed or {}
         model = _squared(engine.model)
@@ -144,11 +154,12 @@ class NormalBayes:
             left = np.tile(np.diag(prior.precision), (len(means[name]), 1, 1))
             right = np.tile(prior.precision * prior.mean, (len(means[name]), 1))
             for relation, position in self.engine.model.using(name):
-                shape, rate = noise[relation.name]
-                twin = self.squared.model.relation(relation.name)
-                gram = self.squared.denominator(squared, twin, position, signed=True)
-                left += shape / rate * gram.reshape(-1, *left.shape[1:])
-                right += shape / rate * self.engine.numerator(plain, relation, position)
+                if relation.power == LOGIT:
+                    gram, linear = self._odds(plain, squared, relation, position)
+                else:
+                    gram, linear = self._gaussian(plain, squared, relation, position, noise)
+                left += gram.reshape(-1, *left.shape[1:])
+                right += linear
             covariances[name] = np.asarray(np.linalg.inv(left), np.float64)
             means[name] = np.einsum("ikl,il->ik", covariances[name], right)
             plain.put(name, means[name])
@@ -160,6 +171,65 @@ class NormalBayes:
             noise[name] = known.shape + known.cells / 2.0, known.rate + errors / 2.0
         state = NormalBayesState(means, covariances, columns, noise)
         return state, VariationalInfo(self.bound(state) if objective else np.nan)
+
+    def _gaussian(
+        self,
+        plain: Expanded,
+        squared: Expanded,
+        relation: BoundRelation,
+        position: int,
+        noise: Mapping[str, tuple[float, float]],
+    ) -> tuple[Floats, Floats]:
+        """Return E[τ]·Σ E[z·zᵀ] and E[τ]·Σ x·E[z] of the cells of a Gaussian relation."""
+        shape, rate = noise[relation.name]
+        twin = self.squared.model.relation(relation.name)
+        gram = self.squared.denominator(squared, twin, position, signed=True)
+        return shape / rate * gram, shape / rate * self.engine.numerator(plain, relation, position)
+
+    def _odds(
+        self, plain: Expanded, squared: Expanded, relation: BoundRelation, position: int
+    ) -> tuple[Floats, Floats]:
+        """Return Σ ω·E[z·zᵀ] and Σ w·(x − ½)·E[z] of the cells of a logit link."""
+        twin = self.squared.model.relation(relation.name)
+        cells = self.engine.sorted_cells(relation, position)
+        listed = self._sizes(squared, relation, cells.indices)
+        shares, weight = expected_precision(listed, relation.weight), relation.weight
+        linear = weight * (cells.values - 0.5)
+        if self.engine.data[relation.name].zeros == "missing":
+            gram = self.squared.weighted(squared, twin, position, shares)
+            return gram, self.engine.weighted(plain, relation, position, linear)
+        # every cell as one of the unlisted zeros, and what the listed ones have beyond that
+        size = self._unlisted_size(squared, relation)
+        common = float(expected_precision(size, weight)[0])
+        gram = self.squared.weighted(squared, twin, position, shares - common)
+        gram = gram + common * self.squared.sums(squared, twin, position)
+        found = self.engine.weighted(plain, relation, position, linear + 0.5 * weight)
+        return gram, found - 0.5 * weight * self.engine.sums(plain, relation, position)
+
+    def _sizes(self, squared: Expanded, relation: BoundRelation, cells: Any) -> Floats:
+        """Return √E[ψ²] at cells."""
+        second = estimate_cells(cells, squared.banks[relation.name])
+        return np.sqrt(np.maximum(second, 0.0))
+
+    def _unlisted_size(self, squared: Expanded, relation: BoundRelation) -> Floats:
+        """Return the root mean E[ψ²] of the observed zeros that are not listed."""
+        found = self.engine.data[relation.name]
+        twin = self.squared.model.relation(relation.name)
+        whole = self.squared.total_estimate(squared, twin)
+        whole -= float(estimate_cells(found.indices, squared.banks[relation.name]).sum())
+        return np.array([np.sqrt(max(whole, 0.0) / max(1, found.observed - found.cells))])
+
+    def _odds_bound(self, plain: Expanded, squared: Expanded, relation: BoundRelation) -> float:
+        """Return the bound of the expected log likelihood of a logit link, at the best ξ."""
+        found = self.engine.data[relation.name]
+        means = estimate_cells(found.indices, plain.banks[relation.name])
+        total = float((found.values - 0.5) @ means)
+        total -= float(log_cosh(self._sizes(squared, relation, found.indices)).sum())
+        if found.zeros == "observed":
+            size = self._unlisted_size(squared, relation)
+            total -= (found.observed - found.cells) * float(log_cosh(size)[0])
+            total -= 0.5 * (self.engine.total_estimate(plain, relation) - float(means.sum()))
+        return relation.weight * total
 
     def _expanded(self, state: NormalBayesState) -> tuple[Expanded, Expanded]:
         squares = Expanded(self.squared.model, state.squares)
@@ -195,6 +265,9 @@ class NormalBayes:
         plain, squared = self._expanded(state)
         total = 0.0
         for name, (shape, rate) in state.noise.items():
+            if self.engine.model.relation(name).power == LOGIT:
+                total += self._odds_bound(plain, squared, self.engine.model.relation(name))
+                continue
             cells = self.prior.noise[name].cells
             errors = self._errors(plain, squared, name)
             learned = name in self.learned
@@ -263,3 +336,20 @@ def variance_of_products(
     second = estimates_at(_squared(model), relation, state.squares, cells)
     first = estimates_at(model, relation, state.means, cells)
     return np.maximum(second - first**2, 0.0)
+
+
+def expected_chances(means: Floats, variances: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of 1/(1 + e^(−ψ)) for Gaussian ψ, by Gauss–Hermite quadrature.
+
+    >>> [float(found.round(4)) for found in expected_chances(np.zeros(1), np.ones(1))]
+    [0.5, 0.0433]
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    shares, first = weights / weights.sum(), np.zeros(len(means))
+    second = np.zeros(len(means))
+    spread = np.sqrt(variances)
+    for node, share in zip(nodes, shares, strict=True):
+        chance = special.expit(means + node * spread)
+        first += share * chance
+        second += share * chance**2
+    return first, np.maximum(second - first**2, 0.0)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.relations import Relation
+from tacit.data.relations import ModeLayout, Relation
 from tacit.errors import ParameterError
 from tacit.factorization.alone.numerics.cells import (
     Bank,
@@ -109,12 +110,18 @@ def estimates_of_draws(
 
 
 class Engine:
-    """A model, bound to the sizes of its data, with these data."""
+    """A model, bound to the sizes of its data, with these data.
 
-    def __init__(self, model: BoundModel, data: Mapping[str, Relation]) -> None:
+    Zeros that are observed but not listed need a cost that adds up over all of them, unless they
+    are to be ``bounded``: all by one quadratic function, which a logit link allows.
+    """
+
+    def __init__(
+        self, model: BoundModel, data: Mapping[str, Relation], *, bounded: bool = False
+    ) -> None:
         self.model, self.data = model, dict(data)
         for relation in model.relations:
-            _check_values(relation, self.data[relation.name])
+            _check_values(relation, self.data[relation.name], bounded)
         self._whole = {
             name: found.layouts[0]._replace(starts=np.array([0, found.cells]))
             for name, found in self.data.items()
@@ -176,11 +183,10 @@ class Engine:
         with_denominator: bool = True,
     ) -> tuple[Floats, Floats]:
         """Sweep over the listed cells."""
-        core = position >= relation.modes
-        found = self.data[relation.name]
-        layout = self._whole[relation.name] if core else found.layouts[position]
+        layout = self.sorted_cells(relation, position)
         own, weights = expanded.own(relation, position), expanded.weights(relation, position)
-        bank, skip = expanded.banks[relation.name], -1 if core else position
+        bank = expanded.banks[relation.name]
+        skip = position if position < relation.modes else -1
         if relation.loss < 0.0:
             up, down = sweep_of_others(layout, bank, own, weights, skip, relation.loss)
         else:
@@ -193,6 +199,30 @@ class Engine:
         """Add up the combinations that use the same column of a factor."""
         reducer = self._reducers[relation.name, position]
         return values if reducer is None else np.asarray(values @ reducer)
+
+    def weighted(
+        self, expanded: Expanded, relation: BoundRelation, position: int, shares: Floats
+    ) -> Floats:
+        """Return Σ s·q over listed cells, for shares s of the cells sorted along that factor."""
+        layout = self.sorted_cells(relation, position)._replace(values=shares)
+        own, weights = expanded.own(relation, position), expanded.weights(relation, position)
+        skip = position if position < relation.modes else -1
+        bank = expanded.banks[relation.name]
+        found, _ = sweep(layout, bank, own, weights, skip, 0.0, with_denominator=False)
+        return self.reduce(relation, position, found)
+
+    def sorted_cells(self, relation: BoundRelation, position: int) -> ModeLayout:
+        """Return the listed cells of a relation, sorted along one of its factors."""
+        if position >= relation.modes:
+            return self._whole[relation.name]
+        return self.data[relation.name].layouts[position]
+
+    def sums(self, expanded: Expanded, relation: BoundRelation, position: int) -> Floats:
+        """Return Σ q over observed cells, a row for each of a factor's."""
+        rows = self.model.factors[relation.factors[position]].table
+        counts = replace(relation, power=1.0)
+        found = self.denominator(expanded, counts, position, signed=True)
+        return np.broadcast_to(found, rows)
 
     def total_estimate(self, expanded: Expanded, relation: BoundRelation) -> float:
         """Return Σ x̂ over the observed cells."""
@@ -220,7 +250,7 @@ class Engine:
         return listed + 0.5 * zeros
 
 
-def _check_values(relation: BoundRelation, found: Relation) -> None:
+def _check_values(relation: BoundRelation, found: Relation, bounded: bool) -> None:
     """Refuse values that the relation's loss has no likelihood for."""
     name, power = relation.name, relation.power
     lowest = found.values.min() if found.cells else 1.0
@@ -239,10 +269,11 @@ def _check_values(relation: BoundRelation, found: Relation) -> None:
             f"relation {name!r} has zeros, whose {'Itakura–Saito ' * (power == 2.0)}divergence is "
             "infinite: leave them out or use p < 2"
         )
-    if found.zeros == "observed" and power not in (0.0, 1.0):
+    if found.zeros == "observed" and power not in (0.0, 1.0, *((LOGIT,) if bounded else ())):
+        odds = "inference='vb', which bounds them all at once, " if power == LOGIT else ""
         raise ParameterError(
             f"relation {name!r} has observed zeros and {loss_name(power)}: only the Kullback–"
-            "Leibler and Euclidean costs add up over all zeros without visiting them. Pass "
+            f"Leibler and Euclidean costs add up over all zeros without visiting them. Pass {odds}"
             "zeros='missing' with those zeros listed that count, or a dense array"
         )
 
