@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 from numba.extending import register_jitable
 
 __all__ = [
-    "add_lower_gram",
     "add_outer_solve",
     "bartlett",
     "cayley",
@@ -24,17 +23,13 @@ __all__ = [
     "fill",
     "from_precision",
     "inlined",
-    "invert_lower",
     "log_diagonal",
     "lower_product",
     "lower_square",
     "matvec",
-    "multiply_lower",
     "solve_lower",
-    "solve_lower_matrix",
     "solve_lower_transposed",
     "squared_norm_of_inverse",
-    "to_white",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -154,62 +149,6 @@ def lower_square(factor: Any, out: Any) -> None:
 
 
 @inlined
-def invert_lower(factor: Any, out: Any) -> None:
-    """Write L⁻¹ into ``out``."""
-    d = factor.shape[0]
-    for i in range(d):
-        for j in range(d):
-            out[i, j] = 0.0
-        for k in range(i):  # row i is −(Σ_k L_ik·row k)/L_ii
-            share = factor[i, k]
-            for j in range(k + 1):
-                out[i, j] -= share * out[k, j]
-        inverse = 1.0 / factor[i, i]
-        for j in range(i):
-            out[i, j] *= inverse
-        out[i, i] = inverse
-
-
-@inlined
-def add_lower_gram(lower: Any, out: Any) -> None:
-    """Add LᵀL to the lower triangle of ``out``."""
-    for m in range(lower.shape[0]):
-        for i in range(m + 1):
-            share = lower[m, i]
-            for k in range(i + 1):
-                out[i, k] += share * lower[m, k]
-
-
-@inlined
-def multiply_lower(a: Any, lower: Any, scale: float, out: Any) -> None:
-    """Write the lower triangle of scale·A·L into ``out``, of a symmetric A's lower triangle."""
-    d = lower.shape[0]
-    for i in range(d):
-        for k in range(i + 1):
-            out[i, k] = 0.0
-        for m in range(d):
-            share = scale * (a[i, m] if m <= i else a[m, i])
-            for k in range(min(i, m) + 1):
-                out[i, k] += share * lower[m, k]
-
-
-@inlined
-def solve_lower_matrix(factor: Any, lower: Any, out: Any) -> None:
-    """Solve L·X = B for a lower triangle B."""
-    d = factor.shape[0]
-    for i in range(d):
-        for j in range(d):
-            out[i, j] = lower[i, j]
-        for k in range(i):
-            share = factor[i, k]
-            for j in range(k + 1):
-                out[i, j] -= share * out[k, j]
-        inverse = 1.0 / factor[i, i]
-        for j in range(i + 1):
-            out[i, j] *= inverse
-
-
-@inlined
 def squared_norm_of_inverse(factor: Any, work: Any) -> float:
     """Return ‖L⁻¹‖², the sum of its squared entries."""
     d = factor.shape[0]
@@ -321,15 +260,3 @@ def from_precision(factor: Any, linear: Any, white: Any, work: Any, out: Any) ->
     for i in range(factor.shape[0]):
         work[i] += white[i]
     solve_lower_transposed(factor, work, out)
-
-
-@inlined
-def to_white(factor: Any, linear: Any, value: Any, out: Any) -> None:
-    """Write the ξ of which ``value`` is `from_precision`: Lᵀ·x − L⁻¹·b."""
-    d = factor.shape[0]
-    solve_lower(factor, linear, out)
-    for i in range(d):
-        total = 0.0
-        for k in range(i, d):
-            total += factor[k, i] * value[k]
-        out[i] = total - out[i]

@@ -96,7 +96,9 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     prior
         A `tacit.regression.numerics.moments` prior; the default of the method unless given.
     chains, draws, warmup
-        How much to sample, for methods that do.
+        How much to sample, for methods that do: chains, the most draws of each, and as many before
+        that are thrown away. ``"auto"`` stops at 1,000 effective draws of every coefficient; a
+        warm-up of None is 300 of ``"auto"``, at most ``draws``, and ``draws`` of the others.
     privacy
         The guarantee asked for, of rows, or of users where ``columns`` name them; None: no noise.
     ledger
@@ -169,7 +171,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
         "prior": AnyOf(InstanceOf(Prior), None),
         "chains": Integer(1, 64),
         "draws": Integer(10),
-        "warmup": Integer(0),
+        "warmup": AnyOf(Integer(0), None),
         "noise": OneOf("exact", "grid"),
         "on_failure": OneOf("stop", "exclude"),
         "progress": InstanceOf(bool),
@@ -190,7 +192,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
     prior: Any = None
     chains: int = 4
     draws: int = 1000
-    warmup: int = 1000
+    warmup: int | None = None
     privacy: Privacy | None = None
     ledger: Ledger | None = None
     noise: str = "exact"

@@ -290,7 +290,7 @@ def test_chains_start_near_the_summaries_where_noise_is_small(seed):
 
 
 def test_chains_that_disagree_are_extended(monkeypatch):
-    import tacit.regression.numerics.posterior as module
+    import tacit.regression.numerics.running as module
 
     x = generator(0).standard_normal((400, 2))
     exact = Moments.of(x, x @ [1.0, -1.0] + 0.1 * generator(1).standard_normal(400))

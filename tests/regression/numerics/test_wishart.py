@@ -15,7 +15,9 @@ from tacit._core import kernels, linear
 from tacit.regression.numerics import laws as regression_density
 from tacit.regression.numerics.bernstein_sheldon import MomentSampler, MomentState
 from tacit.regression.numerics.hamiltonian.kernel import TiedGramSampler, TiedState
+from tacit.regression.numerics.hamiltonian.loop import log_spread
 from tacit.regression.numerics.moments import Moments, Prior, cross_log_density
+from tacit.regression.numerics.start import Data
 from tacit.regression.numerics.wishart import loop as regression_sweep
 from tacit.regression.numerics.wishart.kernel import GibbsState, SiteGramSampler
 from tests.oracles.regression import inverse_wishart, normal_sites, released, scores, wishart
@@ -71,9 +73,10 @@ def settled(sampler, grams, beta, scales, step):
         return GibbsState(grams, np.linalg.cholesky(grams), beta, scales[:1], tuning, step)
     # the default Λ is a multiple of the identity; here it is another matrix
     sampler.settings[6] = 1.0
-    tuning = np.array([-1.2, -1.6, 0.5, 0.5, 1.0, 0.0])
-    widths = np.full((2, 2 * D * (D + 1) // 2 + D + 1), 0.4)
-    return TiedState(grams, beta, scales.copy(), tuning, widths, np.zeros((2, 2, 9)), step)
+    tuning = np.array([[-1.2, -1.6, 0.5, 0.5, 1.0]])
+    widths = 0.4 * (sampler.init(np.random.default_rng(0)).widths > 0.0)
+    running = np.zeros((2, *widths.shape))
+    return TiedState(grams[None], beta[None], scales[None], tuning, widths, running, step, 0)
 
 
 def geweke(seed, learn, noise=released, copies=110, steps=25):
@@ -92,8 +95,11 @@ def geweke(seed, learn, noise=released, copies=110, steps=25):
             q = sampler.basis
             state = settled(sampler, q.T @ grams @ q, q.T @ beta, scales, step)
             state, _ = sampler.step(rng, state)
-            grams, beta = q @ state.grams @ q.T, q @ state.coefficients
-            scales[: len(state.scales)] = state.scales
+            drawn, place, found = state.grams, state.coefficients, state.scales
+            if learn:  # a single chain of those that go in step
+                drawn, place, found = drawn[0], place[0], found[0]
+            grams, beta = q @ drawn @ q.T, q @ place
+            scales[: len(found)] = found
             trace[copy, step] = statistics(grams, beta, scales, learn)
     return scores(reference, trace)
 
@@ -238,10 +244,9 @@ def test_the_law_of_the_grams_is_that_of_its_parts_with_features_integrated_out(
         return value + stats.halfcauchy(scale=0.1).logpdf(root) + np.log(root)
 
     def ours(grams, h):
-        log_dets = np.array([np.linalg.slogdet(g)[1] for g in grams])
-        return regression_density.log_spread(
-            grams, log_dets, rows, rows, SCALE, KAPPA, h, np.empty((D, D)), np.empty((D, D))
-        )
+        data = Data(*8 * [None], None, np.array([KAPPA]))._replace(rows=rows, freedoms=rows)
+        log_dets = np.linalg.slogdet(grams)[1][None]
+        return log_spread(data, grams[None], log_dets, SCALE[None], np.array([h]))[0]
 
     grams = np.array([wishart(rng, np.eye(D), n) for n in rows])
     other = np.array([wishart(rng, 2 * np.eye(D), n) for n in rows])
@@ -318,8 +323,6 @@ def test_small_linear_algebra_equals_numpy():
         np.testing.assert_allclose(factor, np.linalg.cholesky(a))
         linear.from_precision(factor, b, np.zeros(d), np.empty(d), out)
         np.testing.assert_allclose(out, np.linalg.solve(a, b))
-        linear.to_white(factor, b, out, work[0])
-        np.testing.assert_allclose(work[0], 0.0, atol=1e-9)
         linear.add_outer_solve(factor, a, work, square)
         np.testing.assert_allclose(square, a)
         inverse = linear.squared_norm_of_inverse(factor, np.empty(d))

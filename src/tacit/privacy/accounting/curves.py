@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import signal
 
 from tacit.privacy.accounting.pairs import UNIT
 
@@ -130,6 +129,8 @@ def tilted_curve(
     """
     fall = math.exp(-order * step)
     after = np.append(tilted[1:], 0.0)[::-1]
+    from scipy import signal  # here: it takes a third of a second, and few guarantees need it
+
     sums = signal.lfilter([fall], [1.0, -fall], after)
     deltas = signal.lfilter([-math.expm1(-step)], [1.0, -fall * math.exp(-step)], sums)[::-1]
     log_scale = moment - order * (at - start)

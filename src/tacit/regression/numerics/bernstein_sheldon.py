@@ -192,6 +192,8 @@ class MomentSampler:
     σ² ~ IG(a, b), Σ ~ IW(Λ, κ).
     """
 
+    in_step = False  # whether one state holds all chains
+
     def __init__(self, moments: Sequence[Moments], prior: Prior) -> None:
         for j, site in enumerate(moments):
             if site.square is None:

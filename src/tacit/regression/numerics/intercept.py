@@ -54,6 +54,8 @@ class InterceptSampler:
     ``constant`` is c. A prior of its own is that of Λ and κ for the features alone.
     """
 
+    in_step = False  # whether one state holds all chains
+
     def __init__(self, moments: Sequence[Moments], prior: Prior, constant: float) -> None:
         self.moments, self.constant, self.prior = list(moments), constant, prior
         d = self.moments[0].dimension

@@ -19,17 +19,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tacit._core.answers import Answer, Answering
 from tacit._core.arrays import Array
-from tacit._core.chains import effective_samples, inference_data, r_hat
+from tacit._core.chains import inference_data
 from tacit._core.check import AnyOf, Integer, OneOf, Real, check
 from tacit._core.draws import draws_answer
 from tacit._core.rng import generator
 from tacit.errors import ParameterError
+from tacit.regression.numerics.alike import alike_summed
 from tacit.regression.numerics.moments import (
     Moments,
     NormalInverseGamma,
@@ -39,11 +40,12 @@ from tacit.regression.numerics.moments import (
     nearest_psd,
     pooled,
 )
+from tacit.regression.numerics.running import Plan, run
 
 __all__ = ["METHODS", "Posterior", "posterior"]
 
 _ROUNDED = 1e-7  # of the largest eigenvalue, where features have equal size: that is rounding
-_AGREED, _EXTENSIONS = 1.1, 2  # R-hat up to which chains agree; how often they are extended
+_WARMUP = 300  # iterations in which the trajectories' scales settle, of all chains together
 METHODS = (
     "auto",
     "MCMC-normalX",
@@ -70,7 +72,8 @@ class Posterior(Answering):
     noise_variance
         σ², (chains, draws); NaN where a method does not know it.
     diagnostics
-        R-hat and effective samples per coefficient, acceptance rates, iterations.
+        R-hat and effective samples per coefficient, acceptance rates, iterations, and how many
+        summaries were sampled from: of ``auto`` those of alike sites count as one.
     """
 
     method: str
@@ -169,17 +172,6 @@ class Posterior(Answering):
             )
 
 
-class _Plan(NamedTuple):
-    """How much is sampled, with which randomness, and who is told of it."""
-
-    chains: int
-    draws: int
-    warmup: int
-    thin: int | None
-    rng: np.random.Generator
-    progress: Callable[[int], None]
-
-
 def posterior(
     moments: Sequence[Moments],
     method: str = "auto",
@@ -208,9 +200,11 @@ def posterior(
     prior
         The prior; see `Prior` for the defaults.
     chains, draws
-        Chains, and draws kept of each.
+        Chains, and draws kept of each; fewer where ``auto`` has 1,000 effective draws of every
+        coefficient before.
     warmup
-        Draws thrown away first, during which proposals adapt; None is as many as ``draws``.
+        Draws thrown away first, during which proposals adapt; None is as many as ``draws``, and
+        at most 300 of ``auto``.
     thin
         Iterations per draw. None is 1, or grows with d and the number of sites for random walks.
     noise_variance
@@ -251,8 +245,9 @@ def posterior(
         replace(site, gram=np.asarray(site.gram, float), cross=np.asarray(site.cross, float))
         for site in moments
     ]
-    warmup = draws if warmup is None else warmup
-    plan = _Plan(chains, draws, warmup, thin, rng, progress or (lambda done: None))
+    if warmup is None:
+        warmup = min(draws, _WARMUP) if method == "auto" else draws
+    plan = Plan(chains, draws, warmup, thin, rng, progress or (lambda done: None))
     penalty = np.full(d, ridge or 0.0)
     penalty[0] *= not free
     try:
@@ -272,7 +267,7 @@ def _infer(
     moments: list[Moments],
     method: str,
     prior: Prior,
-    plan: _Plan,
+    plan: Plan,
     noise_variance: float | None,
     ridges: Sequence[float] | None,
     penalty: Array,
@@ -289,11 +284,16 @@ def _infer(
         return Posterior(method, point.reshape(1, 1, d), np.full((1, 1), np.nan))
     if method == "Bayes-fixedS-fast":
         return _fixed_fast(moments, prior, noise_variance, shape, plan.rng)
+    if method == "auto":
+        moments = alike_summed(moments, prior)
     thin = plan.thin
     if thin is None:
         walks = method in ("MCMC-normalX", "MCMC-interceptX", "MCMC-B&S")
         thin = max(3, round(d * math.sqrt(len(moments)) / 5)) if walks else 1
-    return _run(method, _kernel(method, moments, prior, constant), plan, thin)
+    beta, variance, told = run(_kernel(method, moments, prior, constant), plan, thin)
+    if not (np.isfinite(beta).all() and np.isfinite(variance).all()):
+        raise _contradiction(method)
+    return Posterior(method, beta, variance, {**told, "summaries": len(moments)})
 
 
 def _kernel(method: str, moments: Sequence[Moments], prior: Prior, constant: float) -> Any:
@@ -310,52 +310,6 @@ def _kernel(method: str, moments: Sequence[Moments], prior: Prior, constant: flo
     if method == "auto":
         return TiedGramSampler(moments, prior)
     return SiteGramSampler(moments, prior, fixed=method == "MCMC-fixedS")
-
-
-def _run(method: str, kernel: Any, plan: _Plan, thin: int) -> Posterior:
-    """Run the chains one after the other, and look at how they mixed.
-
-    Where they do not agree, what was drawn counts as warm-up, and the chains go on with twice
-    the iterations per draw, up to `_EXTENSIONS` times; unless the caller said how many.
-    """
-    states, rng = [], plan.rng
-    for _ in range(plan.chains):
-        state = kernel.init(rng)
-        if plan.warmup:
-            state, _ = kernel.run(rng, state, plan.warmup, adapt=True, thin=thin)
-        states.append(state)
-        plan.progress(1)
-    extended = plan.thin is None and plan.chains > 1
-    for extension in range(_EXTENSIONS + 1 if extended else 1):
-        thin = 2 * thin if extension else thin
-        runs = []
-        for state in states:
-            runs.append(kernel.run(rng, state, plan.draws, thin=thin))
-            plan.progress(0 if extension else 1)
-        states, infos = [run[0] for run in runs], [run[1] for run in runs]
-        coefficients = np.array([info.coefficients for info in infos])
-        each = [coefficients[:, :, k] for k in range(coefficients.shape[2])]
-        hats = [r_hat(c) for c in each]
-        if max(hats) <= _AGREED:
-            break
-    variance = np.exp(np.array([info.scales[:, 0] for info in infos]))
-    if not (np.isfinite(coefficients).all() and np.isfinite(variance).all()):
-        raise _contradiction(method)
-    by_kind = {
-        kind: float(np.mean([info.acceptance.get(kind, 0.0) for info in infos]))
-        for kind in infos[0].acceptance
-    }
-    diagnostics = {
-        "r_hat": np.array(hats),
-        "effective_samples": np.array([effective_samples(c) for c in each]),
-        "converged": bool(max(hats) <= _AGREED),
-        "r_hat_noise_variance": r_hat(variance),
-        "acceptance": by_kind,
-        "iterations": plan.draws * thin,
-        "warmup": plan.warmup * thin,
-        "thin": thin,
-    }
-    return Posterior(method, coefficients, variance, diagnostics)
 
 
 def _conjugate(moments: Sequence[Moments], prior: Prior) -> NormalInverseGamma:

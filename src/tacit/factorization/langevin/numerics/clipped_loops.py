@@ -9,6 +9,7 @@ from numba.extending import register_jitable
 
 __all__ = [
     "FLOOR",
+    "NONE",
     "entry_kernel",
     "gather",
     "products",
@@ -16,6 +17,7 @@ __all__ = [
     "shrinkage",
     "slope_at",
     "slope_of_loss",
+    "widest_of",
 ]
 
 FLOOR = 1e-100  # positive estimates below this count as this
@@ -94,7 +96,7 @@ def slope_of_loss(x: float, estimate: float, power: float, weight: float) -> flo
     """Return (x − x̂)·x̂^(−p)/φ."""
     if power == 0.0:
         return (x - estimate) * weight
-    return (x / max(estimate, FLOOR) - 1.0) * weight
+    return (x / (FLOOR if estimate < FLOOR else estimate) - 1.0) * weight
 
 
 def _shrink(square: float, numbers: int, clip: float) -> float:
@@ -113,9 +115,22 @@ def _round(value: float) -> np.int64:
     return np.int64(np.floor(value)) if abs(value) < 4.0e18 else np.int64(0)
 
 
-gather, products, slope_at, shrinkage, rounded = (
-    register_jitable(f) for f in (_gather_cell, _others, slope_of_loss, _shrink, _round)
+def _widest(widths: Any) -> int:
+    """Return the most columns that a factor has; NumPy's maximum takes longer to compile."""
+    most = 2
+    for v in range(widths.shape[0]):
+        for p in range(widths.shape[1]):
+            if widths[v, p] > most:
+                most = widths[v, p]
+    return most
+
+
+# only kernels call them: entries for Python and C would be compiled for nothing
+_piece = register_jitable(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+gather, products, slope_at, shrinkage, rounded, widest_of = (
+    _piece(f) for f in (_gather_cell, _others, slope_of_loss, _shrink, _round, _widest)
 )
+NONE = np.int32(-1)  # that no factor is the owner's, of the type of those that are
 
 
 def entry_kernel(
@@ -134,7 +149,7 @@ def entry_kernel(
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights = table.powers, table.weights
-    widest = max(1, widths.max())
+    widest = widest_of(widths)
     nothing, on_grid = np.zeros(1), inverse_grid > 0.0
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
@@ -143,7 +158,7 @@ def entry_kernel(
             c, v = n, kinds[n]
             depth, width, simple = depths[v], sizes[v], plain[v]
             estimate = gather(
-                c, v, -1, starts, columns, depth, width, simple, theta, nothing, picked
+                c, v, NONE, starts, columns, depth, width, simple, theta, nothing, picked
             )
             slope = slope_at(values[c], estimate, powers[v], weights[v])
             square = 0.0

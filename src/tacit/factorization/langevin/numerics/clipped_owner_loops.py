@@ -13,6 +13,7 @@ from tacit.factorization.langevin.numerics.clipped_loops import (
     rounded,
     shrinkage,
     slope_at,
+    widest_of,
 )
 
 __all__ = ["owner_kernel", "positive_kernel", "ridge_kernel"]
@@ -26,7 +27,7 @@ def ridge_kernel(
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     weights, own, ends = table.weights, table.own, table.owner_starts
     free, fixed, width = rule.free, rule.fixed, out.shape[1]
-    widest = max(2, widths.max())
+    widest = widest_of(widths)
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
@@ -64,7 +65,11 @@ def ridge_kernel(
                     total = normal[k, m]
                     for j in range(m):
                         total -= normal[k, j] * normal[m, j]
-                    normal[k, m] = np.sqrt(max(total, 1e-300)) if k == m else total / normal[m, m]
+                    normal[k, m] = (
+                        np.sqrt(1e-300 if total < 1e-300 else total)
+                        if k == m
+                        else total / normal[m, m]
+                    )
             for k in range(width):
                 total = row[k]
                 for j in range(k):
@@ -87,7 +92,7 @@ def positive_kernel(
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     weights, own, ends = table.weights, table.own, table.owner_starts
     free, fixed, width = rule.free, rule.fixed, out.shape[1]
-    widest = max(2, widths.max())
+    widest = widest_of(widths)
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))
         q = np.empty((starts.shape[1], widest))
@@ -108,7 +113,7 @@ def positive_kernel(
                         c, v, at, starts, columns, depth, size, simple, theta, row, picked
                     )
                     products(v, at, columns, depth, size, widths[v, at], simple, picked, q)
-                    ratio = values[c] / max(estimate, FLOOR)
+                    ratio = values[c] / (FLOOR if estimate < FLOOR else estimate)
                     for k in range(width):
                         scaled = q[at, k] * weights[v]
                         normal[k, 0] += ratio * scaled
@@ -116,7 +121,7 @@ def positive_kernel(
                 for k in range(width):
                     if free[k] != 0.0:
                         grown = row[k] * normal[k, 0] + rule.shape - 1.0
-                        row[k] = grown / max(normal[k, 1], 1e-100)
+                        row[k] = grown / (1e-100 if normal[k, 1] < 1e-100 else normal[k, 1])
             for k in range(width):
                 out[n, k] = row[k]
 
@@ -138,7 +143,7 @@ def owner_kernel(
     values, kinds, starts, columns = table.values, table.kinds, table.starts, table.columns
     widths, depths, sizes, plain = table.widths, table.factors, table.combinations, table.plain
     powers, weights, own, ends = table.powers, table.weights, table.own, table.owner_starts
-    widest = max(1, widths.max())
+    widest = widest_of(widths)
     size, on_grid = theta.shape[0], inverse_grid > 0.0
     for block in range(first, last):
         picked = np.empty((starts.shape[1], columns.shape[2]))

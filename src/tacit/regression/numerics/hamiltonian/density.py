@@ -1,6 +1,6 @@
-"""The density of ``auto`` and its gradient, in two sets of coordinates, for compiled trajectories.
+"""What the sites say and its gradient: the compiled half of the density of ``auto``.
 
-**What a site says.** With M = σ²S + τ_z²I, r = ẑ − Sβ, w = M⁻¹r and p = M⁻¹β,
+With M = σ²S + τ_z²I, r = ẑ − Sβ, w = M⁻¹r and p = M⁻¹β,
 
     log p(ẑ | S, β, σ²) = −½log|M| − ½rᵀw,
     û | ẑ, S, β, σ² ~ N(m, V),   m = 2βᵀẑ − βᵀSβ + nσ² − 2τ_z²·βᵀw,
@@ -12,309 +12,188 @@ From dM = σ²dS and d(M⁻¹) = −M⁻¹·dM·M⁻¹ follow
     ∂m/∂S = −ββᵀ + 2τ_z²·sym(pβᵀ + σ²pwᵀ),   ∂m/∂β = 2σ²Sw + 2τ_z²Sp,
     ∂V/∂S = 4σ²τ_z⁴·ppᵀ,                      ∂V/∂β = 8σ²τ_z²·Sp.
 
-**Own coordinates**: S_j = L_jL_jᵀ with Σ integrated out. The Wishart law and the Jacobian of
-S ↦ (log L_ii, L_ik) leave Π_i L_ii^(ν_j−i), i from 0, times |A|^(−F/2) with
-A = ℓΛ + Σ_j (ν_j/n_j)·S_j and F = κ + Σν_j.
-
-**Common coordinates**: Σ = CCᵀ, and L_j = C·T_j with the T_j held: all S_j move as one. The
-inverse Wishart law and the Jacobian leave Π_i C_ii^(−κ−i)·exp(−½tr(ℓΛΣ⁻¹)). Sites whose S_j is
-exact stay, and join the prior of Σ: ℓΛ gains (ν_j/n_j)·S_j, κ gains ν_j.
+The first fit on a machine waits for the compiler, which takes about a millisecond for every index
+and every operation that it reads. So what is done once a chain is left to NumPy
+(`tacit.regression.numerics.hamiltonian.coordinates`), and this is short: matrix b of a stack is
+rows b·d to b·d + d of a table, as slices take longest.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-from tacit._core.linear import (
-    add_lower_gram,
-    cholesky,
-    copy,
-    fill,
-    inlined,
-    invert_lower,
-    log_diagonal,
-    lower_product,
-    lower_square,
-    matvec,
-    multiply_lower,
-)
+from tacit._core.linear import inlined
 
-__all__ = ["Law", "Scratch", "Target", "from_factor", "log_density", "site_terms", "to_factor"]
+__all__ = ["site_slopes", "site_terms"]
+
+_BETA, _SLOPE, _RESIDUAL, _W, _P, _SW, _SP = range(7)  # rows of the room for vectors
 
 
-class Law(NamedTuple):
-    """What a trajectory holds: ν_j, ν_j/n_j, F, κ and ℓΛ, and the coefficients' precision.
+@inlined
+def _invert(a: Any, o: int, row: Any) -> float:
+    """Replace the lower triangle of A, of rows o and on, by all of A⁻¹; return log|A|, or NaN.
 
-    That of an intercept differs by ``extra``: C⁻¹ = precision·I + extra·q·qᵀ along its axis q.
+    Each sweep takes a pivot out; after all of them −A⁻¹ is left (Goodnight 1979).
     """
+    d, log_det = a.shape[1], 0.0
+    for k in range(d):
+        pivot = a[o + k, k]
+        if not pivot > 0.0:
+            return math.nan
+        log_det += math.log(pivot)
+        inverse = 1.0 / pivot
+        for i in range(d):
+            row[i] = a[o + i, k] if i > k else a[o + k, i]
+        for i in range(d):
+            share = row[i] * inverse
+            if i == k:
+                for j in range(k):
+                    a[o + i, j] = row[j] * inverse
+                a[o + i, k] = -inverse
+            else:
+                for j in range(i + 1):
+                    a[o + i, j] -= share * row[j]
+                if i > k:
+                    a[o + i, k] = share
+    for i in range(d):
+        for j in range(i + 1):
+            entry = -a[o + i, j]
+            a[o + i, j] = entry
+            a[o + j, i] = entry
+    return log_det
 
-    freedom: Any
-    shares: Any
-    total_freedom: float
-    kappa: float
-    sized: Any
-    precision: float
-    extra: float
 
-
-class Scratch(NamedTuple):
-    """Where a density is computed: S_j and L_j of the position, slopes in S_j, and room."""
-
-    grams: Any
-    factors: Any
-    slopes: Any
-    matrices: Any
-    vectors: Any
-
-
-class Target(NamedTuple):
-    """What a density is of: own or common coordinates, the data, the law, and the T_j."""
-
-    common: bool
-    data: Any
-    law: Any
-    bases: Any
-    scratch: Any
+@inlined
+def _square_terms(j: int, data: Any, variance: float, vectors: Any) -> Any:
+    """Return log p(û | ẑ, S, β, σ²), its slope in log σ², and those in m and V; 0 without û."""
+    cross, known, cross_var = data[1], data[2], data[3][j, 1]
+    if math.isnan(known[j, 0]):
+        return 0.0, 0.0, 0.0, 0.0
+    mean, doubt, mixed, twice = known[j, 1] * variance, 0.0, 0.0, 0.0
+    for i in range(vectors.shape[1]):
+        p, z = vectors[_P, i], cross[j, i]
+        fitted = z - vectors[_RESIDUAL, i]
+        mean += vectors[_BETA, i] * (2.0 * z - fitted - 2.0 * cross_var * vectors[_W, i])
+        doubt += p * fitted
+        mixed += p * vectors[_SW, i]
+        twice += p * vectors[_SP, i]
+    errors = variance * variance * (2.0 * known[j, 1] + known[j, 3])
+    noise = 4.0 * variance * cross_var
+    spread = noise * max(doubt, 0.0) + errors + known[j, 2]
+    of_mean = (known[j, 0] - mean) / spread
+    of_spread = 0.5 * (of_mean * of_mean - 1.0 / spread)
+    value = -0.5 * (math.log(spread) + of_mean * of_mean * spread)
+    rise = of_mean * variance * (known[j, 1] + 2.0 * cross_var * mixed)
+    rise += of_spread * (noise * cross_var * twice + 2.0 * errors)
+    return value, rise, of_mean, of_spread
 
 
 @inlined
 def site_terms(
-    gram: Any, seen: Any, cross: Any, known: Any, noise: Any, beta: Any, variance: float,
-    scratch: Any, slope: Any, slope_beta: Any,
-) -> tuple[bool, float, float]:  # fmt: skip
-    """Return whether M is definite, log p(Ŝ, ẑ, û | S, β, σ²), and its slope in log σ².
+    b: int, j: int, data: Any, grams: Any, variance: float, vectors: Any, row: Any, slopes: Any
+) -> tuple[float, float]:
+    """Return log p(Ŝ, ẑ, û | S, β, σ²), NaN where M is not definite, and its slope in log σ².
 
-    Its slope in S goes into ``slope`` (lower triangle), that in β is added to ``slope_beta``.
+    Site j has S from row b·d of ``grams`` on. Its slope in S goes into ``slopes``, that in β is
+    added to its row of ``vectors``.
     """
-    d, gram_var, cross_var = len(beta), noise[0], noise[1]
-    matrices, vectors = scratch.matrices, scratch.vectors
-    shifted, factor, inverse = matrices[0], matrices[1], matrices[2]
-    fitted, residual, w = vectors[0], vectors[1], vectors[2]
-    p, sw, sp = vectors[3], vectors[4], vectors[5]
+    seen, cross, noise = data[0], data[1], data[3]
+    d = grams.shape[1]
+    o, s = b * d, (j - b) * d
+    precision, cross_var = noise[j, 0], noise[j, 1]
+    precision = 1.0 / precision if precision > 0.0 else 0.0
     for i in range(d):
-        for k in range(i + 1):
-            shifted[i, k] = variance * gram[i, k]
-        shifted[i, i] += cross_var
-    if not cholesky(shifted, factor):
-        return False, 0.0, 0.0
-    invert_lower(factor, inverse)
-    matvec(gram, beta, fitted)
+        total = cross[j, i]
+        for k in range(d):
+            slopes[o + i, k] = variance * grams[o + i, k]
+            total -= grams[o + i, k] * vectors[_BETA, k]
+        slopes[o + i, i] += cross_var
+        vectors[_RESIDUAL, i] = total
+    value = -0.5 * _invert(slopes, o, row)  # M⁻¹
+    rise = -0.5 * d
     for i in range(d):
-        residual[i] = cross[i] - fitted[i]
-        w[i], p[i] = 0.0, 0.0
-    misfit, trace, norm, of_mean, of_spread = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(d):  # w = XᵀX·r and p = XᵀX·β with X = inverse
-        a, b = 0.0, 0.0
-        for k in range(i + 1):
-            a += inverse[i, k] * residual[k]
-            b += inverse[i, k] * beta[k]
-        misfit += a * a
-        for k in range(i + 1):
-            w[k] += a * inverse[i, k]
-            p[k] += b * inverse[i, k]
-    fill(slope, 0.0)
-    add_lower_gram(inverse, slope)  # M⁻¹
-    matvec(gram, w, sw)
-    value = -log_diagonal(factor) - 0.5 * misfit
+        of_w, of_p = 0.0, 0.0
+        for k in range(d):
+            of_w += slopes[o + i, k] * vectors[_RESIDUAL, k]
+            of_p += slopes[o + i, k] * vectors[_BETA, k]
+        vectors[_W, i], vectors[_P, i] = of_w, of_p
+        misfit = 0.5 * of_w * vectors[_RESIDUAL, i]
+        value -= misfit
+        rise += misfit + 0.5 * cross_var * (slopes[o + i, i] - of_w * of_w)
     for i in range(d):
-        trace += slope[i, i]
-        norm += w[i] * w[i]
-        slope_beta[i] += sw[i]
-    slope_scale = 0.5 * (misfit - cross_var * norm - d + cross_var * trace)
-    if not math.isnan(known[0]):
-        matvec(gram, p, sp)
-        fit, linear, overlap, doubt, mixed, twice = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        of_w, of_p = 0.0, 0.0
+        for k in range(d):
+            of_w += grams[o + i, k] * vectors[_W, k]
+            of_p += grams[o + i, k] * vectors[_P, k]
+        vectors[_SW, i], vectors[_SP, i] = of_w, of_p
+    term, more, of_mean, of_spread = _square_terms(j, data, variance, vectors)
+    value += term
+    mixed = 2.0 * variance * of_mean
+    square = 4.0 * variance * cross_var * of_spread
+    both = 2.0 * (cross_var * of_mean + square)
+    of_mean_noise, square = cross_var * of_mean, cross_var * square
+    for i in range(d):
+        w, p, beta = vectors[_W, i], vectors[_P, i], vectors[_BETA, i]
+        vectors[_SLOPE, i] += (1.0 + mixed) * vectors[_SW, i] + both * vectors[_SP, i]
+        # what multiplies w_k, p_k and β_k
+        of_w = 0.5 * (variance * w + beta + cross_var * mixed * p)
+        of_p = of_mean_noise * beta + 0.5 * cross_var * mixed * w + square * p
+        of_beta = 0.5 * w - of_mean * beta + of_mean_noise * p
+        for k in range(d):
+            gap = precision * (seen[o + s + i, k] - grams[o + i, k])
+            value -= 0.5 * gap * (seen[o + s + i, k] - grams[o + i, k])
+            inverse = slopes[o + i, k]
+            slopes[o + i, k] = (
+                gap - 0.5 * variance * inverse + of_w * vectors[_W, k]
+                + of_p * vectors[_P, k] + of_beta * vectors[_BETA, k]
+            )  # fmt: skip
+    return value, rise + more
+
+
+def site_slopes(
+    data: Any, places: Any, grams: Any, factors: Any, pull: Any, room: Any, out: Any, totals: Any
+) -> None:
+    """Write what all sites of all chains say, and the slopes of that.
+
+    Parameters
+    ----------
+    data
+        Ŝ_j, ẑ_j, (û_j or NaN, n_j, noise variances of both), (τ_j² or 0, τ_z²).
+    places
+        β and log σ² of every chain, (chains, d + 1).
+    grams, factors
+        S_j and L_j of every chain, one below the other.
+    pull
+        What is taken off the slope in S_j, but for a factor of each site: matrices, (chains·d, d),
+        and these factors, (chains, J).
+    room
+        Slopes in S_j, seven vectors, and a vector.
+    out
+        The slopes in L_j, 2·slope·L, of which only the lower triangles are written.
+    totals
+        The log density and its slopes in β and log σ², (chains, d + 2).
+    """
+    slopes, vectors, row = room
+    matrices, shares = pull
+    d = grams.shape[1]
+    for c in range(places.shape[0]):
+        variance = math.exp(places[c, d])
+        value, rise = 0.0, 0.0
         for i in range(d):
-            fit += beta[i] * fitted[i]
-            linear += beta[i] * cross[i]
-            overlap += beta[i] * w[i]
-            doubt += p[i] * fitted[i]
-            mixed += p[i] * sw[i]
-            twice += p[i] * sp[i]
-        mean = 2.0 * linear - fit + known[1] * variance - 2.0 * cross_var * overlap
-        errors = variance * variance * (2.0 * known[1] + known[3])
-        spread = 4.0 * variance * cross_var * max(doubt, 0.0) + errors + known[2]
-        of_mean = (known[0] - mean) / spread
-        of_spread = 0.5 * (of_mean * of_mean - 1.0 / spread)
-        value -= 0.5 * (math.log(spread) + of_mean * of_mean * spread)
-        slope_scale += of_mean * variance * (known[1] + 2.0 * cross_var * mixed)
-        slope_scale += of_spread * (4.0 * variance * cross_var**2 * twice + 2.0 * errors)
-        both = 2.0 * cross_var * of_mean + 8.0 * variance * cross_var * of_spread
+            vectors[_BETA, i], vectors[_SLOPE, i] = places[c, i], 0.0
+        for j in range(shares.shape[1]):
+            b = c * shares.shape[1] + j
+            term, more = site_terms(b, j, data, grams, variance, vectors, row, slopes)
+            value += term
+            rise += more
+            for i in range(d):
+                for k in range(i + 1):
+                    out[b * d + i, k] = 0.0
+                for m in range(d):
+                    share = slopes[b * d + i, m] - shares[c, j] * matrices[c * d + i, m]
+                    for k in range(min(i, m) + 1):
+                        out[b * d + i, k] += 2.0 * share * factors[b * d + m, k]
+        totals[c, 0], totals[c, d + 1] = value, rise
         for i in range(d):
-            slope_beta[i] += 2.0 * variance * of_mean * sw[i] + both * sp[i]
-    precision = 1.0 / gram_var if gram_var > 0.0 else 0.0
-    square = 4.0 * variance * cross_var**2 * of_spread
-    for i in range(d):
-        for k in range(i + 1):
-            gap = seen[i, k] - gram[i, k]
-            value -= (0.5 if i == k else 1.0) * precision * gap * gap
-            slope[i, k] = (
-                precision * gap
-                + 0.5 * variance * (w[i] * w[k] - slope[i, k])
-                + 0.5 * (w[i] * beta[k] + w[k] * beta[i])
-                - of_mean * beta[i] * beta[k]
-                + of_mean * cross_var * (p[i] * beta[k] + p[k] * beta[i])
-                + of_mean * cross_var * variance * (p[i] * w[k] + p[k] * w[i])
-                + square * p[i] * p[k]
-            )
-    return True, value, slope_scale
-
-
-@inlined
-def to_factor(position: Any, start: int, out: Any) -> None:
-    """Unpack (log L_ii, L_ik) row by row into a lower triangle."""
-    index = start
-    for i in range(out.shape[0]):
-        for k in range(i):
-            out[i, k] = position[index]
-            index += 1
-        out[i, i] = math.exp(min(max(position[index], -300.0), 300.0))
-        index += 1
-        for k in range(i + 1, out.shape[0]):
-            out[i, k] = 0.0
-
-
-@inlined
-def from_factor(factor: Any, position: Any, start: int) -> None:
-    """Pack a lower triangle; the inverse of `to_factor`."""
-    index = start
-    for i in range(factor.shape[0]):
-        for k in range(i):
-            position[index] = factor[i, k]
-            index += 1
-        position[index] = math.log(factor[i, i])
-        index += 1
-
-
-@inlined
-def add_factor_slope(slope: Any, factor: Any, power: float, out: Any, start: int) -> float:
-    """Add the slope of a factor to the packed one; return Σ_i (power − i)·log L_ii.
-
-    slope: with respect to the factor's entries.
-    """
-    index, value = start, 0.0
-    for i in range(factor.shape[0]):
-        for k in range(i):
-            out[index] += slope[i, k]
-            index += 1
-        out[index] += slope[i, i] * factor[i, i] + power - i
-        value += (power - i) * math.log(factor[i, i])
-        index += 1
-    return value
-
-
-@inlined
-def _frame_terms(sized: Any, frame: Any, inner: Any, inverse: Any, work: Any, out: Any) -> float:
-    """Return −½tr(ℓΛΣ⁻¹) and its slope in C, XᵀX·ℓΛ·Xᵀ with X = C⁻¹ (lower triangle)."""
-    d = frame.shape[0]
-    invert_lower(frame, inverse)
-    fill(inner, 0.0)
-    fill(out, 0.0)
-    for a in range(d):
-        for b in range(d):
-            total = 0.0
-            for k in range(b + 1):
-                total += sized[a, k] * inverse[b, k]
-            work[a, b] = total  # ℓΛ·Xᵀ
-    value = 0.0
-    for a in range(d):
-        for b in range(a + 1):
-            for k in range(d):
-                inner[a, k] += inverse[a, b] * work[b, k]  # X·ℓΛ·Xᵀ
-        value -= 0.5 * inner[a, a]
-    for m in range(d):
-        for a in range(m + 1):
-            for k in range(a + 1):
-                out[a, k] += inverse[m, a] * inner[m, k]
-    return value
-
-
-@inlined
-def _room(matrices: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return the matrices that `log_density` works in: the first three are `site_terms`'s too."""
-    return matrices[1], matrices[2], matrices[3], matrices[4], matrices[5]
-
-
-@inlined
-def log_density(target: Any, position: Any, out: Any) -> Any:
-    """Return the log density in own or common coordinates, and its slope in ``out``; −∞ outside.
-
-    position: the packed L_j or C, then β, then log σ².
-    """
-    common, data, law, bases, scratch = target
-    grams, factors, slopes = scratch.grams, scratch.factors, scratch.slopes
-    noise, shares, vectors = data.noise, law.shares, scratch.vectors
-    count, d = grams.shape[0], grams.shape[1]
-    packed = d * (d + 1) // 2
-    blocks = 1 if common else count
-    beta, slope_beta = vectors[6], vectors[7]
-    factor, inverse, pooled, work, frame = _room(scratch.matrices)
-    for i in range(d):
-        beta[i] = position[blocks * packed + i]
-        slope_beta[i] = 0.0
-    scale = min(max(position[blocks * packed + d], -300.0), 300.0)
-    variance = math.exp(scale)
-    fill(out, 0.0)
-    if common:
-        to_factor(position, 0, frame)
-    else:
-        copy(law.sized, pooled)
-    value, slope_scale = 0.0, 0.0
-    for j in range(count):
-        if noise[j, 0] > 0.0:
-            if common:
-                lower_product(frame, bases[j], 1.0, factors[j])
-            else:
-                to_factor(position, j * packed, factors[j])
-            lower_square(factors[j], grams[j])
-        possible, term, rise = site_terms(
-            grams[j], data.seen[j], data.cross[j], data.known[j], noise[j], beta, variance,
-            scratch, slopes[j], slope_beta,
-        )  # fmt: skip
-        if not (possible and math.isfinite(term)):
-            return -math.inf
-        value += term
-        slope_scale += rise
-        if not common:
-            for a in range(d):
-                for b in range(a + 1):
-                    pooled[a, b] += shares[j] * grams[j, a, b]
-    if common:
-        value += _frame_terms(law.sized, frame, factor, inverse, work, pooled)
-        for j in range(count):
-            if noise[j, 0] > 0.0:
-                multiply_lower(slopes[j], factors[j], 2.0, work)
-                for a in range(d):
-                    for b in range(a + 1):
-                        total = 0.0
-                        for k in range(b + 1):
-                            total += work[a, k] * bases[j, b, k]
-                        pooled[a, b] += total
-        value += add_factor_slope(pooled, frame, -law.kappa, out, 0)
-    else:
-        if not cholesky(pooled, factor):
-            return -math.inf
-        value -= law.total_freedom * log_diagonal(factor)
-        invert_lower(factor, inverse)
-        fill(pooled, 0.0)
-        add_lower_gram(inverse, pooled)
-        for j in range(count):
-            if noise[j, 0] > 0.0:
-                for a in range(d):
-                    for b in range(a + 1):
-                        slopes[j, a, b] -= 0.5 * law.total_freedom * shares[j] * pooled[a, b]
-                multiply_lower(slopes[j], factors[j], 2.0, work)
-                value += add_factor_slope(work, factors[j], law.freedom[j], out, j * packed)
-    along = 0.0
-    for i in range(d):
-        along += data.axis[i] * (beta[i] - data.center[i])
-    value -= 0.5 * law.extra * along * along
-    for i in range(d):
-        gap = beta[i] - data.center[i]
-        value -= 0.5 * law.precision * gap * gap
-        slope = slope_beta[i] - law.precision * gap
-        out[blocks * packed + i] = slope - law.extra * along * data.axis[i]
-    value -= data.prior[1] * scale + data.prior[2] / variance
-    out[blocks * packed + d] = slope_scale - data.prior[1] + data.prior[2] / variance
-    return value
+            totals[c, i + 1] = vectors[_SLOPE, i]

@@ -66,6 +66,8 @@ class SiteGramSampler:
     ``fixed`` holds every S_j at the nearest positive semi-definite matrix (``MCMC-fixedS``).
     """
 
+    in_step = False  # whether one state holds all chains
+
     def __init__(self, moments: Sequence[Moments], prior: Prior, *, fixed: bool = False) -> None:
         precision = prior.known_sd() ** -2
         self.sites = SiteArrays(moments, prior, precision, squares=False, fixed=fixed)

@@ -174,7 +174,7 @@ def sweeps(rng: Any, data: Any, reach: Any, state: Any, adapt: bool, thin: int, 
         copy(start_linear, linear)
         total_freedom = kappa
         for j in range(count):
-            freedom[j] = freedom_of(data.freedoms[j], -1.0, d)
+            freedom[j] = freedom_of(data.freedoms[j], d)
             total_freedom += freedom[j]
             log_dets[j] = 2.0 * log_diagonal(factors[j])
             _describe(j, data, variance, work, vectors, old)
