@@ -206,12 +206,13 @@ def test_counts_that_vary_more_than_poissons_law_say_so():
     assert 2.0 < model.dispersion_ < 4.0
 
 
+@pytest.mark.parametrize("setting", [(4000, 1.0, False), (1000, 0.5, True)])
 @pytest.mark.parametrize("link", ["logistic", "poisson"])
-def test_intervals_cover_where_the_model_holds(link):
+def test_intervals_cover_where_the_model_holds(link, setting):
     """`python -m experiments glm` has hundreds of fits; here a collapse would show."""
     from experiments.glm import covered
 
-    held = [hit for seed in range(24) for hit in covered(link, 1000 + seed)]
+    held = [hit for seed in range(24) for hit in covered(link, 1000 + seed, *setting)]
     # 120 intervals: 0.87 less two standard errors
     assert np.mean(held) > 0.80
 

@@ -13,13 +13,16 @@ from tacit._core.rng import generator
 from tacit.estimators.agreement import Ask, Coordinating
 from tacit.regression.generalised.agreement import LARGEST, GeneralisedAgreement
 from tacit.regression.generalised.gradients import DISPERSION, LENGTH, direction, unit
-from tacit.regression.generalised.numerics.frame import Frame, Noisy, weighed
+from tacit.regression.generalised.numerics.frame import Frame, Noisy
+from tacit.regression.generalised.numerics.hypotheses import Hypotheses, count_for
 from tacit.regression.generalised.numerics.links import Link
-from tacit.regression.generalised.numerics.rounds import Rounds
+from tacit.regression.generalised.numerics.rounds import SCALES, SHAPES, Round, Rounds
+from tacit.regression.generalised.numerics.spreads import drawn_grams
 from tacit.regression.numerics.moments import Moments
 
 __all__ = ["Learned", "learn"]
 
+_WIDE = 60  # coefficients above which spreads are estimated once, and not drawn
 _OFFSET_SD = 1.5  # of log-odds and log-rates in the middle of the rows
 _RESIDUALS = 3.0  # standard deviations of responses to which residuals of counts are clipped
 _LEAST_SPREAD = 0.5  # least variance of log(1 + y): a bound that is too wide costs noise alone
@@ -35,6 +38,8 @@ class Learned:
 
     Attributes
     ----------
+    place
+        The coefficients whose predictions err least, in the frame.
     weights, means, covariances
         Of the laws, in the frame; covariances are matrices, or variances where directions are
         independent.
@@ -44,6 +49,7 @@ class Learned:
         By how much the variance of counts exceeds their mean.
     """
 
+    place: Array
     weights: Array
     means: Array
     covariances: Array
@@ -52,8 +58,8 @@ class Learned:
 
     @property
     def mean(self) -> Array:
-        """The posterior mean."""
-        return np.asarray(self.back @ (self.weights @ self.means))
+        """The coefficients whose predictions err least."""
+        return np.asarray(self.back @ self.place)
 
     def draws(self, count: int, seed: int | None) -> Array:
         """Return draws of the posterior, from each law as many as its weight says."""
@@ -113,13 +119,13 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
     moments = public.design.unpack(found.total["sum"], sd, None)
     stated = float(found.total["rows"][0]) if public.design.knows_rows else public.rows
     begin = _begin(public, moments, link, stated, math.sqrt(len(found.sites)))
-    prior = begin.offset, _OFFSET_SD, begin.means
-    rounds = Rounds(link, begin.frame, *prior)
     if not public.asked:
-        _at_once(public, moments, rounds, begin)
-        return _learned(rounds)
-    frame, size, place = begin.frame, public.size, rounds.place
-    lengths, spreads, residual = _Mean(), _Mean(), begin.residual
+        alone = Rounds(link, begin.frame, begin.offset, _OFFSET_SD, begin.means, stated)
+        _at_once(public, moments, alone, begin)
+        return _learned(alone, begin.frame)
+    frame, size, residual = begin.frame, public.size, begin.residual
+    rounds = _believed(public, moments, link, begin, stated)
+    lengths, spreads, place = _Mean(), _Mean(), rounds.place
     for number, noise in enumerate(public.rounds_noise):
         scale = unit(noise.grid, size, public.link)
         asks: dict[str, Any] = {
@@ -131,28 +137,50 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
         found = yield Ask(f"gradient {number + 1}", **asks)
         variance = noise.variance() * len(found.sites) / scale**2 if noise.scale else 0.0
         told, unit_length = found.total["sum"] / scale, frame.clip * residual
-        lengths.add(told[size] / LENGTH * frame.clip**2, variance * (frame.clip**2 / LENGTH) ** 2)
-        stated_length = None if stated is None else stated * rounds.length
-        whole = weighed(lengths.value, lengths.sd, stated_length)
-        if not number:  # what is known before a round rests on how many rows there are
-            rounds = Rounds(link, rounds.counted(whole), *prior)
-        rounds.frame = rounds.counted(whole)
-        if np.any(place[1:]) and whole > 0.0:
-            own = float(told[size + 1]) / LENGTH * frame.clip**2
-            error = math.sqrt(variance) / LENGTH * frame.clip**2
-            rounds.shaped(direction(place), own / whole, error / whole)
-        rounds.observe(place, told[:size] * unit_length, variance * unit_length**2)
+        square = frame.clip**2 / LENGTH
+        lengths.add(told[size] * square, variance * square**2)
+        rounds.take(
+            Round(
+                place,
+                direction(place),
+                told[:size] * unit_length,
+                variance * unit_length**2,
+                lengths.value,
+                lengths.sd if variance else 0.0,
+                float(told[size + 1]) * square,
+                math.sqrt(variance) * square,
+            )
+        )
         if public.link == "poisson":
             part = float(told[size + 2]) / DISPERSION  # Σ ρ²
             error = math.sqrt(variance) / DISPERSION
             if 2 * number >= public.asked:
                 # the last rounds are asked next to the mode: Σ (y − μ)² = φ·Σ μ
                 spreads.add(part * residual**2, (error * residual**2) ** 2)
-            residual = _followed(residual, part, error, rounds.frame.rows, public.top)
+            residual = _followed(residual, part, error, rounds.rows, public.top)
         place = rounds.place
     if public.link == "poisson":
-        rounds.dispersion = max(1.0, spreads.value / rounds.total_mean(place))
-    return _learned(rounds)
+        rounds.settle(max(1.0, spreads.value / rounds.total_mean(place)))
+    return _learned(rounds, frame)
+
+
+def _believed(
+    public: GeneralisedAgreement,
+    moments: Moments,
+    link: Link,
+    begin: _Start,
+    stated: float | None,
+) -> Rounds | Hypotheses:
+    """Return what is believed before any round, with as many hypotheses as coefficients allow."""
+    frame, size = begin.frame, public.size
+    if size > _WIDE:
+        return Rounds(link, frame, begin.offset, _OFFSET_SD, begin.means, stated)
+    count = count_for(size) if moments.gram_sd else len(SCALES[link.name]) * len(SHAPES)
+    rng = generator(0, "spreads")
+    drawn = drawn_grams(moments.gram, moments.gram_sd, frame.rows, count, rng)
+    back = frame.matrix.copy()
+    back[:, 0] /= public.design.constant
+    return Hypotheses(link, frame, back @ drawn @ back.T, begin.offset, _OFFSET_SD, stated)
 
 
 def _followed(residual: float, squares: float, error: float, rows: float, top: float) -> float:
@@ -231,12 +259,7 @@ def _at_once(
     rounds.solve(responses * frame.kept, variance * rows @ rows.T * frame.kept**2)
 
 
-def _learned(rounds: Rounds) -> Learned:
+def _learned(rounds: Rounds | Hypotheses, frame: Frame) -> Learned:
     """Return the posterior."""
-    return Learned(
-        rounds.weights,
-        np.array([one.mean for one in rounds.members]),
-        np.array([rounds.posterior(one) for one in rounds.members]),
-        rounds.frame.matrix.T,
-        rounds.dispersion,
-    )
+    how = frame.matrix.T, rounds.dispersion
+    return Learned(rounds.place, rounds.weights, *rounds.laws, *how)

@@ -29,13 +29,13 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.rng import generator
 
-__all__ = ["LEAST_ROWS", "Frame", "Noisy", "weighed"]
+__all__ = ["LEAST_ROWS", "STATED_ERROR", "Frame", "Noisy", "weighed"]
 
 _FLAT = 1e-6  # least variance of a direction, of features in [−1, 1]
 LEAST_ROWS = 5.0
 _USUAL = 1.0 / 3.0  # variance of a feature that is uniform
 _GUESS = 0.5  # of that, what features have of which nothing is known
-_STATED_ERROR = 0.25  # of a stated number of rows, which is about right
+STATED_ERROR = 0.25  # of a stated number of rows, which is about right
 _CLIPS = (0.5, 1.5)  # in root mean square lengths: where noise dominates, and without any
 _FALL = 8.0  # how fast the clip falls with noise
 _DRAWN = 4000  # white rows from which weights are averaged
@@ -145,7 +145,7 @@ def weighed(found: float, sd: float, stated: float | None) -> float:
     """
     if stated is None:
         return found
-    own = _STATED_ERROR * stated
+    own = STATED_ERROR * stated
     return (found * own**2 + stated * sd**2) / (own**2 + sd**2)
 
 

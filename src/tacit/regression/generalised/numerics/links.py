@@ -81,3 +81,14 @@ class Link:
             float(slope @ _NODES),
             float(slope @ np.square(_NODES)),
         )
+
+    def averages(self, offset: Array, spread: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the numbers of `Curve` for many normal laws of predictors at once."""
+        eta = offset[:, None] + spread[:, None] * _NODES
+        slope = self.slope(eta) * _WEIGHTS
+        return (
+            self.mean(eta) @ _WEIGHTS,
+            slope.sum(axis=1),
+            slope @ _NODES,
+            slope @ np.square(_NODES),
+        )

@@ -37,10 +37,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from tacit._core.arrays import Array
-from tacit.regression.generalised.numerics.frame import LEAST_ROWS, Frame
+from tacit.regression.generalised.numerics.frame import LEAST_ROWS, Frame, weighed
 from tacit.regression.generalised.numerics.links import Link
 
-__all__ = ["Believed", "Rounds"]
+__all__ = ["Believed", "Round", "Rounds"]
 
 # standard deviations of η over rows that are compared, and how likely each is held to be
 SCALES = {
@@ -75,6 +75,31 @@ class Believed:
     evidence: float = 0.0
 
 
+class Round(NamedTuple):
+    """What a round said.
+
+    Attributes
+    ----------
+    theta, direction
+        Where it was asked, and the direction of slopes there: of length one, or zero.
+    gradient, noise
+        The gradient there, and the variance of noise on each of its numbers.
+    length, length_sd
+        Σ weight²·‖z‖², by all rounds so far, and how far it may be off.
+    along, along_sd
+        The part of it along the direction, by this round.
+    """
+
+    theta: Array
+    direction: Array
+    gradient: Array
+    noise: float
+    length: float
+    length_sd: float
+    along: float
+    along_sd: float
+
+
 class _Told(NamedTuple):
     """What a round said: the gradient at a place, and the covariance of its noise."""
 
@@ -96,6 +121,8 @@ class Rounds:
     means
         What the mean response lies between, as an earlier release says: far from the mode a model
         of counts would have slopes that are much too large.
+    stated
+        About how many rows there are, where that is public.
 
     Examples
     --------
@@ -114,8 +141,10 @@ class Rounds:
     offset: float
     offset_sd: float
     means: tuple[float, float] = (0.0, math.inf)
+    stated: float | None = None
     members: list[Believed] = field(init=False)
     dispersion: float = 1.0
+    _taken: int = field(default=0, init=False, repr=False)
     _direction: Array | None = field(default=None, init=False, repr=False)
     _rest: float = field(default=1.0, init=False, repr=False)
     _more: float = field(default=0.0, init=False, repr=False)
@@ -245,6 +274,34 @@ class Rounds:
         """Where the next round is asked."""
         means = np.array([one.mean for one in self.members])
         return np.asarray(self.weights @ means)
+
+    def take(self, told: Round) -> None:
+        """Take in everything that a round said."""
+        stated = None if self.stated is None else self.stated * self.length
+        whole = weighed(told.length, told.length_sd, stated)
+        self.frame = self.counted(whole)
+        if not self._taken:  # what is known before a round rests on how many rows there are
+            self.__post_init__()
+            self.frame = self.counted(whole)
+        self._taken += 1
+        if np.any(told.direction) and whole > 0.0:
+            self.shaped(told.direction, told.along / whole, told.along_sd / whole)
+        self.observe(told.theta, told.gradient, told.noise)
+
+    def settle(self, dispersion: float) -> None:
+        """Take in by how much the variance of responses exceeds that of the link."""
+        self.dispersion = dispersion
+
+    @property
+    def rows(self) -> float:
+        """About how many rows there are."""
+        return self.frame.rows
+
+    @property
+    def laws(self) -> tuple[Array, Array]:
+        """The means and covariances of the posterior given each scale."""
+        covariances = [self.posterior(one) for one in self.members]
+        return np.array([one.mean for one in self.members]), np.array(covariances)
 
     def observe(self, theta: Array, gradient: Array, noise: float) -> None:
         """Take in the gradient at a place, with noise of this variance on each of its numbers."""
