@@ -143,11 +143,12 @@ def orthogonal(epsilon: float, delta: float, rank: int = 2, **words: Any) -> Any
 def posterior(
     epsilon: float, delta: float, statistic: str = "mean", mechanism: str = "auto", **words: Any
 ) -> Any:
+    words = {"neighbours": REPLACE} | words
     bits = mechanism == "randomized-response"
     return tc.PrivatePosterior(
         Bernoulli() if bits else Exponential(), statistic, bounds=(0, 1) if bits else (0, 30),
         mechanism=mechanism, chains=1, draws=4, warmup=4, noise="grid",
-        privacy=request(epsilon, delta, neighbours=REPLACE, **words),
+        privacy=request(epsilon, delta, **words),
     )  # fmt: skip
 
 
@@ -246,6 +247,12 @@ SUBJECTS = (
                   {"trust": "local", "mechanism": "randomized-response"}), True),
     Subject("posterior, median", posterior,
             _levels({"statistic": "median |x|"}, {"statistic": "quantile 0.75 |x|"}), runs=8000),
+    Subject("posterior, a private number of people", posterior,
+            _levels({"neighbours": ADD_REMOVE},
+                    {"neighbours": ADD_REMOVE, "mechanism": "laplace", "trust": "site"}), True),
+    Subject("posterior, median of a private number of people", posterior,
+            _levels({"neighbours": ADD_REMOVE, "statistic": "median |x|"},
+                    {"neighbours": ADD_REMOVE, "statistic": "quantile 0.75 |x|"}), runs=8000),
     Subject("statistic selector", selector,
             _levels({}, {"candidates": ("|x|^2", "|x|")},
                     levels=[(e, d) for e, d in LEVELS if e >= 1] + [(8.0, 1e-5)]), True),

@@ -71,6 +71,53 @@ def test_a_selection_equals_that_in_one_process_and_is_paid_for_once(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("statistic", "neighbours"),
+    [
+        ("mean", "add-remove-one"),
+        ("|x|^0.5", "replace-one"),
+        pytest.param("median", "replace-one", marks=pytest.mark.slow),
+        pytest.param("median", "add-remove-one", marks=pytest.mark.slow),
+    ],
+)
+def test_sites_with_noise_and_ledgers_of_their_own_share_one_posterior(
+    tmp_path, statistic, neighbours
+):
+    """Bit for bit as in one process, whether or not the number of people is public."""
+    settings = {"bounds": [-10.0, 10.0], "statistic": statistic}
+    asked = PRIVACY | {"neighbours": neighbours, "trust": "site"}
+    tables = {"North": numbers(), "South": numbers()[:90] + 1.0}
+    there = {}
+    for name, x in tables.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        write_csv(folder / "people.csv", {"id": np.arange(len(x)), "score": x})
+        allow = [asked | {"computation": "posterior", "settings": settings, "partners": 2,
+                          "rounds": 2, "seeded": True}]  # fmt: skip
+        ledger = {"file": "ledger.db", "epsilon": 2.0, "delta": 1e-3}
+        (folder / "site.toml").write_text(
+            f'name = "{name}"\nledger = {toml(ledger)}\n'
+            f"data = {toml({'people': {'file': 'people.csv', 'value': 'score'}})}\n"
+            f"allow = {toml(allow)}\n"
+        )
+        there[name] = ready(folder / "site.toml")
+    short = {"chains": 1, "draws": 20, "warmup": 0}
+    proposed = Proposal("posterior", settings | MODEL | short, asked, ("North", "South"), "run",
+                        seed=7)  # fmt: skip
+    found = run_proposal(proposed, Direct(there))
+    expected = tc.PrivatePosterior(
+        UniformWidth(), statistic, bounds=(-10, 10), prior=Gamma(9.0, 0.7),
+        privacy=tc.Privacy(**asked), random_state=7, **short,
+    ).fit([tc.Site(name, x) for name, x in tables.items()])  # fmt: skip
+    for ours, theirs in zip(found.model.released_, expected.released_, strict=True):
+        np.testing.assert_array_equal(ours.values, theirs.values)
+        assert ours.count == theirs.count and ours.size == theirs.size
+    np.testing.assert_array_equal(found.model.mean_, expected.mean_)
+    for name in tables:
+        assert found.certificates[name].trust == "site"
+        assert Ledger.open(tmp_path / name / "ledger.db").spent.epsilon == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
     ("change", "match"),
     [
         ({"population": "os.system"}, "population must be one of"),

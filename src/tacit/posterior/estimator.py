@@ -32,12 +32,16 @@ from tacit.posterior.numerics.statistics import Custom, as_statistic
 from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
 from tacit.posterior.plain import population_from_plain, prior_from_plain
 from tacit.posterior.released import certificates_behind, with_certificates, with_own_code
+from tacit.posterior.uncounted import UncountedAgreement
+from tacit.privacy.events import REPLACE
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 
 __all__ = ["PrivatePosterior"]
 
 _SAMPLING = ("sampler", "particles", "chains", "draws", "warmup")
+_TRUSTS = ("central", "site", "local")
+_GUESS = 1000  # people of a site of which nothing is known; checks that are public need some
 
 
 class PrivatePosterior(PeopleEstimator):
@@ -58,7 +62,8 @@ class PrivatePosterior(PeopleEstimator):
     bounds
         (low, high), the public range of a person's number; what lies outside is clipped.
     size
-        The public number of people; None takes that of the data.
+        The public number of people; None takes that of the data. Of several sites, or where it is
+        private, there is none.
     prior
         A prior from `tacit.posterior.numerics.priors`, or one for each parameter; None is flat
         over what the bounds leave possible.
@@ -73,8 +78,10 @@ class PrivatePosterior(PeopleEstimator):
     chains, draws, warmup
         How much to sample.
     privacy
-        The guarantee asked for, under ``neighbours="replace-one"``; with ``trust="local"`` each
-        person answers alone. None adds no noise.
+        The guarantee asked for: under ``neighbours="replace-one"`` (the default) the number of
+        people is public, under ``"add-remove-one"`` a noisy number is part of the release. With
+        ``trust="site"`` several sites add noise each, with ``"local"`` each person answers alone.
+        None adds no noise.
     ledger
         Who pays.
     noise
@@ -85,7 +92,8 @@ class PrivatePosterior(PeopleEstimator):
     Attributes
     ----------
     released_
-        The `NoisyStatistic`: all that left the data holder.
+        The `NoisyStatistic`: all that left the data holder. Of several sites a list, in the order
+        of their names; each knows its certificate.
     posterior_
         Draws with diagnostics, and ``to_arviz()``; a release has them too.
     mean_, sd_
@@ -111,7 +119,7 @@ class PrivatePosterior(PeopleEstimator):
     """
 
     _purpose = "noisy statistic"
-    _told = (*TOLD, *_SAMPLING)
+    _told = (*TOLD, *_SAMPLING, "own")
     _inference_only = ("population", "prior", "sampler", "particles", "chains", "draws", "warmup")
     _constraints: ClassVar[Mapping[str, Constraint]] = {
         **COMMON,
@@ -163,18 +171,73 @@ class PrivatePosterior(PeopleEstimator):
 
     # -- what every family says ------------------------------------------------------------
 
-    def _agree(self, facts: Sequence[Any], shares: int = 1) -> PosteriorAgreement:
-        agreement = self._released(self.statistic, self._size(facts))
+    def _check_request(self, privacy: Privacy) -> None:
+        if privacy.trust not in _TRUSTS:
+            raise ParameterError(
+                f"privacy.trust must be {', '.join(map(repr, _TRUSTS[:-1]))} or {_TRUSTS[-1]!r}, "
+                f"got {privacy.trust!r}"
+            )
+        if privacy.trust == "local" and privacy.neighbours != REPLACE:
+            raise ParameterError(
+                "everybody who answers is seen to answer: pass Privacy(…, trust='local', "
+                "neighbours='replace-one')"
+            )
+        if self.size is not None and privacy.neighbours != REPLACE:
+            raise ParameterError(
+                "size is a public number of people, and under add-remove-one it is private: leave "
+                "size out, or pass neighbours='replace-one'"
+            )
+
+    def _agree(
+        self, facts: Sequence[Any], shares: int = 1
+    ) -> PosteriorAgreement | UncountedAgreement:
+        privacy = self._request(len(facts))
+        together = len(facts) > 1 or (privacy is not None and privacy.trust == "site")
+        agreement: PosteriorAgreement | UncountedAgreement
+        if together or self._secret_size:
+            agreement = self._uncounted(privacy, len(facts))
+            planned = [agreement.planned_for(_GUESS)] * len(facts)
+        else:
+            agreement = self._released(self.statistic, self._size(facts))
+            planned = [agreement.planned]
         # what cannot be inferred from is not released
-        planned = [agreement.planned]
         check_inference(planned, self._law, self.prior, self.sampler, self.particles)
         return agreement
 
+    def _uncounted(self, privacy: Privacy | None, sites: int) -> UncountedAgreement:
+        """Return what is public where the number of people is not agreed on."""
+        if privacy is not None and privacy.trust == "local":
+            raise ParameterError("several sites add noise each: pass Privacy(…, trust='site')")
+        if self.size is not None:
+            raise ParameterError(
+                "size is for one holder: every site's own number leaves with its statistic"
+            )
+        columns = self._stated_columns
+        return UncountedAgreement(
+            as_statistic(self.statistic),
+            self._range,
+            privacy,
+            self.mechanism,
+            self.noise,
+            sites,
+            () if columns is None else columns.assumptions(),
+            self._step,
+        )
+
     def _conclude(self, outcome: Outcome) -> None:
-        found: NoisyStatistic = outcome.result
-        self.released_ = with_certificates(found, outcome.certificates)
-        self._sources = [self.released_]
-        self.shared_ = outcome.agreement.shared(self.released_)
+        found = outcome.result
+        if isinstance(found, NoisyStatistic):
+            self._sources = [with_certificates(found, outcome.certificates)]
+        else:
+            own = {site: one for site, one in outcome.certificates.items() if site in found}
+            self._sources = [
+                with_certificates(one, {site: own[site]} if site in own else {})
+                for site, one in found.items()
+            ]
+        self.released_ = self._sources[0] if len(self._sources) == 1 else list(self._sources)
+        self.shared_ = dict(
+            zip(self._parts(), (source.values for source in self._sources), strict=True)
+        )
         try:
             self.infer()
         except ParameterError as error:  # paid for and released: a fit does not fail any more
@@ -184,20 +247,31 @@ class PrivatePosterior(PeopleEstimator):
         return people_answer(self, self._sources, level)
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), **{name: getattr(self, name) for name in _SAMPLING}}
+        more: dict[str, Any] = {name: getattr(self, name) for name in _SAMPLING}
+        own = self._own
+        taken = own == self._sources[: len(own)]
+        return {**super()._settings(), **more, "own": len(own) if taken else 1}
+
+    @property
+    def _own(self) -> list[NoisyStatistic]:
+        """What the own fit released, of every site."""
+        found = self.released_
+        return [found] if isinstance(found, NoisyStatistic) else found
 
     def _adopt(self, release: Release) -> None:
         settings = release.settings
         said = settings.get("releases", [settings])  # the first schema had one, and no list
         numbered = [f"values/{k}" for k in range(2, len(said) + 1)]
         self._take_up(release, ["values", *numbered], said)
-        self.released_ = self._sources[0]
+        own = self._sources[: settings.get("own", 1)]
+        self.released_ = own if len(own) > 1 else own[0]
+        counted = len(own) == 1 and own[0].count is None
         PrivatePosterior.__init__(
             self,
             population_from_plain(settings["population"]),
-            self.released_.statistic,
-            **self._columns_of(settings, self.released_.bounds),
-            size=self.released_.size,
+            own[0].statistic,
+            **self._columns_of(settings, own[0].bounds),
+            size=own[0].size if counted else None,
             prior=prior_from_plain(settings["prior"]),
             privacy=self._asked_of(settings),
             **{name: settings[name] for name in _SAMPLING if name in settings},
@@ -223,9 +297,10 @@ class PrivatePosterior(PeopleEstimator):
             to score, they are needed.
         """
         model = super().from_release(folder)
+        own = len(model._own)
         model._sources = with_own_code(model._sources, statistic)
-        model.released_ = model._sources[0]
-        model.statistic = model.released_.statistic
+        model.released_ = model._sources[:own] if own > 1 else model._sources[0]
+        model.statistic = model._sources[0].statistic
         if population is not None:
             if model.population is not None and model.population != population:
                 raise ParameterError("population must be that of the release")

@@ -6,7 +6,10 @@ Sensitivities, and why each release is private, stand in `tacit.posterior.agreem
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from tacit.errors import ParameterError
 from tacit.mechanisms.base import Mechanism
@@ -18,10 +21,10 @@ from tacit.mechanisms.smooth_quantile import SmoothQuantile
 from tacit.posterior.numerics.orders.domain import Domain
 from tacit.posterior.numerics.statistics import Additive, OrderStatistic, Statistic
 from tacit.privacy.calibration import SOURCE_SHARE
-from tacit.privacy.events import REPLACE
+from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["MECHANISMS", "least_noise"]
+__all__ = ["MECHANISMS", "least_noise", "of_sums", "ordered"]
 
 MECHANISMS = ("auto", "gaussian", "laplace", "exponential", "smooth", "randomized-response")
 
@@ -51,7 +54,10 @@ def least_noise(
     if isinstance(statistic, OrderStatistic):
         if how == "smooth":
             return _smooth(statistic, bounds, size, privacy, source)
-        return _drawn(statistic, bounds, privacy, how, step)
+        if privacy is None or math.isinf(privacy.epsilon):
+            raise ParameterError(f"{statistic.name} needs a finite epsilon: pass Privacy(epsilon)")
+        _needs_all_data(statistic.name, privacy)
+        return ordered(statistic, bounds, privacy.epsilon, how, step, REPLACE)
     if how in ("smooth", "exponential"):
         raise ParameterError(f"{statistic.name} is no order statistic: pass mechanism='auto'")
     if local and statistic.dimension(bounds) != 1:
@@ -92,27 +98,91 @@ def _smooth(
     return SmoothQuantile(privacy.epsilon, delta, span, size, statistic.quantile, source)
 
 
-def _drawn(
+def ordered(
     statistic: OrderStatistic,
     bounds: tuple[float, float],
-    privacy: Privacy | None,
+    epsilon: float,
     how: str,
     step: float,
+    neighbours: str,
 ) -> Quantiles:
+    """Return the exponential mechanism of one order statistic.
+
+    Parameters
+    ----------
+    statistic, bounds
+        What, and within which public bounds of the data.
+    epsilon, neighbours
+        Of the draw.
+    how
+        ``"auto"`` or ``"exponential"``: smooth sensitivity is that of a public number of people.
+    step
+        How far apart people's numbers are; 0: any.
+    """
     name = statistic.name
+    if how == "smooth":
+        raise ParameterError(
+            f"{name} with smooth sensitivity needs a number of people that is agreed on: pass "
+            "mechanism='exponential', or one holder and neighbours='replace-one'"
+        )
     if how not in ("auto", "exponential"):
         raise ParameterError(
             f"{name} is released by the exponential mechanism or with smooth sensitivity: pass "
             "mechanism='auto' or 'smooth'"
         )
-    if privacy is None or math.isinf(privacy.epsilon):
-        raise ParameterError(f"{name} needs a finite epsilon: pass Privacy(epsilon)")
-    _needs_all_data(name, privacy)
     domain = Domain.of(statistic, bounds, step)
-    if privacy.epsilon < LEAST:
+    if epsilon < LEAST:
         raise ParameterError(f"{name} needs epsilon of at least {LEAST:.3g}")
     ends, level = (domain.low, domain.high), (statistic.quantile,)
-    return Quantiles(privacy.epsilon, ends, level, REPLACE, step=step)
+    return Quantiles(epsilon, ends, level, neighbours, step=step)
+
+
+def of_sums(
+    statistic: Additive,
+    bounds: tuple[float, float],
+    privacy: Privacy | None,
+    how: str,
+    source: str,
+    weight: Callable[[int], float],
+) -> Gaussian | Laplace:
+    """Return the least noise on the sum of s − m over people, and on their number.
+
+    Parameters
+    ----------
+    statistic, bounds
+        What, and within which public bounds of the data.
+    privacy
+        The request; None adds no noise.
+    how, source
+        As in `least_noise`.
+    weight
+        How much a person adds to the count under noise for an L1 or an L2 sensitivity; 0 where
+        their number is public (`tacit.posterior.uncounted`).
+    """
+    if how not in ("auto", "gaussian", "laplace"):
+        raise ParameterError(
+            f"{statistic.name} of several holders, or of a private number of people, is released "
+            "with Gaussian or Laplace noise: pass mechanism='auto'"
+        )
+    replaced = privacy is None or privacy.neighbours == REPLACE
+    epsilon, delta = (math.inf, 0.0) if privacy is None else (privacy.epsilon, privacy.delta)
+    low, high = statistic.range(bounds)
+    k, far = len(low), (high - low) * (1.0 if replaced else 0.5)
+    statistic.sensitivity(bounds, 1, 1)  # raises for what is constant
+    more: dict[str, Any] = {"source": source, "neighbours": REPLACE if replaced else ADD_REMOVE}
+    shape = (k if replaced else k + 1,)
+    options: list[Gaussian | Laplace] = []
+    # how likely several numbers with Laplace noise are has a formula for no more than one release
+    alone = k == 1 or how == "laplace" or not delta
+    if how in ("auto", "laplace") and alone and (k == 1 or replaced):
+        options.append(Laplace.for_privacy(epsilon, float(far.sum()) + weight(1), shape, **more))
+    if how in ("auto", "gaussian") and (delta > 0.0 or math.isinf(epsilon)):
+        reach = math.hypot(float(np.linalg.norm(far)), weight(2))
+        options.append(Gaussian.for_privacy(epsilon, delta, reach, shape, **more))
+    if not options:
+        noise = "Gaussian noise" if how == "gaussian" else "several numbers of a private number"
+        raise ParameterError(f"{noise} of people needs delta > 0: pass Privacy(epsilon, delta)")
+    return min(options, key=lambda option: option.variance())
 
 
 def _needs_all_data(name: str, privacy: Privacy) -> None:

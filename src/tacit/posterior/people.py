@@ -40,7 +40,8 @@ from tacit.posterior.plain import (
 )
 from tacit.posterior.released import DIMS, posterior_arrays, posterior_of, sources_of
 from tacit.posterior.selecting import SelectorAgreement
-from tacit.privacy.events import REPLACE
+from tacit.posterior.uncounted import UncountedAgreement
+from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
 __all__ = ["COMMON", "TOLD", "PeopleEstimator", "as_people"]
@@ -60,8 +61,18 @@ COMMON: Mapping[str, Constraint] = {
 }
 
 
-def as_people(data: Any, size: int | None = None) -> Array:
-    """Return one number for each person, read value by value; what is missing is refused."""
+def as_people(data: Any, size: int | None = None, *, none: bool = False) -> Array:
+    """Return one number for each person, read value by value; what is missing is refused.
+
+    Parameters
+    ----------
+    data
+        The numbers.
+    size
+        How many there must be.
+    none
+        Whether there may be nobody, as where their number is private.
+    """
     labels = labels_of(data)
     if len(labels) > 1:
         raise ParameterError(
@@ -75,6 +86,8 @@ def as_people(data: Any, size: int | None = None) -> Array:
         except ValueError:
             raise ParameterError("data must hold one number for each person") from None
         x = x[:, None] if x.ndim == 1 else x
+        if none and x.ndim <= 2 and not x.size:
+            return np.empty(0)
         if x.ndim != 2 or x.shape[1] != 1 or not len(x):
             shape = np.shape(data)
             raise ParameterError(f"data must hold one number for each person, got shape {shape}")
@@ -153,7 +166,7 @@ class PeopleEstimator(PrivateEstimator):
             raise ParameterError(
                 f"privacy.unit must be {columns.unit!r}, got {privacy.unit!r}{hint}"
             )
-        if privacy is not None and columns.drops:  # PRIVACY A13
+        if privacy is not None and columns.drops and not self._secret_size:  # PRIVACY A13
             raise ParameterError(
                 "the number of people is public, so nobody may be left out for what they hold: "
                 "pass missing='impute' and outside='clip'"
@@ -170,21 +183,32 @@ class PeopleEstimator(PrivateEstimator):
             return
         if privacy.unit not in ("row", "user"):
             raise ParameterError(f"privacy.unit must be 'row' or 'user', got {privacy.unit!r}")
+        self._check_request(privacy)
+
+    def _check_request(self, privacy: Privacy) -> None:
+        """Raise where a request has a relation or a trust that is not given."""
         if privacy.neighbours != REPLACE:
             raise ParameterError(
-                "the number of people enters the model and is public: pass "
+                "the number of people decides who is among the first, and is public: pass "
                 "Privacy(…, neighbours='replace-one')"
             )
         if privacy.trust not in ("central", "local"):
             raise ParameterError(
-                f"privacy.trust must be 'central' or 'local', got {privacy.trust!r}"
+                f"privacy.trust must be 'central' or 'local', got {privacy.trust!r}: one party "
+                "holds both parts of the people"
             )
+
+    @property
+    def _secret_size(self) -> bool:
+        """Whether the number of people is private."""
+        privacy = self._request()
+        return privacy is not None and privacy.neighbours == ADD_REMOVE
 
     def _people_in(self, data: Any) -> Array:
         """Return one number for each person of a holder."""
         columns = self._stated_columns
         if columns is None:
-            return as_people(data)
+            return as_people(data, none=self._secret_size)
         name, _ = self._number_of(columns)
         people = columns.read(data, [name]).matrix([name])[:, 0]
         return people if columns.person is None else people[shuffled(len(people))]
@@ -196,8 +220,8 @@ class PeopleEstimator(PrivateEstimator):
         """Return data that can be read more than once, each person in one shard."""
         return self._laid_out(data) if isinstance(data, Shards) else settled(data)
 
-    def _facts(self, data: Any) -> int:
-        if self.size is not None:
+    def _facts(self, data: Any) -> int | None:
+        if self.size is not None or self._secret_size:
             return self.size
         if isinstance(data, Shards):
             return sum(len(self._people_in(piece.read())) for piece in data)
@@ -236,9 +260,11 @@ class PeopleEstimator(PrivateEstimator):
         )
 
     def _read(self, data: Any, agreement: Agreement) -> Array:
-        assert isinstance(agreement, PosteriorAgreement | SelectorAgreement)
         people = self._people_in(data)
-        if len(people) != agreement.size:
+        if self._secret_size:
+            return people
+        assert isinstance(agreement, PosteriorAgreement | SelectorAgreement | UncountedAgreement)
+        if not isinstance(agreement, UncountedAgreement) and len(people) != agreement.size:
             raise ParameterError(
                 f"data must hold the {agreement.size} people that size states, got {len(people)}"
             )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.counts import NoisyCount
 from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
 from tacit.posterior.numerics.populations import laws
 from tacit.posterior.numerics.populations.laws import Population
@@ -135,6 +136,7 @@ def plain_noisy(release: NoisyStatistic) -> dict[str, Any]:
         "beta": release.noise.beta,
         "step": release.noise.step,
         "local": release.local,
+        **({} if release.count is None else {"count": asdict(release.count)}),
     }
 
 
@@ -144,7 +146,7 @@ def noisy_from_plain(given: Mapping[str, Any], values: Any) -> NoisyStatistic:
     scale, beta, step = (float(given.get(name, 0.0)) for name in ("scale", "beta", "step"))
     law = NoiseLaw(str(given["noise"]), scale, beta, step)
     statistic = statistic_from_plain(given["statistic"])
-    numbers = np.asarray(values, np.float64)
+    numbers, counted = np.asarray(values, np.float64), given.get("count")
     return NoisyStatistic(
         statistic,
         (float(low), float(high)),
@@ -152,4 +154,5 @@ def noisy_from_plain(given: Mapping[str, Any], values: Any) -> NoisyStatistic:
         law,
         numbers,
         bool(given["local"]),
+        None if counted is None else NoisyCount(**counted),
     )

@@ -17,10 +17,12 @@ from tacit.mechanisms.gaussian import Gaussian
 from tacit.mechanisms.laplace import Laplace
 from tacit.mechanisms.quantiles import Quantiles
 from tacit.posterior.agreement import PosteriorAgreement
+from tacit.posterior.numerics.orders.domain import Domain
 from tacit.posterior.numerics.statistics import OrderStatistic
 from tacit.posterior.selecting import SelectorAgreement
+from tacit.posterior.uncounted import UncountedAgreement
 
-__all__ = ["Chunks", "People", "contribution"]
+__all__ = ["Chunks", "Crowd", "People", "contribution", "crowd_contribution"]
 
 
 def contribution(public: PosteriorAgreement, x: Array) -> Any:
@@ -64,6 +66,46 @@ class People(Holder):
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy numbers."""
         return {"values": np.atleast_1d(released)}
+
+
+def crowd_contribution(public: UncountedAgreement, x: Array) -> Any:
+    """Return what people contribute where their number was not agreed on."""
+    statistic, mechanism = public.statistic, public.mechanism
+    if isinstance(statistic, OrderStatistic):
+        base = Domain.of(statistic, public.bounds, public.spacing).base
+        return base.of_each(x, public.bounds)[:, 0]
+    assert isinstance(mechanism, Gaussian | Laplace)
+    rows = statistic.of_each(x, public.bounds) - public.middle
+    if not public.counted:
+        weight = public.weight_for(mechanism.norm)
+        rows = np.column_stack([rows, np.full(len(rows), weight)])
+    return mechanism.grid.sum(rows)
+
+
+class Crowd(Holder):
+    """One number for each person, of as many as there are."""
+
+    agreement: UncountedAgreement
+
+    def contribute(self, step: Step, asked: Asked, kept: Kept, shard: Array, picks: Picks) -> Any:
+        """Return what the people of a shard contribute, or how many they are."""
+        if step.name == "people":
+            return self.agreement.count_noise.grid.sum(np.ones((len(shard), 1)))
+        return crowd_contribution(self.agreement, shard)
+
+    def units(self, shard: Array) -> int:
+        """Return the number of people."""
+        return len(shard)
+
+    def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
+        """Return the noisy numbers, and how many people there are where that is public."""
+        if step.name == "people":
+            return {"people": np.atleast_1d(released)}
+        found = {"values": np.atleast_1d(released)}
+        if self.agreement.counted:
+            people = sum(units for units, _ in self.sizes)
+            found["people"] = np.array([people], np.int64)
+        return found
 
 
 class Chunks(Holder):

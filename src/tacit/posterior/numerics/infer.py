@@ -112,11 +112,10 @@ def choose_sampler(releases: Sequence[NoisyStatistic], population: Population) -
     exact = "inversion" if population.dimension == 1 else "mh"
     if known and has_likelihood(release):
         few = [r for r in releases if r.additive and not r.local and r.size < ENOUGH]
+        few = [r for r in few if r.count is None]
         if len(few) != 1:
             return exact
-    if not release.additive:
-        return exact
-    if release.local:
+    if not release.additive or release.local or release.count is not None:
         return exact
     if release.additive and release.size >= ENOUGH:
         simple = release.noise.kind == "gaussian" or len(release.values) == 1
@@ -307,6 +306,10 @@ def _distance(release: NoisyStatistic, population: Population, theta: Array) -> 
         return abs(float(release.values.mean()) - float(mean[0])) / spread
     sd = np.sqrt(np.maximum(np.diag(cov), 0.0) / release.size)
     gap = np.abs(release.values - mean)
+    if (count := release.count) is not None:
+        if count.value < 2.0 * _FAR * count.sd:  # a mean of about nobody lies anywhere
+            return 0.0
+        sd = np.hypot(sd, (mean - release.middle) * count.sd / release.size)
     if laplace:
         return max(
             _as_normal(max(g - 6.0 * s, 0.0) / release.noise.scale)

@@ -9,12 +9,18 @@
 | any statistic, exact marginal | Monte Carlo, Algorithm 7 |
 | each person's own answer | Monte Carlo, Algorithm 8 |
 
+Where the number of people is private, it is one more parameter, of which the noisy count tells as
+well. What is left about θ is F_θθ − F_θn·F_nn⁻¹·F_nθ. Of an order statistic, n decides how far a
+draw may lie from where θ has it and hardly where: F_θn counts as 0.
+
 Monte Carlo stands in `tacit.posterior.numerics.information_simulated`; its values come with their
 standard errors.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +31,7 @@ from tacit._core.check import Integer, OneOf, check
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.information_simulated import importance, simulated
 from tacit.posterior.numerics.likelihood import marginal, moments, moments_and_slopes
-from tacit.posterior.numerics.noisy_statistic import NoisyStatistic
+from tacit.posterior.numerics.noisy_statistic import NoisyStatistic, normal_laplace
 from tacit.posterior.numerics.orders.information import order_information
 from tacit.posterior.numerics.populations.base import Population, slopes
 from tacit.posterior.numerics.statistics import Additive
@@ -102,6 +108,8 @@ def information(
             method = "closed"
         else:
             method = "quadrature" if one_number else "monte-carlo"
+    if release.count is not None and method in ("monte-carlo", "exact"):
+        raise ParameterError("Monte Carlo is for a public number of people: pass method='auto'")
     if method == "closed":
         if not (normal and release.noise.kind == "gaussian"):
             raise ParameterError("the closed form is for additive statistics with Gaussian noise")
@@ -138,10 +146,21 @@ def normal_information(
     )
     total = cov / release.size + release.noise.scale**2 * np.eye(len(mean))
     inverse = np.linalg.inv(total)
+    if release.count is not None:  # t/N has n(μ − m)/N and nΣ/N², which grow with n
+        mean_slopes = np.vstack([mean_slopes, (mean - release.middle) / release.size])
+        cov_slopes = np.concatenate([cov_slopes, cov[None] / release.size])
     turned = inverse @ (cov_slopes / release.size)  # (p, k, k)
     value = mean_slopes @ inverse @ mean_slopes.T
     value = value + 0.5 * np.einsum("iab,jba->ij", turned, turned)
+    if release.count is not None:
+        value = _without_number(value, release.count.information)
     return Information(value, np.zeros_like(value), "closed")
+
+
+def _without_number(whole: Array, counted: float) -> Array:
+    """Return what is left about θ where n, the last parameter, is told by a count alone."""
+    across = whole[:-1, -1]
+    return np.asarray(whole[:-1, :-1] - np.outer(across, across) / (whole[-1, -1] + counted))
 
 
 # --- quadrature --------------------------------------------------------------------------------
@@ -156,11 +175,11 @@ def _pieces(edges: Array, nodes: int) -> tuple[Array, Array]:
 
 
 def _from_densities(
-    log_density: Any, population: Population, theta: Array, weights: Array
+    log_density: Any, scales: Sequence[str], theta: Array, weights: Array
 ) -> Array:
     """Return ∫ (∂p)(∂p)ᵀ/p dy from log densities at nodes, differentiated in θ."""
     centre = np.exp(log_density(theta))
-    stacked = np.array(slopes(lambda at: np.exp(log_density(at)), theta, population.scales))
+    stacked = np.array(slopes(lambda at: np.exp(log_density(at)), theta, scales))
     inverse = np.where(centre > 1e-290, 1.0 / np.maximum(centre, 1e-290), 0.0)
     return np.asarray((stacked * weights * inverse) @ stacked.T)
 
@@ -180,7 +199,21 @@ def _normal_laplace(release: NoisyStatistic, population: Population, theta: Arra
         moved = moments(population, statistic, release.bounds, at)
         return np.asarray(marginal(release, *moved)(y[:, None]))
 
-    return _from_densities(log_density, population, theta, weights)
+    if (count := release.count) is None:
+        return _from_densities(log_density, population.scales, theta, weights)
+
+    def of_people(at: Array) -> Array:
+        """Return the same with n people, the last parameter, as a share of the nearest number."""
+        moved, moved_cov = moments(population, statistic, release.bounds, at[:-1])
+        drift, people = moved - release.middle, float(at[-1])
+        spread = math.sqrt(people * float(moved_cov[0, 0]) / release.size)
+        gap = y - release.middle[0] - people * drift[0]
+        return normal_laplace(gap, spread, release.noise.scale)
+
+    whole = _from_densities(
+        of_people, (*population.scales, "positive"), np.append(theta, 1.0), weights
+    )
+    return _without_number(whole, count.information * release.size**2)
 
 
 def _local(release: NoisyStatistic, population: Population, theta: Array) -> Array:
@@ -214,4 +247,4 @@ def _local(release: NoisyStatistic, population: Population, theta: Array) -> Arr
                 out[part] = np.log(np.exp(terms) @ mass)
         return out
 
-    return release.size * _from_densities(log_density, population, theta, weights)
+    return release.size * _from_densities(log_density, population.scales, theta, weights)

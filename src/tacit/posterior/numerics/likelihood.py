@@ -7,16 +7,21 @@
 | each person's own answer | Π_t ∫ p(x given θ)·g(y_t given s(x)) dx, by quadrature over x |
 | order statistic | a sum over ranks, or an integral over the statistic: see `orders` |
 | vectors with Laplace noise | only by simulation: see `particles` |
+| any of these of a private number of people | a sum over how many there may be: see `counts` |
 
 Moments are those of s of the **clipped** X, by quadrature, for every population and statistic.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from scipy import special
 
 from tacit._core.arrays import Array
 from tacit.errors import ParameterError
+from tacit.posterior.numerics.counts import NoisyCount, log_of_all_numbers
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic, normal_laplace
 from tacit.posterior.numerics.orders.likelihood import order_law
 from tacit.posterior.numerics.populations.base import Population, slopes
@@ -24,6 +29,7 @@ from tacit.posterior.numerics.statistics import Additive
 
 __all__ = ["has_likelihood", "log_likelihood", "marginal", "moments", "moments_and_slopes"]
 
+_WINDOWS = 16  # of people around a quantile, for each of some numbers of people
 _BLOCK = 4_000_000  # numbers held at once by the quadrature over people
 
 
@@ -69,13 +75,38 @@ def log_likelihood(release: NoisyStatistic, population: Population, theta: Array
     """Return log p(y | θ) of a release for which `has_likelihood`."""
     if release.local:
         return _local(release, population, theta)
+    if not release.additive and release.count is not None:
+        return log_of_all_numbers(
+            release.count,
+            lambda people: order_law(
+                replace(release, size=people, count=None), population, _WINDOWS
+            ).log_density(population, theta),
+        )
     if not release.additive:
         return order_law(release, population).log_density(population, theta)
     if not has_likelihood(release):
         raise ParameterError(f"{release.statistic.name} has no likelihood without simulation")
     assert isinstance(release.statistic, Additive)
     mean, cov = moments(population, release.statistic, release.bounds, theta)
+    if release.count is not None:
+        return _of_a_sum(release, release.count, mean, cov)
     return float(marginal(release, mean, cov)(release.values))
+
+
+def _of_a_sum(release: NoisyStatistic, count: NoisyCount, mean: Array, cov: Array) -> float:
+    """Return log Σ_n p(c | n)·p(t | θ, n) up to a constant."""
+    total, drift = (release.values - release.middle) * release.size, mean - release.middle
+    scale = release.noise.scale * release.size
+    people, logs = count.numbers()
+    if release.noise.kind == "laplace":
+        sd = np.sqrt(people * max(float(cov[0, 0]), 0.0))
+        logs = logs + normal_laplace(total[0] - people * drift[0], sd, scale)
+        return float(special.logsumexp(logs))
+    levels, axes = np.linalg.eigh(cov)  # the same axes for every n
+    spread = people[:, None] * np.maximum(levels, 0.0) + scale**2
+    gap = axes.T @ total - people[:, None] * (axes.T @ drift)
+    logs = logs - 0.5 * (gap * gap / spread + np.log(spread)).sum(axis=1)
+    return float(special.logsumexp(logs))
 
 
 def marginal(release: NoisyStatistic, mean: Array, cov: Array):  # type: ignore[no-untyped-def]

@@ -18,6 +18,7 @@ from tacit._core.linear import inlined
 from tacit._core.order_statistics import smooth_sensitivities
 from tacit.errors import ParameterError
 from tacit.posterior.numerics.answers import ENOUGH, weighed
+from tacit.posterior.numerics.counts import NoisyCount
 from tacit.posterior.numerics.orders.domain import Domain
 from tacit.posterior.numerics.orders.simulated import draws_log_density, simulated_draws
 from tacit.posterior.numerics.shown import noisy_answer
@@ -131,6 +132,9 @@ class NoisyStatistic(Answering):
         The noisy numbers: the statistic's coordinates, or n answers.
     local
         Whether each person answered alone.
+    count
+        Where the number of people is private: their noisy number, to which ``size`` is nearest.
+        Values and noise are then as if they were so many (`tacit.posterior.numerics.counts`).
     certificates
         (holder, certificate) of what was released; what is inferred rests on them.
     """
@@ -141,6 +145,7 @@ class NoisyStatistic(Answering):
     noise: NoiseLaw
     values: Array = field(repr=False)
     local: bool = False
+    count: NoisyCount | None = None
     certificates: tuple[tuple[str, Any], ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -163,6 +168,11 @@ class NoisyStatistic(Answering):
             raise ParameterError("an answer of each person is one number, not a vector")
         if self.noise.kind == "response" and not self.local:
             raise ParameterError("randomized responses are each person's own: pass local=True")
+        if self.count is not None and (self.local or self.count.people != self.size):
+            raise ParameterError(
+                "count must be that of people whose data one holder has, and size the nearest "
+                f"number to it, {self.count.people}"
+            )
 
     @classmethod
     def planned(
@@ -172,10 +182,11 @@ class NoisyStatistic(Answering):
         size: int,
         noise: NoiseLaw,
         local: bool = False,
+        count: NoisyCount | None = None,
     ) -> NoisyStatistic:
         """Return a release that has not happened yet; its values are 0."""
         width = size if local else statistic.dimension(bounds)
-        return cls(statistic, bounds, size, noise, np.zeros(width), local)
+        return cls(statistic, bounds, size, noise, np.zeros(width), local, count)
 
     def _answer(self, level: float) -> Answer:
         return noisy_answer(self, level)
@@ -184,6 +195,13 @@ class NoisyStatistic(Answering):
     def additive(self) -> bool:
         """Whether the mean of a function was released."""
         return isinstance(self.statistic, Additive)
+
+    @property
+    def middle(self) -> Array:
+        """The middle of the range of an additive statistic."""
+        assert isinstance(self.statistic, Additive)
+        low, high = self.statistic.range(self.bounds)
+        return np.asarray((low + high) / 2.0)
 
     def replace(self, values: Any) -> NoisyStatistic:
         """Return the like of this release with other numbers, which nothing certifies."""

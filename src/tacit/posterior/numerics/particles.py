@@ -183,12 +183,24 @@ def _compiled_target(model: Any, theta: Any) -> Any:
 
 def seen_first(releases: Sequence[NoisyStatistic]) -> list[NoisyStatistic]:
     """Return releases with the one first that needs particles most."""
-    return sorted(releases, key=lambda r: (has_likelihood(r), r.local or not r.additive, r.size))
+    return sorted(
+        releases,
+        key=lambda r: (
+            has_likelihood(r),
+            r.count is not None,
+            r.local or not r.additive,
+            r.size,
+        ),
+    )
 
 
 def check_view(releases: Sequence[NoisyStatistic], view: int) -> None:
     """Raise unless the releases can be seen in this way."""
     release, *known = seen_first(releases)
+    if release.count is not None:
+        raise ParameterError(
+            "how many people there are is private, and nobody is simulated: pass sampler='auto'"
+        )
     for other in known:
         if not has_likelihood(other):
             raise ParameterError(

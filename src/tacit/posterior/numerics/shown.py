@@ -35,6 +35,9 @@ def noisy_table(release: Any, level: float) -> Table:
     elif kind in ("gaussian", "laplace"):
         sd = scale * (1.0 if kind == "gaussian" else math.sqrt(2.0))
         errors, note = [sd] * len(values), _NOISE_ONLY
+        if (count := release.count) is not None:  # of a quotient of two noisy numbers
+            away = (values - release.middle) * count.sd / release.size
+            errors = np.hypot(sd, away).tolist()
     several = len(values) > 1
     names = [f"{name}, number {k}" if several else name for k in range(1, len(values) + 1)]
     columns = estimates({"statistic": names}, "released", values, errors, level)
@@ -42,7 +45,11 @@ def noisy_table(release: Any, level: float) -> Table:
         "people": [release.size] * len(names),
         "noise": [release.noise.name] * len(names),
     }
-    return Table("released", "What was released", columns, (note,))
+    notes: tuple[str, ...] = (note,)
+    if (count := release.count) is not None:
+        off = shown_number(count.sd, count.sd)
+        notes += (f"the number of people is private, and released with a standard error of {off}",)
+    return Table("released", "What was released", columns, notes)
 
 
 def noisy_answer(release: Any, level: float) -> Answer:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit._core.arrays import Array
 from tacit.posterior.numerics.noisy_statistic import NoiseLaw, NoisyStatistic
-from tacit.posterior.numerics.orders.ranks import Ranks
+from tacit.posterior.numerics.orders.ranks import WINDOWS, Ranks
 from tacit.posterior.numerics.orders.simulated import level_of
 from tacit.posterior.numerics.orders.smooth import SmoothOrders
 from tacit.posterior.numerics.populations.base import Population
@@ -17,7 +17,9 @@ from tacit.posterior.numerics.statistics import OrderStatistic
 __all__ = ["order_law"]
 
 
-def order_law(release: NoisyStatistic, population: Population) -> Ranks | SmoothOrders:
+def order_law(
+    release: NoisyStatistic, population: Population, windows: int = WINDOWS
+) -> Ranks | SmoothOrders:
     """Return what knows log p(y | θ) of a released order statistic.
 
     Parameters
@@ -26,6 +28,8 @@ def order_law(release: NoisyStatistic, population: Population) -> Ranks | Smooth
         What was released.
     population
         The law of the data, of which only the numbers that many people share are asked.
+    windows
+        How many windows of people a draw is seen through.
     """
     statistic = release.statistic
     assert isinstance(statistic, OrderStatistic)
@@ -37,6 +41,7 @@ def order_law(release: NoisyStatistic, population: Population) -> Ranks | Smooth
         release.noise,
         float(release.values[0]),
         None if ties is None else tuple(ties.tolist()),
+        windows,
     )
 
 
@@ -48,6 +53,7 @@ def _law(
     noise: NoiseLaw,
     value: float,
     ties: tuple[float, ...] | None,
+    windows: int,
 ) -> Ranks | SmoothOrders:
     from tacit.posterior.numerics.orders.domain import Domain
 
@@ -58,6 +64,6 @@ def _law(
     if noise.kind == "exponential":
         place = float(domain.inward(np.array(value)))
         level = level_of(statistic.quantile)
-        return Ranks(domain, size, level, 1.0 / noise.scale, place, ties=shared)
+        return Ranks(domain, size, level, 1.0 / noise.scale, place, windows, shared)
     rank = statistic.rank(size)
     return SmoothOrders(domain, size, rank, noise.scale, noise.beta, value, shared)
