@@ -54,3 +54,18 @@ def test_the_environment_limits_threads(monkeypatch, stated, expected):
     for name, value in stated.items():
         monkeypatch.setenv(name, value)
     assert threads.threads() == expected
+
+
+def test_a_range_within_a_range_waits_for_nobody():
+    done, seen = np.zeros((8, 50), int), []
+
+    def inner(first, last, row):
+        done[row, first:last] += 1
+
+    def outer(first, last):
+        seen.append(threads.threads())
+        for row in range(first, last):
+            threads.over_range(inner, 50, row, workers=2)
+
+    threads.over_range(outer, 8, workers=2)
+    assert (done == 1).all() and set(seen) == {1}

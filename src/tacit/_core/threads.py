@@ -9,6 +9,7 @@ with full power, and kill a forked child that enters them.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
@@ -20,6 +21,7 @@ __all__ = ["PIECES", "ahead", "in_forked_child", "over_range", "threads"]
 PIECES = 4  # for each thread, so that a slow core does not hold up the others
 
 _FIRST_PID = os.getpid()
+_HERE = threading.local()  # whether this thread is within a range
 
 
 def in_forked_child() -> bool:
@@ -32,9 +34,10 @@ def threads() -> int:
 
     As many as this process has cores, or the number in the environment variable
     ``TACIT_NUM_THREADS`` (or ``NUMBA_NUM_THREADS``). A forked child is one worker among several
-    and uses one.
+    and uses one, and so does a thread that already works on a range: it would wait for threads
+    that wait for it.
     """
-    if in_forked_child():
+    if in_forked_child() or getattr(_HERE, "busy", False):
         return 1
     stated = os.environ.get("TACIT_NUM_THREADS") or os.environ.get("NUMBA_NUM_THREADS")
     if stated and stated.isdigit():
@@ -68,7 +71,7 @@ def over_range(
     [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]
     """
     workers = min(threads() if workers is None else workers, count)
-    if workers <= 1:
+    if workers <= 1 or getattr(_HERE, "busy", False):
         kernel(0, count, *args)
         return
     pieces = min(count, PIECES * workers)
@@ -87,8 +90,12 @@ def over_range(
 def _take(
     kernel: Callable[..., Any], queue: Iterator[tuple[int, int]], args: tuple[Any, ...]
 ) -> None:
-    for first, last in queue:
-        kernel(first, last, *args)
+    _HERE.busy = True
+    try:
+        for first, last in queue:
+            kernel(first, last, *args)
+    finally:
+        _HERE.busy = False
 
 
 def ahead(make: Callable[[], Any], count: int) -> Iterator[Any]:
