@@ -29,3 +29,10 @@ def in_turns(works: dict[str, Callable[[], object]], repeats: int = 5) -> dict[s
             work()
             times[name].append(time.perf_counter() - started)
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    """Return what processor time one run takes in all threads of this process."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started

@@ -99,3 +99,18 @@ def test_an_error_about_a_thing_reaches_the_caller(monkeypatch):
     with pytest.raises(ValueError, match="no"):
         list(threads.each(work, range(100)))
     assert len(done) < 10
+
+
+def test_a_range_within_a_range_waits_for_nobody():
+    done, seen = np.zeros((8, 50), int), []
+
+    def inner(first, last, row):
+        done[row, first:last] += 1
+
+    def outer(first, last):
+        seen.append(threads.threads())
+        for row in range(first, last):
+            threads.over_range(inner, 50, row, workers=2)
+
+    threads.over_range(outer, 8, workers=2)
+    assert (done == 1).all() and set(seen) == {1}

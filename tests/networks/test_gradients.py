@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid
+from tacit.networks import exact_gradients
 from tacit.networks.architectures import convolutional, perceptron
 from tacit.networks.exact_gradients import LinearSums
 from tacit.networks.layers import (
@@ -20,6 +21,7 @@ from tacit.networks.layers import (
     is_flat,
     is_linear_stack,
 )
+from tacit.networks.losses import CrossEntropy
 from tacit.networks.sampled_gradients import SampledSums
 from tacit.networks.tiles import Tiles, UnlikeSlots
 
@@ -325,12 +327,10 @@ def test_joint_clips_of_layers_add_up_as_squares():
 class BatchClipped(LinearSums):
     """A broken twin that clips the sum of a batch instead of every example."""
 
-    def add(self, inputs, targets):
-        for k in range(len(inputs)):
-            super().add(inputs[k : k + 1], targets[k : k + 1])
-        whole = np.concatenate([t.reshape(-1) for t in self._total]).astype(np.float64)
-        factor = min(1.0, 2.0**44 / np.linalg.norm(whole))
-        self._total = [np.rint(t * factor).astype(np.int64) for t in self._total]
+    def exact(self):
+        total = super().exact()
+        factor = min(1.0, 2.0 / max(np.linalg.norm(total.value()), 1e-300))
+        return type(total)(np.rint(total.integers * factor).astype(np.int64), total.grid)
 
 
 def test_the_search_catches_a_sum_that_clips_the_batch():
@@ -363,6 +363,51 @@ def test_a_row_gives_the_same_bits_wherever_it_stands(kind):
         others = torch.cat([torch.arange(k), torch.arange(k + 1, 70)])
         np.testing.assert_array_equal(total(others) + total(torch.tensor([k])), whole)
     np.testing.assert_array_equal(total(with_twin) - whole, total(order[:1]))
+
+
+def linear_total(network, inputs, targets, loss=cross_entropy, size=64):
+    sums = LinearSums(network, loss, [1.0], FINE, size)
+    sums.add(inputs, targets)
+    return sums.exact().integers
+
+
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch):
+    network, shape = make("perceptron")
+    inputs, targets = batch(shape, 700)
+    loss, before, found, hands = CrossEntropy(), torch.get_num_threads(), [], set()
+    kept = exact_gradients._Hand.add
+
+    def add(self, *given):
+        hands.add(id(self))
+        kept(self, *given)
+
+    monkeypatch.setattr(exact_gradients._Hand, "add", add)
+    try:
+        for count in (1, 2, 3):
+            monkeypatch.setenv("TACIT_NUM_THREADS", str(count))
+            torch.set_num_threads(count)
+            found.append(linear_total(network.float(), inputs.float(), targets, loss))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)
+    assert len(hands) > 1
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_sums_of_many_loud_rows_are_exact_and_longer_pieces_would_not_be(broken, monkeypatch):
+    if broken:
+        monkeypatch.setattr(exact_gradients, "_PIECE", 1 << 20)
+    network, shape = make("perceptron")
+    inputs, targets = batch(shape, 1)
+    inputs = torch.zeros_like(inputs)
+    inputs[0, :2] = torch.tensor([1e6, 0.9e6])  # two numbers of the direction, odd or not
+    count = 40_009
+    whole = linear_total(network, inputs.repeat(count, 1), targets.repeat(count), loud, 512)
+    one = linear_total(network, inputs, targets, loud, 512)
+    assert np.array_equal(whole, count * one) != broken
+    assert np.abs(one).max() > 2.0**38
 
 
 class Slanted(SampledSums):

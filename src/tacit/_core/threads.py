@@ -71,7 +71,7 @@ def over_range(
     [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]
     """
     workers = min(threads() if workers is None else workers, count)
-    if workers <= 1:
+    if workers <= 1 or getattr(_here, "busy", False):
         kernel(0, count, *args)
         return
     pieces = min(count, PIECES * workers)
@@ -90,8 +90,12 @@ def over_range(
 def _take(
     kernel: Callable[..., Any], queue: Iterator[tuple[int, int]], args: tuple[Any, ...]
 ) -> None:
-    for first, last in queue:
-        kernel(first, last, *args)
+    _here.busy = True
+    try:
+        for first, last in queue:
+            kernel(first, last, *args)
+    finally:
+        _here.busy = False
 
 
 def each(function: Callable[[Any], Any], things: Iterable[Any]) -> Iterator[Any]:

@@ -9,15 +9,17 @@ product. Per-example gradients, n × (size of the network) numbers, never exist.
 floating-point sums have a larger sensitivity than real ones. As in `tacit.regression.outer`, not
 the outer product but its two vectors are rounded, and everything after that is exact:
 
-    â = (a, 1)/‖(a, 1)‖  rounded to multiples of 2⁻²²,
-    b̂ = w·‖(a, 1)‖·b     rounded to multiples of h = 2^(e − 22), where 2^(e−1) ≤ clip ≤ 2^e.
+    â = (a, 1)/‖(a, 1)‖  rounded to multiples of 2⁻²¹,
+    b̂ = w·‖(a, 1)‖·b     rounded to multiples of h = 2^(e − 21), where 2^(e−1) ≤ clip ≤ 2^e.
 
-In steps these are whole numbers of at most 2²² (rounding up a full 2^e stays there), a product is
-one of at most 2⁴⁴, and a float64 product of up to 2⁹ rows has partial sums of at most 2⁵³: exact,
-in whatever order and with whatever fused operations. Pieces are added up as int64.
+In steps these are whole numbers of at most 2²¹ (rounding up a full 2^e stays there), a product is
+one of at most 2⁴², and float64 products of up to 2¹¹ rows, one added to the other, have partial
+sums of at most 2⁵³: exact, in whatever order and with whatever fused operations. So they are added
+up as float64 in as many threads as there are (`tacit.networks.crew`), and the sums of 2¹¹ rows as
+int64. Rows of a tile behind the last that holds an example are zero, and are left out.
 
 **The norm.** Rounding moves a number by at most half a step: ‖â‖ ≤ 1 + α with
-α = 2⁻²³·√(inputs + 1), and ‖b̂‖ ≤ ‖w·‖(a, 1)‖·b‖ + β with β = ½·h·√outputs. A group of layers that
+α = 2⁻²²·√(inputs + 1), and ‖b̂‖ ≤ ‖w·‖(a, 1)‖·b‖ + β with β = ½·h·√outputs. A group of layers that
 is clipped together then has, by the triangle inequality over its layers,
 
     ‖(b̂·âᵀ)_l‖ ≤ (1 + max α)·(limit·(1 + 2⁻³⁰) + √Σ β²) ≤ clip
@@ -42,8 +44,9 @@ from tacit._core.kernels import round_directions, round_scaled, square_norms
 from tacit.errors import ParameterError
 from tacit.mechanisms.grid import Grid, GridSum
 from tacit.networks.backend import functional, nn, torch
+from tacit.networks.crew import cores, on_one_thread, over_parts
 from tacit.networks.layers import check_clips, made_up, stack_of
-from tacit.networks.losses import loss_text
+from tacit.networks.losses import CrossEntropy, SquaredError, loss_text
 from tacit.networks.single_rows import loss_slopes
 from tacit.networks.tiles import Tiles
 from tacit.networks.weights import random_weights
@@ -53,8 +56,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LinearSums", "weights_of"]
 
-_BITS = 22
-_PIECE = 1 << 9  # rows whose products of at most 2^44 a float64 adds up exactly
+_BITS = 21
+_PIECE = 1 << (53 - 2 * _BITS)  # rows whose products of at most 2^42 a float64 adds up exactly
+_LARGEST_TOTALS = 1 << 25  # numbers of the totals of more than two threads, 256 MB
 _PROBED: dict[Hashable, Tiles] = {}  # of what decides which operations are done, in what order
 _ROOM = (1.0 + 2.0**-30) ** 2
 
@@ -95,7 +99,7 @@ class LinearSums:
         )
         self._exponent = math.frexp(max(clips))[1] - _BITS  # of h
         self._limits = [self._limit(g, c) for g, c in zip(self._groups, clips, strict=True)]
-        self._rooms: dict[int, Any] = {}
+        self._hands: list[_Hand] = []
         self._tiles: Tiles | None = None
         self.reset()
 
@@ -116,11 +120,9 @@ class LinearSums:
         return self._examples_in_memory if self._tiles is None else len(self._tiles.slots)
 
     def reset(self) -> None:
-        """Start a new sum: every layer's outer products, in steps of 2⁻²²·h."""
-        self._total: list[NDArray[np.int64]] = [
-            np.zeros((layer.out_features, layer.in_features + (layer.bias is not None)), np.int64)
-            for layer in self._layers
-        ]
+        """Start a new sum: every layer's outer products, in steps of 2⁻²¹·h."""
+        for hand in self._hands:
+            hand.reset()
 
     def prepare(self, inputs: Any, targets: Any, found: dict[Hashable, Any] | None = None) -> None:
         """Find tiles whose slots compute alike; only the kind and shape of examples are read.
@@ -134,33 +136,57 @@ class LinearSums:
             return [rows.to(inputs.device), blank.expand(count, *blank.shape[1:])]
 
         def compute(rows: Any, answers: Any) -> list[Any]:
-            self._rooms.clear()
-            pairs = self._vectors(rows, answers, torch.ones(len(rows), dtype=torch.float64))
-            return [part.clone() for pair in pairs for part in pair]
+            counts = torch.ones(len(rows), dtype=torch.float64)
+            pairs = self._vectors(rows, answers, counts, {})
+            return [part for pair in pairs for part in pair]
 
         layers = [(type(one).__name__, str(one)) for one in self._stack]
-        about = inputs.shape[1:], inputs.dtype, inputs.device, torch.get_num_threads()
+        about = inputs.shape[1:], inputs.dtype, inputs.device
         key = (*layers, *about, loss_text(self._loss), blank.dtype, self._examples_in_memory)
         if key not in _PROBED:
-            with random_weights(self._module):
+            with random_weights(self._module), on_one_thread():
                 _PROBED[key] = Tiles.probed(compute, draw, self._examples_in_memory)
         self._tiles = _PROBED[key]
-        self._rooms.clear()
 
     def add(self, inputs: Any, targets: Any, weights: Any = None) -> None:
         """Add the clipped gradients of some examples, times what each counts, in [0, 1]."""
         if self._tiles is None:
             self.prepare(inputs, targets)
+        counts = weights_of(weights, len(inputs))
+        parts = [slice(k, k + self.fitting) for k in range(0, len(inputs), self.fitting)]
+        self.add_parts(parts, lambda part: (inputs[part], targets[part], counts[part]))
+
+    def add_parts(self, parts: Sequence[Any], load: Callable[[Any], tuple[Any, Any, Any]]) -> None:
+        """Add the clipped gradients of the examples that ``load`` makes of every part.
+
+        These are their inputs, targets and what each counts, of one tile at most; it is called
+        from several threads where the loss is one of ours.
+        """
+        assert self._tiles is not None
+        size = sum(p.numel() for layer in self._layers for p in layer.parameters())
+        most = max(2, _LARGEST_TOTALS // size)
+        alone = type(self._loss) not in (CrossEntropy, SquaredError)
+        count = 1 if alone else max(1, min(cores(), len(parts), most))
+        while len(self._hands) < count:
+            self._hands.append(_Hand(self._layers))
+        over_parts(
+            lambda hand, part: self._add_part(hand, *load(part)), parts, self._hands[:count]
+        )
+
+    def _add_part(self, hand: _Hand, inputs: Any, targets: Any, weights: Any) -> None:
         assert self._tiles is not None
         counts = weights_of(weights, len(inputs))
-        for rows, answers, count, _ in self._tiles.of(inputs, targets, counts):
-            for total, pair in zip(self._total, self._vectors(rows, answers, count), strict=True):
-                _add_products(torch.from_numpy(total), *pair)
+        for rows, answers, count, used in self._tiles.of(inputs, targets, counts):
+            pairs = self._vectors(rows, answers, count, hand.rooms)
+            hand.add(pairs, int(np.flatnonzero(used).max(initial=-1)) + 1)
 
-    def _vectors(self, inputs: Any, targets: Any, counts: Any) -> list[tuple[Any, Any]]:
+    def _vectors(
+        self, inputs: Any, targets: Any, counts: Any, rooms: dict[int, Any]
+    ) -> list[tuple[Any, Any]]:
         """Return b̂ and â of every layer in whole numbers; rows that count nothing are zero."""
         seen, slopes = self._trace(inputs, targets)
-        rights, lengths = zip(*(self._direction(k, a) for k, a in enumerate(seen)), strict=True)
+        ways = (self._direction(k, a, rooms) for k, a in enumerate(seen))
+        rights, lengths = zip(*ways, strict=True)
         norms = [length * _norms(b) for length, b in zip(lengths, slopes, strict=True)]
         unit, counts = math.ldexp(1.0, -self._exponent), counts.to(slopes[0].device)
         taken = counts > 0.0
@@ -172,16 +198,8 @@ class LinearSums:
             for k in group:
                 good = torch.isfinite(norm) & torch.isfinite(lengths[k]) & taken
                 factors = torch.where(good, weight * lengths[k] * unit, 0.0)
-                found[k] = self._scaled(k, slopes[k], factors), rights[k]
+                found[k] = _scaled(k, slopes[k], factors, rooms), rights[k]
         return found
-
-    def _scaled(self, k: int, rows: Any, factors: Any) -> Any:
-        """Return a layer's slopes times factors as whole numbers."""
-        if rows.device.type != "cpu":
-            return _rounded(rows.to(torch.float64, copy=True), factors, factors != 0.0)
-        room = self._room(-1 - k, tuple(rows.shape))
-        round_scaled(rows.contiguous().numpy(), factors.numpy(), room.numpy())
-        return room
 
     def _trace(self, inputs: Any, targets: Any) -> tuple[list[Any], list[Any]]:
         """Return the inputs of the linear layers and the slopes of the losses at their outputs.
@@ -214,14 +232,14 @@ class LinearSums:
             return [part.cpu() for part in seen], [part.cpu() for part in found]
         return seen, found
 
-    def _direction(self, k: int, rows: Any) -> tuple[Any, Any]:
-        """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²², and their norms.
+    def _direction(self, k: int, rows: Any, rooms: dict[int, Any]) -> tuple[Any, Any]:
+        """Return the inputs (a, 1) of a layer as directions in steps of 2⁻²¹, and their norms.
 
         A row of norm zero, or with a number that is not finite, has no direction: zero.
         """
         biased = self._layers[k].bias is not None
         if rows.device.type == "cpu":
-            room = self._room(k, (len(rows), rows.shape[1] + biased))
+            room = _room(rooms, k, (len(rows), rows.shape[1] + biased))
             lengths = np.empty(len(rows))
             round_directions(rows.numpy(), biased, 2.0**_BITS, room.numpy(), lengths)
             return room, torch.from_numpy(lengths)
@@ -232,12 +250,6 @@ class LinearSums:
         good = torch.isfinite(lengths) & (lengths > 0.0)
         return _rounded(wide, 2.0**_BITS / lengths, good), lengths
 
-    def _room(self, k: int, size: tuple[int, int]) -> Any:
-        """Return room for a layer's directions or slopes, which is used again for every batch."""
-        if k not in self._rooms or self._rooms[k].shape != size:
-            self._rooms[k] = torch.empty(size, dtype=torch.float64)
-        return self._rooms[k]
-
     def result(self) -> GridSum:
         """Return the sum on the mechanism's grid, rounded by floor(x/g + ½), and start anew."""
         return self.exact().onto(self._grid)
@@ -245,13 +257,71 @@ class LinearSums:
     def exact(self) -> GridSum:
         """Return the sum before it is rounded, and start anew."""
         sums = {}
-        for layer, total in zip(self._layers, self._total, strict=True):
+        if not self._hands:
+            self._hands.append(_Hand(self._layers))
+        for layer, total in zip(self._layers, self._hands[0].joined(self._hands[1:]), strict=True):
             sums[id(layer.weight)] = total[:, : layer.in_features]
             if layer.bias is not None:
                 sums[id(layer.bias)] = total[:, -1]
         self.reset()
         flat = np.concatenate([sums[id(p)].reshape(-1) for p in self._module.parameters()])
         return GridSum(flat, Grid(self._exponent - _BITS))
+
+
+class _Hand:
+    """What one thread writes to: room for the vectors of a tile, and the sums of its products.
+
+    The rooms are used again for every tile. `_recent` are sums of float64 over `_rows` rows,
+    `_PIECE` at most; `_total` those of whole pieces before.
+    """
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self.rooms: dict[int, Any] = {}
+        self._shapes = [
+            (one.out_features, one.in_features + (one.bias is not None)) for one in layers
+        ]
+        self._recent: list[Any] = []
+        self._total: list[NDArray[np.int64]] = []
+        self._rows = 0
+
+    def reset(self) -> None:
+        """Start new sums."""
+        self._total, self._rows = [], 0
+
+    def add(self, pairs: Sequence[tuple[Any, Any]], count: int) -> None:
+        """Add the outer products of the first rows of every layer, exactly."""
+        for start in range(0, count, _PIECE):
+            part = slice(start, min(start + _PIECE, count))
+            if self._rows + part.stop - start > _PIECE:
+                self._settle()
+            if not self._recent:
+                self._recent = [
+                    torch.empty(shape, dtype=torch.float64, device=left.device)
+                    for shape, (left, _) in zip(self._shapes, pairs, strict=True)
+                ]
+            for total, (left, right) in zip(self._recent, pairs, strict=True):
+                # with beta = 0 what the room held is not read
+                total.addmm_(left[part].T, right[part], beta=1 if self._rows else 0)
+            self._rows += part.stop - start
+
+    def _settle(self) -> None:
+        """Add the sums of float64 to those of int64."""
+        if not self._rows:
+            return
+        recent = [part.to(torch.int64).cpu().numpy() for part in self._recent]
+        for total, part in zip(self._total, recent, strict=False):
+            total += part
+        self._total, self._rows = self._total or recent, 0
+
+    def joined(self, others: Sequence[_Hand]) -> list[NDArray[np.int64]]:
+        """Return the sums of all hands; these are spent."""
+        for hand in (self, *others):
+            hand._settle()
+        found = self._total or [np.zeros(shape, np.int64) for shape in self._shapes]
+        for hand in others:
+            for total, part in zip(found, hand._total, strict=False):
+                total += part
+        return found
 
 
 def weights_of(weights: Any, count: int) -> Any:
@@ -266,11 +336,20 @@ def weights_of(weights: Any, count: int) -> Any:
     return torch.nan_to_num(own, nan=0.0).clamp(0.0, 1.0)
 
 
-def _add_products(total: Any, left: Any, right: Any) -> None:
-    """Add the sum of outer products of whole numbers, exactly, to one of int64."""
-    for start in range(0, len(left), _PIECE):
-        part = slice(start, start + _PIECE)
-        total.add_((left[part].T @ right[part]).to(total))
+def _room(rooms: dict[int, Any], k: int, size: tuple[int, int]) -> Any:
+    """Return room for a layer's directions or slopes, the same for tiles of one size."""
+    if k not in rooms or rooms[k].shape != size:
+        rooms[k] = torch.empty(size, dtype=torch.float64)
+    return rooms[k]
+
+
+def _scaled(k: int, rows: Any, factors: Any, rooms: dict[int, Any]) -> Any:
+    """Return a layer's slopes times factors as whole numbers."""
+    if rows.device.type != "cpu":
+        return _rounded(rows.to(torch.float64, copy=True), factors, factors != 0.0)
+    room = _room(rooms, -1 - k, tuple(rows.shape))
+    round_scaled(rows.contiguous().numpy(), factors.numpy(), room.numpy())
+    return room
 
 
 def _norms(rows: Any) -> Any:

@@ -6,11 +6,14 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from torch.nn.utils import parametrize
+
 from tacit.errors import ParameterError
 from tacit.networks.backend import nn, torch
 
 __all__ = ["called", "check_frozen", "copied", "fixed_parts", "restore_fixed"]
 
+_TENSORS = (torch.Tensor, nn.Parameter)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _EVERYWHERE = (
     "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
@@ -32,9 +35,19 @@ def check_frozen(module: nn.Module, what: str = "module") -> None:
                 f"{what} has a function in place of the forward of layer {name!r} "
                 f"({type(layer).__name__}): write a class with that forward"
             )
-    for p in (*module.parameters(), *module.buffers()):
+    for name, p in (*module.named_parameters(), *module.named_buffers()):
+        if type(p) not in _TENSORS:
+            raise ParameterError(
+                f"{what} must hold tensors of torch's own, got {type(p).__name__} as {name!r}: "
+                "code of another class may see and keep what rows make of it"
+            )
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise ParameterError(f"{what} has a hook at a tensor: remove it (hook.remove())")
+    if parametrize._cache_enabled:
+        raise ParameterError(
+            f"parametrizations of {what} are kept from one call to the next: leave "
+            "torch.nn.utils.parametrize.cached() before the fit"
+        )
     if any(getattr(nn.modules.module, kind, None) for kind in _EVERYWHERE):
         raise ParameterError(
             f"a hook for all modules is registered, which may see and keep what rows make of "

@@ -7,6 +7,7 @@ bit; it is rounded to the grid by itself.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tacit.mechanisms.grid import Grid, GridSum
@@ -43,6 +44,7 @@ class Judge:
         self._share, self._grid, self._size = share * _ROOM, grid, size
         self._tiles: Tiles | None = None
         self._draws: list[dict[str, Any]] = []
+        self._blank: Any = None
 
     def ask(self, weights: Any) -> None:
         """Take the weights of the posterior samples, (samples, size)."""
@@ -66,8 +68,29 @@ class Judge:
 
     def _parts(self, rows: Any, targets: Any) -> Any:
         """Return what the rows of a tile contribute, before it is rounded."""
-        outputs = torch.stack([self._run(rows, own) for own in self._draws])
+        outputs = torch.stack([self._outputs(rows, own) for own in self._draws])
         return contributions(outputs.cpu(), targets.cpu())
+
+    def _outputs(self, rows: Any, own: Any) -> Any:
+        """Return outputs; no numbers for rows at which the module raises, which count as nothing.
+
+        The others have the bits that they have in tiles: each is alone in all slots of one.
+        """
+        try:
+            found = self._run(rows, own)
+        except Exception:
+            if self._blank is None:
+                raise
+            found = torch.stack([self._output(row, len(rows), own) for row in rows])
+        if self._blank is None:
+            self._blank = torch.full_like(found[0], math.nan)
+        return found
+
+    def _output(self, row: Any, size: int, own: Any) -> Any:
+        try:
+            return self._run(row[None].repeat(size, *[1] * row.dim()), own)[0]
+        except Exception:
+            return self._blank
 
     def sum(self, inputs: Any, targets: Any) -> GridSum:
         """Return the sum over some rows."""

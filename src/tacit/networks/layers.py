@@ -105,9 +105,8 @@ def check_supported(module: nn.Module) -> None:
     if not learning_layers(module):
         raise ParameterError("module must hold at least one parameter that requires a gradient")
     for name, layer in module.named_modules():
-        if any(
-            isinstance(p, nn.parameter.UninitializedTensorMixin) for p in layer.parameters(False)
-        ):
+        own = (*layer.parameters(False), *layer.buffers(False))
+        if any(isinstance(p, nn.parameter.UninitializedTensorMixin) for p in own):
             raise ParameterError(
                 f"layer {name!r} ({type(layer).__name__}) takes its size from the first rows it "
                 "sees: state it, or run the module on made-up rows first"

@@ -9,7 +9,9 @@ gradients where torch left them: the sum is exact in any order and one example m
 rounded contribution. A contribution has the norm min(‖g‖, clip) before it is rounded, and rounding
 adds what `GridMechanism` counts; layers with clips of their own add up as √Σ clip² (PRIVACY B6:
 one joint Gaussian). An example with a number that is not finite, or whose squares overflow, counts
-as nothing. What an example counts, over the most that any does, multiplies that factor, with room
+as nothing, and so does one at which a module raises an error, which nobody is told: the others of
+its tile are then computed one by one, each in all slots of a tile of its own, which gives them the
+same bits. What an example counts, over the most that any does, multiplies that factor, with room
 for the rounding of the two products. Of a table that examples look up, only the rows that an
 example looked up are rounded: the others are zero.
 """
@@ -122,8 +124,42 @@ class SampledSums:
             self.prepare(inputs, targets)
         assert self._gradients is not None and self._tiles is not None
         counts = weights_of(weights, len(inputs))
-        for rows, answers, count, _ in self._tiles.of(inputs, targets, counts):
-            self._add_tile(self._gradients(rows, answers), count.numpy())
+        for rows, answers, count, used in self._tiles.of(inputs, targets, counts):
+            try:
+                found = self._gradients(rows, answers)
+            except Exception:
+                self._add_rows(rows, answers, count.numpy(), np.flatnonzero(used))
+                continue
+            self._add_tile(found, count.numpy())
+
+    def _add_rows(self, inputs: Any, targets: Any, counts: Any, used: Any) -> None:
+        """Add rows of a tile one by one; those that a module raises at count as nothing.
+
+        A tile of one row in every slot gives the row the bits that it has beside others.
+        """
+        assert self._gradients is not None
+        size = len(inputs)
+        for k in used:
+            row, answer = inputs[k : k + 1], targets[k : k + 1]
+            alone = np.zeros(size)
+            alone[k] = counts[k]
+            try:
+                found = self._gradients(
+                    row.repeat(size, *[1] * (row.dim() - 1)),
+                    answer.repeat(size, *[1] * (answer.dim() - 1)),
+                )
+            except Exception:
+                continue
+            self._add_tile(found, alone)
+
+    def add_parts(self, parts: Sequence[Any], load: Callable[[Any], tuple[Any, Any, Any]]) -> None:
+        """Add the clipped gradients of the examples that ``load`` makes of every part.
+
+        These are their inputs, targets and what each counts. A module may be a caller's own code:
+        one part after the other.
+        """
+        for part in parts:
+            self.add(*load(part))
 
     def _add_tile(self, found: Sequence[Any], counts: NDArray[np.float64]) -> None:
         rows = [_array(part.values if isinstance(part, Sparse) else part) for part in found]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +18,7 @@ from tacit.mechanisms.grid import GridSum
 from tacit.networks.agreement import CONFIDENCE, Examples, NetworkAgreement
 from tacit.networks.backend import nn, torch
 from tacit.networks.confidence import NORM
+from tacit.networks.crew import threads_for
 from tacit.networks.dynamics import Dynamics
 from tacit.networks.exact_gradients import LinearSums
 from tacit.networks.judging import Judge
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Learner", "rows_of"]
 
 _BUILT = ("_parameters", "_batch", "_sums", "_judge")
-_FEW_PRODUCTS = 1 << 24  # some milliseconds on one core
 
 
 class Learner(Holder):
@@ -81,7 +80,7 @@ class Learner(Holder):
         self._sums: LinearSums | SampledSums = kind(
             module, agreement.loss, clips, inner.grid, self._batch, caps
         )
-        with _threads_for(self._batch * agreement.size):
+        with threads_for(self._batch * agreement.size):
             one = data.inputs[:1].to(data.device), data.targets[:1].to(data.device)
             self._sums.prepare(*one, agreement.found)
             if numbers.judged_rate:
@@ -109,7 +108,7 @@ class Learner(Holder):
         self.ready(shard)
         picked = picks if shard.starts is None else rows_of(shard.starts, picks)
         rows = torch.from_numpy(picked)
-        with _threads_for(self._batch * self.agreement.size):
+        with threads_for(self._batch * self.agreement.size):
             if step.name == CONFIDENCE:
                 self._judge.ask(asked.arrays["weights"])
                 return self._judge.sum(
@@ -121,10 +120,14 @@ class Learner(Holder):
         write_weights(self._parameters, asked.arrays["weights"])
         self._sums.reset()
         most = self.agreement.dynamics.largest_weight
-        for part in rows.split(self._sums.fitting):
-            inputs, targets = shard.inputs[part], shard.targets[part]
+
+        def load(part: Any) -> tuple[Any, Any, Any]:
             counts = np.ones(len(part)) if shard.weights is None else shard.weights[part.numpy()]
-            self._sums.add(inputs.to(shard.device), targets.to(shard.device), counts / most)
+            inputs, targets = shard.inputs[part], shard.targets[part]
+            return inputs.to(shard.device), targets.to(shard.device), counts / most
+
+        parts = rows.split(self._sums.fitting) if len(rows) else ()
+        self._sums.add_parts(parts, load)
         return self._sums.exact()
 
     def completed(self, step: Step, asked: Asked, value: GridSum) -> GridSum:
@@ -157,24 +160,6 @@ class Learner(Holder):
         if not isinstance(inner, GaussianShare):
             return np.zeros(inner.shape)
         return inner.unasked(self.gate.noise)
-
-
-@contextmanager
-def _threads_for(products: int) -> Iterator[None]:
-    """Let torch use one thread where a batch needs few products.
-
-    Its threads wait for each other with full power after every operation. That costs more than a
-    small one itself, and on busy cores a hundred times as much.
-    """
-    before: int = torch.get_num_threads()
-    few = products < _FEW_PRODUCTS and before > 1
-    if few:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if few:
-            torch.set_num_threads(before)
 
 
 def rows_of(starts: NDArray[np.int64], people: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,8 +3,10 @@
 A module is never run on a batch of private rows. It is a function of one row, of its weights and
 of its buffers, called by ``torch.func.functional_call`` with a batch of one, and `torch.func.vmap`
 runs that over the rows of a tile: what looks across a batch cannot, because there is none, and
-what changes a buffer changes a copy that is thrown away after the tile (PRIVACY A13). A module
-that cannot be vectorised, one that branches on its numbers or packs sequences, runs row by row.
+what changes a buffer, or a weight, changes a copy that is thrown away after the tile (PRIVACY
+A13); what it sets as an attribute of its own, such as a count of its calls, is put back before the
+next one. A module that cannot be vectorised, one that branches on its numbers or packs sequences,
+runs row by row.
 
 Three ways to the same gradients, tried in this order on made-up rows: `_Recorded`, by what known
 layers were given and by the slopes at their outputs (`tacit.networks.recording`); `_Direct`, by
@@ -14,6 +16,7 @@ every weight; `_OneByOne`. One that fails or gives other numbers than the last i
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -33,6 +36,7 @@ __all__ = ["RowFunction", "loss_slopes", "row_gradients"]
 
 _NEAR = 1e-3  # relative, of two ways to one gradient in float32
 _FEW = 3  # rows on which ways are compared
+_SAID = ("training", "dropout")  # attributes that are set from outside
 
 
 class RowFunction:
@@ -51,13 +55,26 @@ class RowFunction:
         self._weights: Mapping[str, Any] = {
             n: p.detach() for n, p in self.module.named_parameters()
         }
-        self._vectorised = True
+        self._own = [(layer, dict(vars(layer))) for layer in self.module.modules()]
+        self._vectorised: bool | None = None  # not known before the first rows
+
+    def _put_back(self) -> None:
+        """Take away what layers were given as attributes, and give back what was replaced."""
+        for layer, kept in self._own:
+            now = vars(layer)
+            if len(now) == len(kept) and all(now.get(n) is one for n, one in kept.items()):
+                continue
+            said = {n: now[n] for n in _SAID if n in now}
+            now.clear()
+            now.update(kept | said)
 
     def one(self, row: Any, weights: Mapping[str, Any] | None = None) -> Any:
         """Return the outputs of one row, (1, …)."""
+        self._put_back()
         state = {n: b.clone() for n, b in self._buffers.items()}
-        own = self._weights if weights is None else {**self._weights, **weights}
-        out = functional_call(self.module, ({**own}, state), (row[None],))
+        given = {} if weights is None else weights
+        own = {n: given[n] if n in given else p.clone() for n, p in self._weights.items()}
+        out = functional_call(self.module, (own, state), (row[None],))
         if not isinstance(out, torch.Tensor) or not out.dim() or len(out) != 1:
             raise ParameterError(
                 "the outputs for one example must be one tensor with a batch of one along its "
@@ -66,15 +83,30 @@ class RowFunction:
         return out
 
     def __call__(self, rows: Any, weights: Mapping[str, Any] | None = None) -> Any:
-        """Return the outputs of rows, at other weights where some are given."""
+        """Return the outputs of rows, at other weights where some are given.
+
+        The first ones decide how all of them are computed, so that none decides it for others.
+        """
         with torch.no_grad():
+            if self._vectorised is None and len(rows):
+                self._vectorised = self._can_vectorise(rows[:_FEW], weights)
             if self._vectorised and len(rows):
-                work = vmap(lambda row: self.one(row, weights), randomness="different")
-                try:
-                    return _quietly(lambda: work(rows))[:, 0]
-                except (RuntimeError, ValueError, NotImplementedError):
-                    self._vectorised = False
+                return self._at_once(rows, weights)
             return torch.cat([self.one(row, weights) for row in rows])
+
+    def _at_once(self, rows: Any, weights: Mapping[str, Any] | None) -> Any:
+        work = vmap(lambda row: self.one(row, weights), randomness="different")
+        return _quietly(lambda: work(rows))[:, 0]
+
+    def _can_vectorise(self, rows: Any, weights: Mapping[str, Any] | None) -> bool:
+        """Whether rows at once give what they give alone: functions may have their own rules."""
+        with quiet_dropout(self.module):
+            alone = torch.cat([self.one(row, weights) for row in rows])
+            try:
+                found = self._at_once(rows, weights)
+            except (RuntimeError, ValueError, NotImplementedError):
+                return False
+        return bool(torch.allclose(found, alone, rtol=1e-3, atol=1e-4, equal_nan=True))
 
 
 def loss_slopes(loss: Callable[[Any, Any], Any], outputs: Any, targets: Any) -> Any:
@@ -90,7 +122,15 @@ def loss_slopes(loss: Callable[[Any, Any], Any], outputs: Any, targets: Any) -> 
         return found
     except (RuntimeError, ValueError, NotImplementedError):
         pairs = zip(outputs, targets, strict=True)
-        return torch.cat([_batch_slopes(loss, o[None], t[None]) for o, t in pairs])
+        return torch.cat([_slope(loss, o[None], t[None]) for o, t in pairs])
+
+
+def _slope(loss: Any, output: Any, target: Any) -> Any:
+    """Return one example's gradient; where its loss raises, no number, which counts as nothing."""
+    try:
+        return _batch_slopes(loss, output, target)
+    except Exception:
+        return torch.full_like(output, math.nan)
 
 
 def _batch_slopes(loss: Any, outputs: Any, targets: Any) -> Any:
@@ -119,8 +159,8 @@ class _Way(ABC):
         self.own = {n: p for n, p in module.named_parameters() if p.requires_grad}
 
     def _state(self) -> dict[str, Any]:
-        """Return the weights as they are now."""
-        return {n: p.detach() for n, p in self.own.items()}
+        """Return copies of the weights as they are now."""
+        return {n: p.detach().clone() for n, p in self.own.items()}
 
     @abstractmethod
     def __call__(self, inputs: Any, targets: Any) -> list[Rows]:
