@@ -101,7 +101,7 @@ def test_the_scale_is_found_under_noise(true):
     shares = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
     labels = torch.tensor([rng.choice(5, p=row) for row in shares])
     sums = contributions(torch.tensor(outputs / true)[None], labels).sum(0).numpy()
-    scales = [scale_of(sums + 30.0 * rng.standard_normal(PARTS), 30.0) for _ in range(20)]
+    scales = [scale_of(sums + 30.0 * rng.standard_normal(PARTS), 30.0, 3000, 5) for _ in range(20)]
     assert np.median(scales) == pytest.approx(true, rel=0.15)
 
 

@@ -202,11 +202,16 @@ class State:
         own = self._samples or [self.theta.numpy()]
         return np.array([own[k * len(own) // count] for k in range(count)], np.float32)
 
+    def _scale(self, sums: NDArray[np.float64], noise: float) -> float:
+        """Return what outputs are multiplied by, by what was said of them."""
+        rows = self._numbers.judged_rate * self._numbers.rows
+        return scale_of(sums, noise, rows, self._agreement.outputs or 2)
+
     def trained(self, sums: Any = None, noise: float = 0.0) -> Trained:
         """Return the result; with what was said about how sure the network may be."""
         final = self.theta.numpy()
         samples = np.array(self._samples or [final], np.float32)
-        scale = 1.0 if sums is None else scale_of(sums, noise)
+        scale = 1.0 if sums is None else self._scale(sums, noise)
         run = self.step, self.lost, tuple(self.history), scale
         return Trained(final, self.average(), samples, *run)
 
