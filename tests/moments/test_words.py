@@ -11,6 +11,7 @@ import tacit as tc
 from experiments.metrics import matched_error
 from tacit.data.documents import Documents
 from tacit.data.synthetic import topic_documents
+from tacit.errors import TacitError
 from tacit.estimators.pipeline import seen_before
 from tacit.moments.numerics.frequencies import word_probabilities
 from tacit.moments.numerics.likelihood import NoisyMoments, _Problem, expected_moments
@@ -202,3 +203,43 @@ def test_a_vectorizer_with_a_public_vocabulary_reads_each_text_by_itself():
     assert pipe.predict(["fever cough cough"]) != pipe.predict(["bone cast cast"])
     for open_one in (CountVectorizer(), CountVectorizer(vocabulary=words, tokenizer=str.split)):
         assert "NOT COVERED" in seen_before("words", open_one)[0]
+
+
+@pytest.mark.parametrize("bad", [
+    np.ones((66, 3)) + 1j, np.full((66, 3), "0.5"), np.full((66, 3), None), np.zeros((66, 0)),
+    np.ma.masked_array(np.ones((66, 3)), mask=np.eye(66, 3)), np.full((66, 3), np.nan),
+    np.full((66, 3), np.datetime64("2020-01-01")), [[1.0]] * 65 + [[1.0, 2.0]], {0: [1.0]}, "file",
+    (row for row in np.eye(66)), np.rec.fromarrays(np.eye(66)), 3.0, np.ones((65, 3)),
+    type("Odd", (), {"__array__": lambda self, *a, **k: 1 / 0})(), len,
+], ids=range(16))  # fmt: skip
+def test_embeddings_that_are_none_are_refused_before_anybody_pays(bad):
+    counts = np.random.default_rng(0).multinomial(6, np.full(66, 1 / 66), 50)
+    ledger = tc.Ledger.memory(epsilon=9, delta=1e-2, unit="document")
+    with pytest.raises(TacitError):
+        tc.SingleTopicModel(2, embeddings=bad, privacy=tc.Privacy(1.0, 1e-5), ledger=ledger).fit(
+            counts
+        )
+    assert ledger.remaining.epsilon == 9
+
+
+@pytest.mark.parametrize("kind", ["flat", "rare", "mixed"])
+@pytest.mark.parametrize("epsilon", [0.1, 0.4, 3.0])
+def test_topics_are_believed_only_where_they_foretell_new_documents(kind, epsilon):
+    """The rule of `tacit.moments.numerics.joint` on corpora that it was not made on."""
+    rng = np.random.default_rng(77)
+    word = 1.0 / np.arange(1, 13)
+    truth = rng.dirichlet(np.ones(12) if kind == "flat" else 4.0 * word / word.sum() + 0.02, 3)
+    shares = (
+        rng.dirichlet([0.5] * 3, 4000)
+        if kind == "mixed"
+        else np.eye(3)[rng.integers(3, size=4000)]
+    )
+    counts = np.array([rng.multinomial(10, p) for p in shares @ truth])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = tc.SingleTopicModel(3, vocabulary=12, privacy=tc.Privacy(epsilon, 1e-6),
+                                    restarts=4, random_state=0).fit(counts[:2500])  # fmt: skip
+    assert model.known_ or not np.ptp(model.topics_, axis=0).max()
+    alone = np.exp(-(counts[2500:] @ np.log(model.words_)).sum() / counts[2500:].sum())
+    assert model.perplexity(counts[2500:]) <= alone * (1.0 + 1e-9)
+    assert model.known_ or epsilon < 3.0

@@ -159,3 +159,37 @@ def test_a_device_needs_numpy_alone_and_agrees_with_all_devices():
     scores[[1, 2, 3]] = -1
     best = np.argsort(-scores, kind="stable")[:5].tolist()
     assert found.stdout.strip() == str(best) == str([k for k, _ in device.top(5)])
+
+
+@pytest.mark.parametrize(("kind", "gains"), [("none", False), ("factors", True), ("groups", True)])
+def test_defaults_never_lose_to_popularity_on_clicks_they_were_not_chosen_on(kind, gains):
+    """The rules for τ² and for learning tastes at all, on other sizes and another seed."""
+    rng, users, items = np.random.default_rng(91), 1800, 240
+    liking = np.tile(-np.log(np.arange(1.0, items + 1)), (users, 1))
+    if kind == "factors":
+        liking += rng.standard_normal((users, 5)) @ rng.standard_normal((5, items)) / 2.2
+    elif kind == "groups":
+        own, group = rng.dirichlet(np.full(6, 0.4), users), rng.integers(0, 6, items)
+        liking += np.log(6.0 * own[:, group] + 0.15)
+    order = np.argsort(-(liking + rng.gumbel(size=(users, items))), axis=1)
+    sizes = rng.integers(10, 40, users)
+    mixed = [rng.permutation(row[:size]) for row, size in zip(order, sizes, strict=True)]
+    train = [row[len(row) // 5 :] for row in mixed]
+    index = np.concatenate([np.column_stack([[i] * len(t), t]) for i, t in enumerate(train)])
+    clicked = tc.Relation.from_cells(("user", "item"), index, shape=(users, items))
+
+    def recall(**settings):
+        model = tc.PrivateRecommender(items=items, rank=8, method=ImplicitFeedback(**settings),
+                                      privacy=ASKED, random_state=0).fit(clicked)  # fmt: skip
+        found = []
+        for i in range(0, users, 6):
+            score = model.score(i, positions=True)
+            score[train[i]] = -np.inf
+            held = mixed[i][: len(mixed[i]) // 5]
+            found.append(np.isin(np.argsort(-score)[:20], held).sum() / len(held))
+        return np.array(found)
+
+    gap = recall() - recall(tastes=False)
+    error = gap.std() / np.sqrt(len(gap))
+    assert gap.mean() >= -2.0 * error
+    assert gap.mean() > 2.0 * error or not gains

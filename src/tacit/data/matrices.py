@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,15 @@ from tacit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WrongType", "as_array", "check_lengths", "check_shape", "row_shape", "warn_of_column"]
+__all__ = [
+    "WrongType",
+    "as_array",
+    "check_lengths",
+    "check_shape",
+    "real_array",
+    "row_shape",
+    "warn_of_column",
+]
 
 
 class WrongType(ParameterError, TypeError):
@@ -47,7 +56,7 @@ def as_array(values: Any, what: str = "X") -> NDArray[Any]:
         values = np.where(np.ma.getmaskarray(values), np.nan, values.data)
     try:
         array = column_array(values)
-    except (TypeError, ValueError):
+    except Exception:  # an object of the caller's may raise what it likes
         raise ParameterError(f"{what} must hold numbers, row by row of one length") from None
     if array.dtype.kind == "c":
         raise ParameterError(f"Complex data not supported: {what} must hold real numbers")
@@ -57,6 +66,35 @@ def as_array(values: Any, what: str = "X") -> NDArray[Any]:
     if array.dtype == bool or odd or not array.dtype.isnative:
         return array.astype(np.float64)
     return array
+
+
+def real_array(given: Any, what: str) -> NDArray[np.float64]:
+    """Return public numbers that a caller states as an array, for nothing else than numbers.
+
+    Text that reads as numbers, dates, truth values of something hidden behind a mask and complex
+    numbers are refused by name.
+
+    Examples
+    --------
+    >>> real_array([[1, 2.5]], "embeddings")
+    array([[1. , 2.5]])
+    >>> real_array(["1"], "embeddings")
+    Traceback (most recent call last):
+    tacit.errors.ParameterError: embeddings must be an array of numbers
+    """
+    if np.ma.is_masked(given):
+        raise ParameterError(f"{what} hides entries behind a mask: pass {what}.filled(…)")
+    try:
+        array = np.asarray(given.toarray() if hasattr(given, "toarray") else given)
+    except Exception:  # an object of the caller's may raise what it likes
+        raise ParameterError(f"{what} must be an array of numbers") from None
+    if array.dtype == object and all(isinstance(x, Real) for x in array.ravel().tolist()):
+        array = array.astype(np.float64)
+    if array.dtype.kind == "c":
+        raise ParameterError(f"{what} must hold real numbers")
+    if array.dtype.kind not in "biuf" or array.dtype.names:
+        raise ParameterError(f"{what} must be an array of numbers")
+    return np.asarray(array, np.float64)
 
 
 def _check_cells(array: NDArray[Any], what: str) -> None:

@@ -21,6 +21,7 @@ from tacit._core.order import lexical_order
 from tacit.data.duplicates import merged
 from tacit.data.indices import check_apart, check_range, index_table, numbered
 from tacit.data.long import long_cells
+from tacit.data.matrices import as_array
 from tacit.data.members import Members, as_columns
 from tacit.data.reading import read_rows
 from tacit.data.wide import wide_cells
@@ -187,7 +188,7 @@ class Relation:
             stated = options.get("labels") or {}
             array, options["labels"] = wide_cells(entities, array, stated)
             unstated = frozenset(entities) - stated.keys()
-        dense = np.asarray(array, np.float64)
+        dense = _dense(array)
         if np.isinf(dense).any():
             raise ParameterError("array must not hold infinite values; NaN marks missing cells")
         missing = np.isnan(dense)
@@ -401,3 +402,13 @@ def _layout(
     starts = np.zeros(size + 1, np.int64)
     np.cumsum(np.bincount(indices[:, mode], minlength=size), out=starts[1:])
     return ModeLayout(starts, np.ascontiguousarray(indices[order]), values[order])
+
+
+def _dense(array: Any) -> NDArray[np.float64]:
+    """Return cells as numbers; what is masked is missing."""
+    if hasattr(array, "tocoo"):
+        raise ParameterError("array must be dense: pass Relation.from_scipy(entities, matrix)")
+    try:
+        return np.asarray(as_array(array, "array"), np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError("array must hold numbers; NaN marks missing cells") from None

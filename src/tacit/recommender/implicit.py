@@ -77,13 +77,15 @@ class ImplicitFeedback(RecommenderMethod):
     ranking
         How a device finds its user's taste: ``"listwise"`` or ``"bpr"``, by pairs.
     prior
-        τ², the variance of a user's taste along the strongest feature.
+        τ², the variance of a user's taste along the strongest feature. The default is that of
+        0.05, 0.1, 0.2, 0.4 and 0.8 which did best on simulated clicks of three kinds (no tastes,
+        factors, groups of items); where there are no tastes, four times as much loses up to 7 %.
     """
 
     popular: int = 400
     tastes: bool | str = "auto"
     ranking: str = "listwise"
-    prior: float = 0.2
+    prior: float = 0.05
 
     unit = "user"
     trusts = ("aggregator", "site", "central")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tacit._core.arrays import Array
 from tacit._core.rng import generator
 from tacit.data.documents import Documents
+from tacit.data.matrices import real_array
 from tacit.errors import ParameterError
 
 __all__ = ["public_probabilities", "public_vectors", "word_groups"]
@@ -106,7 +107,7 @@ def word_groups(vectors: Any, size: int, groups: int) -> NDArray[np.int64]:
     from sklearn.exceptions import ConvergenceWarning
 
     _check_size(size)
-    found = np.asarray(vectors, np.float64)
+    found = real_array(vectors, "embeddings")
     if found.ndim != 2 or len(found) != size or not np.isfinite(found).all():
         raise ParameterError(
             f"embeddings must have a finite vector for each of the {size} words, got shape "

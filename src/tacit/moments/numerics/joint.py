@@ -3,7 +3,11 @@
 **Whether there are topics.** Beside K topics the one word distribution of all documents is fitted
 to the same released numbers. K topics have (K − 1)·D more free numbers, and are believed if they
 lower the weighted squares by more than twice that (Akaike's rule); else all of them are the one
-distribution. Both sides of the rule are released numbers.
+distribution. Both sides of the rule are released numbers. The factor is the least at which topics
+never foretold new documents worse than the one distribution does, in 275 fits to simulated corpora
+of three kinds (topics over all words, over few of many rare ones, mixed in documents; ε from 0.1
+to 3): of those that lowered the squares by one to two times that number, most gained, and some
+lost.
 
 **Groups.** Where words are grouped, topics are found over groups, and a word has the share of its
 group that it has in all documents: a_k(word) = A_k(group)·q(word)/Σ q of the group. Words without

@@ -11,6 +11,7 @@ import numpy as np
 from tacit._core.arrays import Array
 from tacit._core.check import Real, check
 from tacit.data.features import Features
+from tacit.data.matrices import real_array
 from tacit.errors import ParameterError
 from tacit.moments.samples.agreement import MixtureAgreement
 
@@ -97,11 +98,7 @@ def covariance_root(covariance: Any) -> Array | None:
         raise ParameterError(
             f"covariance must be 'spherical', 'diagonal' or a public matrix, got {covariance!r}"
         )
-    try:
-        given = np.array(covariance)
-        matrix = np.zeros(0) if np.iscomplexobj(given) else given.astype(np.float64)
-    except (TypeError, ValueError):
-        matrix = np.zeros(0)
+    matrix = real_array(covariance, "covariance")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
         raise ParameterError("covariance must be a square matrix of numbers, features × features")
     if len(matrix) > _LARGEST:

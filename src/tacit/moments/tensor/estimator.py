@@ -14,6 +14,7 @@ from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import SIZE, AnyOf, Constraint, Integer, Real
 from tacit._core.rng import generator
+from tacit.data.matrices import real_array
 from tacit.errors import NotCertified, ParameterError, UnboundedData
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.base import PAID, PrivateEstimator
@@ -173,7 +174,7 @@ class OrthogonalDecomposition(PrivateEstimator):
         if not isinstance(data, tuple):
             return _as_array(data)
         tensor, second = data
-        matrix = _as_numbers(second, "second")
+        matrix = real_array(second, "second")
         if matrix.shape != (len(tensor),) * 2:
             raise ParameterError(
                 f"second must be a matrix of {len(tensor)} rows and columns, got {matrix.shape}"
@@ -320,7 +321,7 @@ class OrthogonalDecomposition(PrivateEstimator):
 
     def _whitened(self, tensor: Any, second: Any) -> tuple[Any, Any]:
         """Return the tensor in the whitened basis, K × K × K, and the whitening."""
-        matrix = _as_numbers(second, "second")
+        matrix = real_array(second, "second")
         if (
             matrix.ndim != 2
             or matrix.shape[0] != matrix.shape[1]
@@ -361,22 +362,10 @@ def _as_tensor(tensor: Any) -> Any:
 
 def _as_array(tensor: Any) -> Array:
     """Return a tensor as an array of three equal sides."""
-    array = _as_numbers(tensor, "tensor")
+    array = real_array(tensor, "tensor")
     if array.ndim != 3 or len(set(array.shape)) != 1:
         raise ParameterError(f"tensor must have shape (D, D, D), got {array.shape}")
     return array
-
-
-def _as_numbers(given: Any, what: str) -> Array:
-    """Return an array of real numbers, none of them hidden behind a mask."""
-    if np.ma.is_masked(given):
-        raise ParameterError(f"{what} hides entries behind a mask: pass {what}.filled(…)")
-    if np.iscomplexobj(given):
-        raise ParameterError(f"{what} must hold real numbers")
-    try:
-        return np.asarray(given, np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{what} must be an array of numbers") from None
 
 
 def _is_symmetric(array: Array) -> bool:

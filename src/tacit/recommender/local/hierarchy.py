@@ -16,12 +16,16 @@ coarser ones get their people. All of it follows from what is public: n, ε, δ,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import date
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tacit.data.columns import is_missing
+from tacit.data.members import key
 from tacit.errors import ParameterError
 from tacit.factorization.arrays import Floats, Integers
 
@@ -58,19 +62,21 @@ def levels_of(given: Any) -> tuple[Level, ...]:
     >>> [(level.name, level.size) for level in levels_of({"genre": ["drama", "war", "drama"]})]
     [('genre', 2)]
     """
-    if isinstance(given, Mapping):
-        given = list(given.items())
+    try:
+        pairs = list(given.items() if isinstance(given, Mapping) else given)
+        stated = [(one.name, one.groups) if isinstance(one, Level) else one for one in pairs]
+        named = [(name, labels) for name, labels in stated]
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "levels must be {name: a label for every item}, or a list of such pairs"
+        ) from None
     found = []
-    for one in given:
-        if isinstance(one, Level):
-            found.append(one)
-            continue
-        name, labels = one
+    for name, labels in named:
+        if not isinstance(name, str) or not name.strip():
+            raise ParameterError(f"levels must have names, got {name!r}")
         places: dict[Any, int] = {}
-        groups = tuple(places.setdefault(label, len(places)) for label in _plain(labels))
-        if not groups:
-            raise ParameterError(f"level {name!r} must name a group for every item")
-        found.append(Level(str(name), groups))
+        marks = _plain(labels, name)
+        found.append(Level(name, tuple(places.setdefault(mark, len(places)) for mark in marks)))
     sizes = {len(level.groups) for level in found}
     if len(sizes) > 1:
         raise ParameterError(f"levels are of different numbers of items: {sorted(sizes)}")
@@ -79,8 +85,21 @@ def levels_of(given: Any) -> tuple[Level, ...]:
     return tuple(found)
 
 
-def _plain(labels: Any) -> list[Any]:
-    return list(labels.tolist() if hasattr(labels, "tolist") else labels)
+def _plain(labels: Any, name: str) -> list[str]:
+    """Return the text that every label is compared by, as the names of items are."""
+    what = f"level {name!r} must have one label for every item, in their order"
+    if isinstance(labels, str | bytes | Mapping | Set) or not hasattr(labels, "__len__"):
+        raise ParameterError(f"{what}: pass a list")
+    found = list(labels.tolist() if hasattr(labels, "tolist") else labels)
+    if not found:
+        raise ParameterError(f"{what}: there is none")
+    for place, label in enumerate(found):
+        if is_missing(label) or not isinstance(label, str | Real | np.generic | date):
+            raise ParameterError(
+                f"{what}: number {place} is {label!r}. Pass a text or a number, and a label of "
+                "its own for items of which nothing is known"
+            )
+    return [key(label) for label in found]
 
 
 def level_shares(sizes: Sequence[int], people: float, answer: float) -> Floats:
