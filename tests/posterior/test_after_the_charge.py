@@ -113,3 +113,43 @@ def test_a_narrow_posterior_is_found_in_a_wide_prior():
     share = float(np.mean(twice.posterior_.flat > 0.0))
     assert abs(share - 0.5) < 0.05  # the mean of |x| cannot tell −4 from 4
     assert np.abs(twice.posterior_.flat).std() < 0.05
+
+
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError, FloatingPointError, ValueError])
+def test_an_error_of_another_library_leaves_the_release(monkeypatch, error):
+    """Whatever inference raises: the fit ends, the release is there, and another try is free."""
+    from tacit.posterior import estimator
+
+    def fails(*given, **more):
+        raise error("did not converge")
+
+    ledger = tc.Ledger.memory(neighbours=REPLACE, epsilon=1.0)
+    model = tc.PrivatePosterior(
+        NormalMean(), bounds=(0, 10), ledger=ledger, noise="grid", chains=1, draws=20,
+        privacy=tc.Privacy(1.0, neighbours=REPLACE),
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(estimator, "infer", fails)
+        model.fit(np.full(400, 4.0))
+    assert "did not converge" in model.unexplained_
+    assert "did not converge" in str(model.summary())
+    assert model.certificate_.verify(ledger).epsilon == 1.0
+    assert abs(model.infer().mean_[0] - 4.0) < 1.0 and not hasattr(model, "unexplained_")
+
+
+def test_a_selector_ends_whatever_inference_raises(monkeypatch):
+    from tacit.posterior.ranking import Comparison
+
+    def fails(*given, **more):
+        raise np.linalg.LinAlgError("did not converge")
+
+    selector = tc.StatisticSelector(
+        NormalVariance(), ["|x|", "|x|^2"], bounds=(-10, 10), parameters=[2.0], noise="grid",
+        privacy=tc.Privacy(2.0, 1e-5, neighbours=REPLACE), chains=1, draws=40, warmup=4,
+    )  # fmt: skip
+    x = generator(3).normal(0.0, 1.4, 400)
+    with monkeypatch.context() as patch:
+        patch.setattr(Comparison, "infer", fails)
+        selector.fit(x)
+    assert "did not converge" in selector.unexplained_ and len(selector.releases_) == 2
+    assert selector.infer().mean_[0] > 0.5

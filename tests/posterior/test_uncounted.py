@@ -292,12 +292,7 @@ def test_sites_pay_each_from_their_own_ledger_and_share_one_posterior(
 )  # fmt: skip
 def test_what_is_not_given_is_refused_before_anybody_pays(changes, match):
     ledger = tc.Ledger.memory(epsilon=10.0, delta=1e-3, neighbours=ADD_REMOVE)
-    settings = {
-        "statistic": "mean",
-        "privacy": HERE,
-        "ledger": ledger,
-        "bounds": (0, 10),
-    } | changes
+    settings = {"statistic": "mean", "privacy": HERE, "bounds": (0, 10)} | changes
     with pytest.raises(ParameterError, match=match):
         small(NormalMean(), ledger=ledger, **settings).fit(np.full(40, 4.0))
     assert ledger.counter == 0

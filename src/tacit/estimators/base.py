@@ -19,6 +19,7 @@ from tacit.data.reading import Table
 from tacit.data.schema import Columns
 from tacit.data.shards import Shards
 from tacit.errors import HoldsData, ParameterError, SiteFailure
+from tacit.estimators.afterwards import Paid, concluded, kept_by
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.blanks import Blank
 from tacit.estimators.checking import Findings, examined, loaded_by
@@ -80,6 +81,7 @@ class PrivateEstimator(Estimator):
     record_: RunRecord
     failures_: list[Failure]
     shared_: dict[str, Any]
+    paid_: Paid  # of a fit that failed after it was charged
     cites_: tuple[str, ...] = ()
 
     # -- what a family says ----------------------------------------------------------------
@@ -353,7 +355,8 @@ class PrivateEstimator(Estimator):
 
     def _run(self, sites: Sequence[Site], agreement: Agreement) -> Outcome:
         """Read what every site holds, and run the agreement over those that can take part."""
-        return exhausted(self._running(sites, agreement))
+        with kept_by(self):
+            return exhausted(self._running(sites, agreement))
 
     def _running(self, sites: Sequence[Site], agreement: Agreement) -> Fitting:
         """Do the same round by round, for whoever takes these one by one."""
@@ -395,20 +398,8 @@ class PrivateEstimator(Estimator):
         return twin
 
     def _keep(self, outcome: Outcome) -> None:
-        """Keep what a fit gave; nothing of an earlier fit stays.
-
-        What was paid for has its certificate also where nothing could be made of it.
-        """
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            delattr(self, name)
-        self._upstream = {}
-        self.record_, self.failures_ = outcome.record, outcome.record.failures
-        self.certificates_ = dict(outcome.certificates)
-        self.cites_ = outcome.agreement.cites
-        try:
-            self._conclude(outcome)
-        finally:
-            self._rest_on(self.certificates_)
+        """Keep what a fit gave; nothing of an earlier fit stays."""
+        concluded(self, outcome)
 
     def release(
         self,

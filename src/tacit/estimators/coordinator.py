@@ -84,6 +84,15 @@ class Asking(Coordinator):
             self._next(None)
 
     @property
+    def heard(self) -> tuple[Mapping[str, Any], ...]:
+        """What was told of every round since the last that was kept: all of it was released."""
+        found = [dict(one.total) for one in self._heard]
+        for arrays, one in zip(found, self._heard, strict=True):
+            for site, reply in (one.by_site or {}).items():
+                arrays |= {f"{site}/{name}": array for name, array in reply.arrays.items()}
+        return tuple(found)
+
+    @property
     def replies(self) -> Mapping[str, ArraySpec]:
         """What every reply must hold, by the request's sizes."""
         return self._specs

@@ -22,6 +22,7 @@ from tacit._core.progress import progress_bar
 from tacit._core.reasons import told_to_holder
 from tacit._core.rng import fresh_seed
 from tacit.errors import BudgetExceeded, SiteFailure
+from tacit.estimators.afterwards import Paid, keeping
 from tacit.estimators.agreement import Agreement
 from tacit.estimators.coordinator import Asking
 from tacit.estimators.gate import Gate
@@ -76,6 +77,8 @@ class Outcome:
         Site → its certificate.
     holders
         Site → its side, where the sites are in this process.
+    heard
+        What the coordinator was told in every round.
     """
 
     agreement: Agreement
@@ -83,6 +86,7 @@ class Outcome:
     record: RunRecord
     certificates: Mapping[str, Certificate]
     holders: Mapping[str, Any] = field(default_factory=dict)
+    heard: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -220,29 +224,32 @@ def _fitting(
         # what can fail has been tried: only now is anybody charged
         for holding, reservation in reserve(agreement, sites, place.purpose, name, terms).items():
             gates[holding].reservation = reservation
-        try:
-            record = yield from _shown(
-                turns(
-                    asking,
-                    participants,
-                    aggregator=aggregator,
-                    on_failure=place.on_failure,
-                    checkpoint=checkpoint,
-                    own=len(sites) == 1,  # whoever fits several sites is not each of their holders
-                ),
-                advance,
-            )
-        except SiteFailure as error:
-            raise _told(error, sites) from error.__cause__
-    certificates = {
-        name: certify(bound[name], site, gates[name], holders[name], place.notes)
-        for name, site in zip(bound, sites, strict=True)
-        # a site that was lost has paid; one whose data are public promises nothing
-        if (name in record.sites or gates[name].drew) and name not in agreement.public_sites
-    }
+
+        def promised(there: Sequence[str] = ()) -> dict[str, Certificate]:
+            """Return the certificates of private sites that are there, or have paid."""
+            return {
+                name: certify(bound[name], site, gates[name], holders[name], place.notes)
+                for name, site in zip(bound, sites, strict=True)
+                if (name in there or gates[name].drew) and name not in agreement.public_sites
+            }
+
+        running = turns(
+            asking,
+            participants,
+            aggregator=aggregator,
+            on_failure=place.on_failure,
+            checkpoint=checkpoint,
+            own=len(sites) == 1,  # whoever fits several sites is not each of their holders
+        )
+        with keeping(lambda: Paid(promised(), asking.heard)):
+            try:
+                record = yield from _shown(running, advance)
+            except SiteFailure as error:
+                raise _told(error, sites) from error.__cause__
+    certificates = promised(record.sites)
     for gate in gates.values():
         gate.close()
-    return Outcome(agreement, asking.result, record, certificates, holders)
+    return Outcome(agreement, asking.result, record, certificates, holders, asking.heard)
 
 
 def _shown(taken: Turns, advance: Callable[[int], Any]) -> Turns:

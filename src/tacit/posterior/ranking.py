@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class Candidate:
     variance: float
     posterior_variance: float
     error: float
+    place: int = 0
 
     @property
     def name(self) -> str:
@@ -166,7 +167,10 @@ class Comparison:
         request = f"at {at} for {planned[0].size} people"
         rng = generator(seed, "information")
         precision = np.array([1.0 / prior.variance for prior in self.priors])
-        found = [_candidate(plan, self.population, precision, thetas, rng) for plan in planned]
+        found = [
+            replace(_candidate(plan, self.population, precision, thetas, rng), place=place)
+            for place, plan in enumerate(planned)
+        ]
         ordered = tuple(sorted(found, key=lambda c: (c.variance, c.posterior_variance)))
         with np.errstate(divide="ignore"):
             return Ranking(ordered, thetas, float(np.sum(1.0 / precision)), request)

@@ -21,8 +21,8 @@ import numpy as np
 
 from tacit._core.arrays import Array
 from tacit._core.lazy import late
+from tacit._core.reasons import told_to_holder
 from tacit._core.rng import generator
-from tacit.errors import ParameterError
 from tacit.estimators.agreement import Agreement, Ask, Coordinating, Kind, Neighbours, Start, Step
 from tacit.estimators.gate import Gate
 from tacit.posterior.agreement import POWERS, PosteriorAgreement
@@ -147,16 +147,16 @@ class SelectorAgreement(Agreement):
         early = self.first.told(found.total["values"])
         try:
             points = self.model.drawn(self.model.infer([early], rng), rng)
-        except ParameterError:  # such as a prior that excludes what the first people released
-            points = self.model.points
-        ranking = self.rank(points, start.seed)
-        best = [part.statistic for part in self.rest].index(ranking.best.statistic)
+            ranking = self.rank(points, start.seed)
+        except Exception:  # such as a prior that excludes what the first people released
+            ranking = self.rank(self.model.points, start.seed)
+        best = ranking.best.place
         found = yield Ask("rest", list(self.kinds)[best])
         late = self.rest[best].told(found.total["values"])
         try:
             posterior = self.model.infer([early, late], rng)
-        except ParameterError as error:  # both were paid for: the fit does not fail any more
-            return Selected((early, late), ranking, None, str(error))
+        except Exception as error:  # both were paid for: the fit does not fail any more
+            return Selected((early, late), ranking, None, told_to_holder(error))
         return Selected((early, late), ranking, posterior)
 
     def shared(self, result: Selected) -> dict[str, Any]:
