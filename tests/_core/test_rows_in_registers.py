@@ -5,7 +5,15 @@ import pytest
 from numba import njit
 
 from tacit._core.rng import generator
-from tacit._core.rows_in_registers import LANES, add_product, add_row, dot, padded, product_dot
+from tacit._core.rows_in_registers import (
+    LANES,
+    add_product,
+    add_product_twice,
+    add_row,
+    dot,
+    padded,
+    product_dot,
+)
 
 
 @njit
@@ -15,7 +23,9 @@ def _all(x, y, z, i, j, k, scale):
     first, second = x.copy(), x.copy()
     add_row(first, i, y, j, scale)
     add_product(second, i, y, j, z, k, scale)
-    return simple, triple, first, second
+    both = x.copy()
+    add_product_twice(both, y, j, z, k, scale, 1.0 - scale)
+    return simple, triple, first, second, both
 
 
 @pytest.mark.parametrize("width", [1, 3, 4, 5, 8, 10, 33])
@@ -23,7 +33,7 @@ def test_they_agree_with_numpy(width):
     rng = generator(width)
     tables = [rng.normal(size=(rows, width)) for rows in (4, 5, 6)]
     x, y, z = (padded(table) for table in tables)
-    simple, triple, first, second = _all(x, y, z, 3, 4, 2, 0.7)
+    simple, triple, first, second, both = _all(x, y, z, 3, 4, 2, 0.7)
     np.testing.assert_allclose(simple, x[3] @ y[4], rtol=1e-13)
     np.testing.assert_allclose(triple, (x[3] * y[4]) @ z[2], rtol=1e-12, atol=1e-14)
     expected = x.copy()
@@ -32,6 +42,9 @@ def test_they_agree_with_numpy(width):
     expected = x.copy()
     expected[3] += 0.7 * y[4] * z[2]
     np.testing.assert_allclose(second, expected, rtol=1e-13, atol=1e-15)
+    expected = x.copy()
+    expected[:2] += np.outer([0.7, 0.3], y[4] * z[2])
+    np.testing.assert_allclose(both, expected, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("width", range(1, 10))

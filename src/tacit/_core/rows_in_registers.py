@@ -24,6 +24,7 @@ __all__ = [
     "LANES",
     "add_combination",
     "add_product",
+    "add_product_twice",
     "add_row",
     "add_squares",
     "copy_row",
@@ -183,6 +184,35 @@ def add_product(_: Any, x: Any, i: Any, y: Any, j: Any, z: Any, k: Any, scale: A
         types.void(x, types.intp, y, types.intp, z, types.intp, types.float64),
         generate,
     )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_product_twice(_: Any, x: Any, y: Any, j: Any, z: Any, k: Any, a: Any, b: Any) -> Any:
+    """Add a·y[j, r]·z[k, r] to x[0, r], and b times it to x[1, r]: the product is formed once."""
+    if not (_is_table(x) and _is_table(y) and _is_table(z)):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (out, width), (left, _), (right, _) = _tables(context, builder, signature, arguments)
+        kind, totals = width.type, [out, builder.gep(out, [width])]
+        left, right = (
+            builder.gep(table, [builder.mul(arguments[n], width)])
+            for table, n in ((left, 2), (right, 4))
+        )
+        scales = [_spread(builder, arguments[n]) for n in (5, 6)]
+        zero, lanes = ir.Constant(kind, 0), ir.Constant(kind, LANES)
+        with cgutils.for_range_slice(builder, zero, width, lanes, kind) as (r, _):
+            rows = [builder.load(_vector_at(builder, row, r), align=8) for row in (left, right)]
+            product = builder.fmul(*rows, flags=_FLAGS)
+            for total, scale in zip(totals, scales, strict=True):
+                at = _vector_at(builder, total, r)
+                added = builder.fmul(scale, product, flags=_FLAGS)
+                found = builder.fadd(builder.load(at, align=8), added, flags=_FLAGS)
+                builder.store(found, at, align=8)
+        return context.get_dummy_value()
+
+    arguments = (x, y, types.intp, z, types.intp, types.float64, types.float64)
+    return types.void(*arguments), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -46,6 +46,7 @@ def threads(request, monkeypatch):
         monkeypatch.setattr(module.kernels, "compiled", lambda function, **_: function)
         for name in ("dot", "product_dot", "add_row", "add_product", "copy_row", "multiply_row"):
             monkeypatch.setattr(module, name, globals()[f"_{name}"])
+        monkeypatch.setattr(module, "add_product_twice", _add_product_twice)
     return request.param
 
 
@@ -71,6 +72,10 @@ def _add_row(x, i, y, j, scale):
 
 def _add_product(x, i, y, j, z, k, scale):
     x[i] += scale * y[j] * z[k]
+
+
+def _add_product_twice(x, y, j, z, k, a, b):
+    x[:2] += np.outer([a, b], y[j] * z[k])
 
 
 def random_bank(rng, shape, combinations):

@@ -28,6 +28,7 @@ from scipy import special
 from tacit._core import kernels, threads
 from tacit._core.rows_in_registers import (
     add_product,
+    add_product_twice,
     add_row,
     copy_row,
     dot,
@@ -108,9 +109,11 @@ def _tensor_row(
         i = base[near] + cells[c, near]
         j = base[far] + cells[c, far]
         a, b = _ab(values[c], product_dot(own, row, bank, i, bank, j), power)
-        if a != 0.0:  # most listed cells may be zeros
+        if with_denominator and a != 0.0:
+            add_product_twice(total, bank, i, bank, j, a, b)
+        elif a != 0.0:  # most listed cells may be zeros
             add_product(total, 0, bank, i, bank, j, a)
-        if with_denominator:
+        elif with_denominator:
             add_product(total, 1, bank, i, bank, j, b)
 
 
