@@ -47,8 +47,8 @@ _WEIGHT = len(_LOGS) ** 0.25  # a
 NORM = 0.5 * math.sqrt(_WEIGHT**2 + len(_LOGS))  # of a row's part of the sum
 SPREAD = math.sqrt(1.0 + 1.0 / _WEIGHT**2)  # of a gap, over the noise of one number
 _LEAST = -6.0  # log₂ of the smallest scale that is looked at, under which nothing is left
-_PRIOR = -1.0, 1.5  # mean and standard deviation of log₂ s
-_CARE = 0.3
+_PRIOR = -2.0, 2.0  # mean and standard deviation of log₂ s
+_CARE = 0.2
 
 
 def contributions(outputs: Any, targets: Any) -> Any:
@@ -102,7 +102,7 @@ def scale_of(sums: NDArray[np.float64], noise: float, rows: float, classes: int)
     >>> scale_of(found, 0.1, 100, 2) > 8.0  # all are right
     True
     >>> round(scale_of(np.zeros(PARTS), 1e9, 100, 2), 1)  # nothing was learned
-    0.3
+    0.1
     """
     gaps = sums[0] / _WEIGHT - sums[1:]
     falling = isotonic_regression(gaps, increasing=False)
