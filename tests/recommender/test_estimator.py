@@ -375,3 +375,33 @@ def test_parameters_are_checked_by_their_table(name, ratings):
         for bad in constraint.bad_values():
             with pytest.raises(ParameterError):
                 recommender(**{"method": name, parameter: bad}).fit(ratings)
+
+
+@pytest.mark.parametrize("traits", [2, 8])
+def test_as_many_features_of_the_pattern_shrink_offsets_as_are_asked_for(traits, monkeypatch):
+    """Offsets follow from a few traits or from many, and who rates what from the same ones."""
+    rng, users, items, each = np.random.default_rng(5), 1200, 200, 30
+    taste, trait = rng.standard_normal((users, traits)), rng.standard_normal((items, traits))
+    along = rng.standard_normal(traits)
+    liked = 0.5 * trait @ along / np.linalg.norm(along)
+    asked = 1.5 * taste @ trait.T / np.sqrt(traits) - 0.7 * np.log(np.arange(1, items + 1))
+    taken = np.argsort(-(asked + rng.gumbel(size=(users, items))), axis=1)[:, :each]
+    index = np.column_stack([np.repeat(np.arange(users), each), taken.ravel()])
+    own = 3.4 + 0.4 * rng.standard_normal(users)[index[:, 0]] + liked[index[:, 1]]
+    values = np.clip(own + 0.8 * rng.standard_normal(len(index)), 1, 5)
+    held = rng.random(len(index)) < 0.1
+    ratings = tc.Relation.from_cells(("user", "item"), index[~held], values[~held],
+                                     shape=(users, items))  # fmt: skip
+    privacy = tc.Privacy(0.1, 1e-5, unit="entry", trust="aggregator")
+    shrunk, errors = sides.shrunk_towards, {}
+    for width in (0, 3, None):  # None: all that the method takes
+        kept = None if width is None else 1 + width
+        monkeypatch.setattr(
+            sides, "shrunk_towards", lambda *a, kept=kept: shrunk(*a[:-1], a[-1][:, :kept])
+        )
+        model = tc.PrivateRecommender((1, 5), privacy=privacy, random_state=0).fit(ratings)
+        found = model.predict(index[held], positions=True)
+        errors[width] = np.mean((found - values[held]) ** 2)
+    assert errors[None] < 0.99 * errors[0]
+    # three would be 2 % better where there are two traits, and more than that worse with eight
+    assert errors[None] < (1.02 if traits == 2 else 0.99) * errors[3]

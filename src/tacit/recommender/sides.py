@@ -180,7 +180,10 @@ class Items:
     def _take_offsets(self, sums: Floats, noise: float) -> None:
         """Average with those before, and shrink towards what is expected."""
         left = self._averaged.add(sums, noise)
-        # noise hides what weaker ones say
+        # ten unless asked otherwise: of 0, 3, 10 and 20 that number is never far from the best on
+        # simulated ratings. Where offsets follow from two to four traits, three have up to 1.7 %
+        # less error, and up to 2.5 % more where they follow from eight; twenty have up to 1.9 %
+        # more. Noise hides what weaker features say.
         known = self.features[:, : min(self._agreed.features, self.beyond_chance)]
         covariates = np.column_stack([np.log1p(self.counts), known])
         self._offsets, self._offsets_sd = shrunk_towards(
