@@ -7,6 +7,7 @@
 | order statistic | curator | exponential | values | `tacit.mechanisms.quantiles` |
 | order statistic | curator | smooth Laplace | values | `tacit.mechanisms.smooth_quantile` |
 | additive, one number | each person | Gaussian, Laplace | stack | w: one of n numbers moves |
+| additive, one number | each person, and the mean leaves | Gaussian | stack | the same |
 | 0/1 | each person | randomized response | stack | – |
 
 **Proof.** The number n of people is public, and a neighbour replaces one person. In a mean one
@@ -18,7 +19,8 @@ the caller's function give; that function sees one person at a time. Each person
 of doubles is ever released; what rounding adds to the sensitivity is the mechanism's own business
 (`tacit.mechanisms.grid`). An order statistic of a power is that power of an order statistic of x
 or |x|: the exponential mechanism draws the latter, and the power is post-processing. Nothing is
-asked but the one statistic: a request holds no array.
+asked but the one statistic: a request holds no array. The mean of n answers is post-processing of
+them: against whoever sees it alone much less is told, and the certificate claims the answers' own.
 
 **People with several rows** count with one number, their average or one of their rows, chosen
 without looking at what it holds: whoever is replaced changes that number and no other. Where
@@ -31,6 +33,7 @@ of which n is public, and is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -131,6 +134,11 @@ class PosteriorAgreement(Agreement):
         """Whether each person answers alone."""
         return self.privacy is not None and self.privacy.trust == "local"
 
+    @property
+    def averaged(self) -> bool:
+        """Whether the mean of people's answers leaves, and not the answers."""
+        return self.how == "averaged"
+
     @cached_property
     def mechanism(self) -> Mechanism:
         """The least noise for which releasing the statistic meets the request."""
@@ -147,6 +155,8 @@ class PosteriorAgreement(Agreement):
     @property
     def width(self) -> int:
         """How many numbers leave."""
+        if self.averaged:
+            return 1
         return self.size if self.local else self.statistic.dimension(self.bounds)
 
     @property
@@ -170,8 +180,11 @@ class PosteriorAgreement(Agreement):
         else:
             assert isinstance(mechanism, Gaussian | Laplace)
             kind = "gaussian" if isinstance(mechanism, Gaussian) else "laplace"
-            law = NoiseLaw(kind, mechanism.scale or _LEAST * mechanism.sensitivity)
-        return NoisyStatistic.planned(self.statistic, self.bounds, self.size, law, self.local)
+            scale = mechanism.scale or _LEAST * mechanism.sensitivity
+            # the mean of n normal numbers is normal, with 1/√n of their spread
+            law = NoiseLaw(kind, scale / math.sqrt(self.size) if self.averaged else scale)
+        apart = self.local and not self.averaged
+        return NoisyStatistic.planned(self.statistic, self.bounds, self.size, law, apart)
 
     @property
     def low(self) -> Any:
@@ -216,6 +229,8 @@ class PosteriorAgreement(Agreement):
         """The public ranges of data and statistic."""
         low, high = self.bounds
         notes: tuple[str, ...] = (f"values in [{low:g}, {high:g}]",)
+        if self.averaged:
+            notes += ("every answer is noisy by itself, and only their mean leaves",)
         if isinstance(self.mechanism, RandomizedResponse):
             notes += ("answers are 0 or 1; what is not counts as the nearer of both",)
         if not isinstance(self.statistic, Power | OrderStatistic):
@@ -298,6 +313,7 @@ class PosteriorAgreement(Agreement):
         yield cls(as_statistic("mean"), wide, 5, local, "laplace", "grid")
         yield cls(as_statistic("x^3"), wide, 5, replace(local, unit="user"), "gaussian", "grid")
         yield cls(as_statistic("mean"), (0.0, 1.0), 5, local, "randomized-response")
+        yield cls(as_statistic("|x|"), wide, 5, local, "averaged", "grid")
         yield cls(POWERS, wide, 5, central, "laplace", "grid")
         yield cls(as_statistic("mean"), wide, 5, None, noise="grid")
 

@@ -15,6 +15,7 @@ import numpy as np
 from tacit._core.answers import Answer
 from tacit._core.arrays import Array
 from tacit._core.check import AnyOf, Constraint, Integer, OneOf
+from tacit._core.reasons import told_to_holder
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
@@ -68,8 +69,8 @@ class PrivatePosterior(PeopleEstimator):
         A prior from `tacit.posterior.numerics.priors`, or one for each parameter; None is flat
         over what the bounds leave possible.
     mechanism
-        ``"auto"``, ``"gaussian"``, ``"laplace"``, ``"exponential"``, ``"smooth"`` or
-        ``"randomized-response"``.
+        ``"auto"``, ``"gaussian"``, ``"laplace"``, ``"exponential"``, ``"smooth"``,
+        ``"randomized-response"`` or ``"averaged"``: the mean of people's own noisy answers.
     sampler
         ``"auto"`` or one of ``"inversion"``, ``"mh"``, ``"pseudo-marginal"``, ``"correlated"``,
         ``"mhaar-rb"``, ``"gibbs"``, ``"mhaar"``, ``"mhaar-sequential"``.
@@ -240,8 +241,8 @@ class PrivatePosterior(PeopleEstimator):
         )
         try:
             self.infer()
-        except ParameterError as error:  # paid for and released: a fit does not fail any more
-            self.unexplained_ = str(error)
+        except Exception as error:  # paid for and released: a fit does not fail any more
+            self.unexplained_ = told_to_holder(error)
 
     def _found(self, level: float) -> Answer:
         return people_answer(self, self._sources, level)

@@ -26,7 +26,9 @@ from tacit.privacy.guarantee import Privacy
 
 __all__ = ["MECHANISMS", "least_noise", "of_sums", "ordered"]
 
-MECHANISMS = ("auto", "gaussian", "laplace", "exponential", "smooth", "randomized-response")
+MECHANISMS = (
+    "auto", "gaussian", "laplace", "exponential", "smooth", "randomized-response", "averaged",
+)  # fmt: skip
 
 
 def least_noise(
@@ -41,9 +43,10 @@ def least_noise(
     """Return the least noise for which releasing a statistic of n people meets a request.
 
     The request is under replace-one, ``trust="local"`` lets each person answer alone, and None
-    adds no noise. Of `MECHANISMS` ``"auto"`` takes the one with the least variance that applies,
-    and for order statistics the exponential mechanism, whose error does not wait for the law of
-    the data; ``step`` is how far apart their values are (0: any).
+    adds no noise. ``"averaged"`` is Gaussian noise on each person's answer, of which the mean
+    leaves (thesis Example 6). Of the other `MECHANISMS` ``"auto"`` takes the one with the least
+    variance that applies, and for order statistics the exponential mechanism, whose error does not
+    wait for the law of the data; ``step`` is how far apart their values are (0: any).
 
     >>> from tacit.posterior.numerics.statistics import Power
     >>> found = least_noise(Power(), (0.0, 1.0), 100, Privacy(2.0, neighbours="replace-one"))
@@ -64,6 +67,11 @@ def least_noise(
         raise ParameterError("each person answers with one number: choose a scalar statistic")
     if how == "randomized-response":
         return _response(statistic, bounds, privacy)
+    if how == "averaged":
+        if not local:
+            raise ParameterError("answers are averaged of people who answer alone: pass "
+                                 "Privacy(…, trust='local')")  # fmt: skip
+        how = "gaussian"
     people = 1 if local else size
     shape = (size,) if local else (statistic.dimension(bounds),)
     delta1, delta2 = (statistic.sensitivity(bounds, people, norm) for norm in (1, 2))

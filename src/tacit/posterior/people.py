@@ -44,7 +44,7 @@ from tacit.posterior.uncounted import UncountedAgreement
 from tacit.privacy.events import ADD_REMOVE, REPLACE
 from tacit.privacy.guarantee import Privacy
 
-__all__ = ["COMMON", "TOLD", "PeopleEstimator", "as_people"]
+__all__ = ["COMMON", "TOLD", "PeopleEstimator", "as_people", "is_pair"]
 
 # the settings that a release carries
 TOLD = ("releases", "population", "prior", "columns", "privacy", "sampled_by")
@@ -59,6 +59,11 @@ COMMON: Mapping[str, Constraint] = {
     "noise": OneOf("exact", "grid"),
     **PAID,
 }
+
+
+def is_pair(candidate: Any) -> bool:
+    """Whether a candidate is a statistic with the mechanism that releases it."""
+    return isinstance(candidate, tuple | list) and len(candidate) == 2
 
 
 def as_people(data: Any, size: int | None = None, *, none: bool = False) -> Array:
@@ -246,14 +251,16 @@ class PeopleEstimator(PrivateEstimator):
         return size
 
     def _released(self, statistic: Any, size: int) -> PosteriorAgreement:
-        """Return what is public about releasing one statistic."""
-        columns = self._stated_columns
+        """Return what is public about releasing one statistic, or one with its mechanism."""
+        columns, how = self._stated_columns, self.mechanism
+        if is_pair(statistic):
+            statistic, how = statistic
         return PosteriorAgreement(
             as_statistic(statistic),
             self._range,
             size,
             self._request(),
-            self.mechanism,
+            how,
             self.noise,
             notes=() if columns is None else columns.assumptions(),
             spacing=self._step,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from tacit._core.answers import Answer
-from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real
+from tacit._core.check import AnyOf, Constraint, InstanceOf, Integer, OneOf, Real, check
 from tacit._core.rng import generator
 from tacit.data.schema import Columns
 from tacit.errors import ParameterError
@@ -23,11 +23,12 @@ from tacit.estimators.features import NotFitted
 from tacit.estimators.fit import Outcome
 from tacit.estimators.release import Release
 from tacit.posterior.answers import selector_answer
+from tacit.posterior.mechanism import MECHANISMS
 from tacit.posterior.numerics.infer import check_inference
 from tacit.posterior.numerics.populations.laws import Population
 from tacit.posterior.numerics.priors import ScalarPrior
 from tacit.posterior.numerics.statistics import as_statistic, clipped_moments
-from tacit.posterior.people import COMMON, TOLD, PeopleEstimator
+from tacit.posterior.people import COMMON, TOLD, PeopleEstimator, is_pair
 from tacit.posterior.plain import population_from_plain, prior_from_plain
 from tacit.posterior.ranking import DRAWN, Comparison, Ranking
 from tacit.posterior.released import with_certificates
@@ -46,7 +47,8 @@ class StatisticSelector(PeopleEstimator):
     population
         The law of the data; see `tacit.posterior.numerics.populations.laws`.
     candidates
-        Names (``"|x|"``, ``"x^3 ∧ 8"``, ``"median |x|"``, …) or ``Custom(function, bounds=…)``;
+        Names (``"|x|"``, ``"x^3 ∧ 8"``, ``"median |x|"``, …) or ``Custom(function, bounds=…)``,
+        or pairs of such and a mechanism, ``("mean", "averaged")``;
         ``"auto"`` takes the moments |x|^a ∧ c for many a and c together.
     columns
         What is public about the table: `tacit.Columns`, a mapping of such or a file's path, with
@@ -165,6 +167,9 @@ class StatisticSelector(PeopleEstimator):
         if not self.candidates:
             raise ParameterError("candidates must name at least one statistic")
         for candidate in self._choices:
+            if is_pair(candidate):
+                candidate, how = candidate
+                check("mechanism of a candidate", how, OneOf(*MECHANISMS))
             as_statistic(candidate)
 
     @property

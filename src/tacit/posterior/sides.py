@@ -65,6 +65,8 @@ class People(Holder):
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy numbers."""
+        if self.agreement.averaged:
+            released = np.mean(released)
         return {"values": np.atleast_1d(released)}
 
 
@@ -129,7 +131,11 @@ class Chunks(Holder):
 
     def sends(self, step: Step, asked: Asked, released: Any) -> dict[str, Any]:
         """Return the noisy numbers."""
-        return {"values": np.atleast_1d(released)}
+        public = self.agreement
+        chosen = public.first
+        if step.part != "first":
+            chosen = public.rest[list(public.kinds).index(asked.kind)]
+        return {"values": np.atleast_1d(np.mean(released) if chosen.averaged else released)}
 
     # -- restarts --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 | release | p(y; θ) |
 |---|---|
 | additive, Gaussian noise | N(μ(θ), Σ(θ)/n + σ²I), S_n normal by the central limit theorem |
+| 0/1 answers, one number, either noise | a sum over how many say yes |
 | additive, Laplace noise, one number | a normal convolved with a Laplace law, in closed form |
 | each person's own answer | Π_t ∫ p(x given θ)·g(y_t given s(x)) dx, by quadrature over x |
 | order statistic | a sum over ranks, or an integral over the statistic: see `orders` |
@@ -17,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from tacit._core.arrays import Array
 from tacit.errors import ParameterError
@@ -25,11 +26,13 @@ from tacit.posterior.numerics.counts import NoisyCount, log_of_all_numbers
 from tacit.posterior.numerics.noisy_statistic import NoisyStatistic, normal_laplace
 from tacit.posterior.numerics.orders.likelihood import order_law
 from tacit.posterior.numerics.populations.base import Population, slopes
+from tacit.posterior.numerics.populations.laws import Bernoulli
 from tacit.posterior.numerics.statistics import Additive
 
 __all__ = ["has_likelihood", "log_likelihood", "marginal", "moments", "moments_and_slopes"]
 
 _WINDOWS = 16  # of people around a quantile, for each of some numbers of people
+_SPREADS, _COUNTS = 40.0, 4096  # of 0/1 answers: how far sums go, and their longest
 _BLOCK = 4_000_000  # numbers held at once by the quadrature over people
 
 
@@ -90,7 +93,21 @@ def log_likelihood(release: NoisyStatistic, population: Population, theta: Array
     mean, cov = moments(population, release.statistic, release.bounds, theta)
     if release.count is not None:
         return _of_a_sum(release, release.count, mean, cov)
+    if isinstance(population, Bernoulli) and len(mean) == 1:
+        return _of_answers(release, float(theta[0]))
     return float(marginal(release, mean, cov)(release.values))
+
+
+def _of_answers(release: NoisyStatistic, theta: float) -> float:
+    """Return log Σ_k P(k people say yes)·g(y | their mean): exact for any number of people."""
+    assert isinstance(release.statistic, Additive)
+    ends = release.statistic.values(np.array([0.0, 1.0]), release.bounds)[:, 0]
+    n, reach = release.size, _SPREADS * np.sqrt(release.size * theta * (1.0 - theta)) + _SPREADS
+    first, last = max(0, int(n * theta - reach)), min(n, int(n * theta + reach) + 1)
+    step = max(1, (last - first) // _COUNTS)  # a small part of their spread
+    k = np.arange(first, last + 1, step)
+    noise = release.noise.log_density(release.values[0] - ends[0] - (ends[1] - ends[0]) * k / n)
+    return float(special.logsumexp(stats.binom.logpmf(k, n, theta) + noise) + np.log(step))
 
 
 def _of_a_sum(release: NoisyStatistic, count: NoisyCount, mean: Array, cov: Array) -> float:
