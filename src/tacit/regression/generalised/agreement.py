@@ -21,6 +21,8 @@ has k rows moves everything k times as far; where k > 1 replacement is refused.
 σ_j they are together one of multiplier (Σ 1/σ_j²)^(−½), and that is what (ε, δ) asks for. The
 share of the first step, the number of rounds and how their budgets grow are constants that were
 chosen on simulated rows: the first rounds, which are asked far from where they lead, get less.
+With more than sixty coefficients there are more rounds, of equal budgets
+(`…generalised.numerics.wide`).
 """
 
 from __future__ import annotations
@@ -50,9 +52,11 @@ from tacit.regression.generalised.rows import site_rows
 from tacit.rounds.messages import ArraySpec
 from tacit.rounds.sides import Participant
 
-__all__ = ["GROWTH", "LARGEST", "ROUNDS", "SHARE", "GeneralisedAgreement"]
+__all__ = ["GROWTH", "LARGEST", "ROUNDS", "SHARE", "GeneralisedAgreement", "rounds_for"]
 
 ROUNDS = 10
+MANY_ROUNDS = 40  # of equal budgets, where there are many coefficients
+MANY = 60  # coefficients above which gradients are followed step by step
 GROWTH = 1.3  # of the budget from one round to the next: the first ones only find the way
 SHARE = 0.2  # of the budget for the first step, where rounds follow
 LARGEST = 2.0**20  # number of a request
@@ -125,6 +129,11 @@ class GeneralisedAgreement(Agreement):
         """How many coefficients there are, the intercept among them."""
         return self.design.coefficients
 
+    @property
+    def wide(self) -> bool:
+        """Whether there are too many coefficients for Newton's method."""
+        return self.asked > 0 and self.size > MANY
+
     # -- what is charged -------------------------------------------------------------------
 
     @cached_property
@@ -160,7 +169,8 @@ class GeneralisedAgreement(Agreement):
         if not self.multiplier:
             how = self.design.neighbours, self.noise
             return (Gaussian(0.0, self.reach, (size,), *how),) * self.asked
-        parts = [GROWTH**k for k in range(self.asked)]
+        growth = 1.0 if self.wide else GROWTH
+        parts = [growth**k for k in range(self.asked)]
         shares = [(1.0 - SHARE) * part / sum(parts) for part in parts]
         wholes = [self.multiplier / math.sqrt(share) * _ROOM for share in shares]
         return tuple(self._gaussian(whole, self.reach, size) for whole in wholes)
@@ -270,6 +280,15 @@ class GeneralisedAgreement(Agreement):
             several = _example(link, top, rows_per_unit=3)
             people = Privacy(1.0, 1e-6, unit="user")
             yield cls(link, several, names, people, top=top, asked=2, rows=50.0)
+
+
+def rounds_for(coefficients: int) -> int:
+    """Return how often gradients are asked for, by a public rule.
+
+    >>> rounds_for(10), rounds_for(785)
+    (10, 40)
+    """
+    return ROUNDS if coefficients <= MANY else MANY_ROUNDS
 
 
 def _example(link: str, top: float, logs: bool = True, **more: Any) -> Design:

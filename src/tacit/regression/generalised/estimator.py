@@ -32,7 +32,7 @@ from tacit.privacy.guarantee import Privacy
 from tacit.regression.blanks import TO_STATE
 from tacit.regression.bounds import PublicBounds, as_pairs, as_stated, plain_bounds
 from tacit.regression.design import Design
-from tacit.regression.generalised.agreement import ROUNDS, GeneralisedAgreement
+from tacit.regression.generalised.agreement import GeneralisedAgreement, rounds_for
 from tacit.regression.generalised.answers import answer_of
 from tacit.regression.generalised.learning import Learned
 from tacit.regression.generalised.numerics.links import Link
@@ -91,14 +91,9 @@ class GeneralisedRegression(PrivateEstimator):
         return 1.0
 
     @property
-    def _asked(self) -> int:
-        """How many rounds there are."""
-        return 0 if self.method == "one-shot" else ROUNDS
-
-    @property
     def _logs(self) -> bool:
         """Whether the first release is about log(1 + y): of counts, where rounds follow."""
-        return self._link == "poisson" and self._asked > 0
+        return self._link == "poisson" and self.method != "one-shot"
 
     def _numbers_of(self, data: Any) -> Any:
         """Return a holder's data with responses as numbers."""
@@ -143,7 +138,7 @@ class GeneralisedRegression(PrivateEstimator):
             self._request(len(facts)),
             len(facts),
             self._top,
-            self._asked,
+            0 if self.method == "one-shot" else rounds_for(design.coefficients),
             None if self.rows is None else float(self.rows),
             self.noise,
             shares,

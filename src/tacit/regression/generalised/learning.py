@@ -18,11 +18,11 @@ from tacit.regression.generalised.numerics.hypotheses import Hypotheses, count_f
 from tacit.regression.generalised.numerics.links import Link
 from tacit.regression.generalised.numerics.rounds import SCALES, SHAPES, Round, Rounds
 from tacit.regression.generalised.numerics.spreads import drawn_grams
+from tacit.regression.generalised.numerics.wide import Wide
 from tacit.regression.numerics.moments import Moments
 
 __all__ = ["Learned", "learn"]
 
-_WIDE = 60  # coefficients above which spreads are estimated once, and not drawn
 _OFFSET_SD = 1.5  # of log-odds and log-rates in the middle of the rows
 _RESIDUALS = 3.0  # standard deviations of responses to which residuals of counts are clipped
 _LEAST_SPREAD = 0.5  # least variance of log(1 + y): a bound that is too wide costs noise alone
@@ -120,7 +120,7 @@ def learn(public: GeneralisedAgreement) -> Coordinating:
     stated = float(found.total["rows"][0]) if public.design.knows_rows else public.rows
     begin = _begin(public, moments, link, stated, math.sqrt(len(found.sites)))
     if not public.asked:
-        alone = Rounds(link, begin.frame, begin.offset, _OFFSET_SD, begin.means, stated)
+        alone = Rounds(link, begin.frame, begin.offset, _OFFSET_SD, begin.means)
         _at_once(public, moments, alone, begin)
         return _learned(alone, begin.frame)
     frame, size, residual = begin.frame, public.size, begin.residual
@@ -170,11 +170,11 @@ def _believed(
     link: Link,
     begin: _Start,
     stated: float | None,
-) -> Rounds | Hypotheses:
+) -> Wide | Hypotheses:
     """Return what is believed before any round, with as many hypotheses as coefficients allow."""
     frame, size = begin.frame, public.size
-    if size > _WIDE:
-        return Rounds(link, frame, begin.offset, _OFFSET_SD, begin.means, stated)
+    if public.wide:
+        return Wide(link, frame, begin.offset, _OFFSET_SD, public.asked)
     count = count_for(size) if moments.gram_sd else len(SCALES[link.name]) * len(SHAPES)
     rng = generator(0, "spreads")
     drawn = drawn_grams(moments.gram, moments.gram_sd, frame.rows, count, rng)
@@ -215,7 +215,7 @@ def _begin(
     noise = public.multiplier * sites * public.reach
     noise /= math.sqrt(public.shares)
     noisy = Noisy(moments.gram, moments.gram_sd, public.design.constant)
-    frame = Frame.of(noisy, noise, stated)
+    frame = Frame.of_many(noisy, stated) if public.wide else Frame.of(noisy, noise, stated)
     if public.link == "logistic":
         return _Start(frame, 0.0, 1.0)
     return _counts(public, moments, frame, link)
@@ -259,7 +259,9 @@ def _at_once(
     rounds.solve(responses * frame.kept, variance * rows @ rows.T * frame.kept**2)
 
 
-def _learned(rounds: Rounds | Hypotheses, frame: Frame) -> Learned:
+def _learned(rounds: Rounds | Hypotheses | Wide, frame: Frame) -> Learned:
     """Return the posterior."""
-    how = frame.matrix.T, rounds.dispersion
-    return Learned(rounds.place, rounds.weights, *rounds.laws, *how)
+    back, place = frame.matrix.T, rounds.place
+    if isinstance(rounds, Wide):
+        back, place = back @ rounds.turn, rounds.turn.T @ place
+    return Learned(place, rounds.weights, *rounds.laws, back, rounds.dispersion)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -38,6 +38,7 @@ _GUESS = 0.5  # of that, what features have of which nothing is known
 STATED_ERROR = 0.25  # of a stated number of rows, which is about right
 _CLIPS = (0.5, 1.5)  # in root mean square lengths: where noise dominates, and without any
 _FALL = 8.0  # how fast the clip falls with noise
+_LEAST_LEFT = 0.05  # of all that rows spread by, for hidden directions together
 _DRAWN = 4000  # white rows from which weights are averaged
 
 
@@ -107,12 +108,9 @@ class Frame:
             About how many rows there are, where that is public.
         """
         size = len(noisy.gram)
-        rows = _count(noisy, stated_rows)
-        middle = np.clip(noisy.gram[0, 1:] / (noisy.constant * rows), -1.0, 1.0)
-        covariance = noisy.gram[1:, 1:] / rows - np.outer(middle, middle)
-        level = max(noisy.sd * math.sqrt(2.0 * size) / rows, _FLAT)
-        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2.0)
-        values = np.clip(values, 0.0, None)
+        known = _Known.of(noisy, stated_rows)
+        rows, middle, level = known.rows, known.middle, known.level
+        values, vectors = np.clip(known.values, 0.0, None), known.vectors
         # where noise exceeds what features within [−1, 1] vary by, they count as uniform there
         usual = min(level, _USUAL)
         scaled = np.where(values > level, values, usual)
@@ -128,6 +126,50 @@ class Frame:
         spread = np.maximum(spread, 0.2)
         widths = np.concatenate([[1.0], scaled])
         return cls(matrix, spread, widths, rows, clip, *_kept(spread, clip))
+
+    @classmethod
+    def of_many(cls, noisy: Noisy, stated_rows: float | None = None) -> Self:
+        """Return the frame of many features, in which no direction is longer than white.
+
+        Hidden directions are scaled by the level of the noise, even where that exceeds what
+        features can spread by: steps that are right for the widest of them are right for all.
+        What they spread by together, the trace says; it falls from one to the next like 1/rank.
+        """
+        rows, middle, values, vectors, level = _Known.of(noisy, stated_rows)
+        size, hidden = len(noisy.gram), values <= level
+        scaled = np.maximum(values, level)
+        matrix = np.eye(size)
+        matrix[1:, 1:] = (vectors / np.sqrt(scaled)).T
+        matrix[1:, 0] = -matrix[1:, 1:] @ middle
+        parts, count = np.ones(size - 1), int(hidden.sum())
+        if count:
+            left = float(values[hidden].sum())
+            left = max(left, _LEAST_LEFT * (left + float(values[~hidden].sum())), _FLAT * count)
+            shares = 1.0 / np.arange(count, 0, -1)  # eigenvalues ascend
+            parts[hidden] = np.minimum(shares / shares.sum() * left / level, 1.0)
+        spread = np.concatenate([[1.0], parts])
+        clip = math.sqrt(float(spread.sum()))
+        widths = np.concatenate([[1.0], scaled])
+        return cls(matrix, spread, widths, rows, clip, *_kept(spread, clip))
+
+
+class _Known(NamedTuple):
+    """What noisy moments say: how many rows, their mean, and how they spread along directions."""
+
+    rows: float
+    middle: Array
+    values: Array
+    vectors: Array
+    level: float
+
+    @classmethod
+    def of(cls, noisy: Noisy, stated: float | None) -> Self:
+        rows = _count(noisy, stated)
+        middle = np.clip(noisy.gram[0, 1:] / (noisy.constant * rows), -1.0, 1.0)
+        covariance = noisy.gram[1:, 1:] / rows - np.outer(middle, middle)
+        level = max(noisy.sd * math.sqrt(2.0 * len(noisy.gram)) / rows, _FLAT)
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2.0)
+        return cls(rows, middle, values, vectors, level)
 
 
 def _count(noisy: Noisy, stated: float | None) -> float:

@@ -1,4 +1,8 @@
-"""What noisy gradients say about the coefficients: a filter over rounds, and a posterior.
+"""What noisy gradients say about the coefficients, as a filter, and one release without rounds.
+
+It is what ``method="one-shot"`` rests on, where the gradient at any place follows from the one sum
+that was released. Where gradients are asked for, how rows spread is not taken as known
+(`…numerics.hypotheses`, and `…numerics.wide` for many coefficients).
 
 **State.** Let θ be the coefficients in the frame, with the prior N(b, Λ), and θ̂ the mode given the
 rows: where G(θ) + Λ⁻¹(θ − b) = 0 for the gradient G of minus the log-likelihood. Given all rows θ
@@ -16,8 +20,6 @@ privacy leaves open, the second what sampling does.
 S·θ it is an average over η alone (`tacit.regression.generalised.numerics.links`). Rows are not
 normal, and H may be wrong by a share κ; that adds κ²·H₁(P + (θ_t − m)(θ_t − m)ᵀ)H₁ to the noise of
 a round. Far from θ̂ it makes steps cautious, and near θ̂ it vanishes: then rounds are averaged.
-How long rows are, and how much of that is along θ, is not left to that: every round also releases
-Σ weight²·‖z‖² and the part of it along the coefficients that it was asked at.
 
 **How large coefficients are** is not known before, nor whether what explains a response is rather
 in directions in which rows differ much. The filter runs for a few scales and shapes of the prior
@@ -37,7 +39,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from tacit._core.arrays import Array
-from tacit.regression.generalised.numerics.frame import LEAST_ROWS, Frame, weighed
+from tacit.regression.generalised.numerics.frame import Frame
 from tacit.regression.generalised.numerics.links import Link
 
 __all__ = ["Believed", "Round", "Rounds"]
@@ -49,7 +51,6 @@ SCALES = {
 }
 # by what power of a direction's variance it counts: as much as any other, or as wide as it is
 SHAPES = (0.0, 1.0)
-_LEAST_REST = 0.05  # of what the frame says of directions beside one that is known
 _WIDE = 150  # coefficients from which directions are taken for independent
 WRONG = 0.6  # κ, the share by which the slope may be wrong
 _SOLVES = 12  # of the moments' equation, where there are no rounds
@@ -121,8 +122,6 @@ class Rounds:
     means
         What the mean response lies between, as an earlier release says: far from the mode a model
         of counts would have slopes that are much too large.
-    stated
-        About how many rows there are, where that is public.
 
     Examples
     --------
@@ -141,13 +140,8 @@ class Rounds:
     offset: float
     offset_sd: float
     means: tuple[float, float] = (0.0, math.inf)
-    stated: float | None = None
     members: list[Believed] = field(init=False)
     dispersion: float = 1.0
-    _taken: int = field(default=0, init=False, repr=False)
-    _direction: Array | None = field(default=None, init=False, repr=False)
-    _rest: float = field(default=1.0, init=False, repr=False)
-    _more: float = field(default=0.0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         start = np.zeros(self.frame.size)
@@ -182,40 +176,9 @@ class Rounds:
 
     # -- the model -------------------------------------------------------------------------
 
-    def shaped(self, direction: Array, share: float, sd: float) -> None:
-        """Take in what part of the length of rows is along a direction of slopes.
-
-        Parameters
-        ----------
-        direction
-            Of length one, 0 for the constant.
-        share
-            The noisy part of Σ weight²·‖z‖².
-        sd
-            Of its noise.
-        """
-        spread = self.frame.spread
-        whole = float(spread.sum())
-        own = float(spread @ np.square(direction))
-        # a share that noise hides is what the frame says
-        trust = (0.5 * whole) ** 2 / ((0.5 * whole) ** 2 + (sd * whole) ** 2)
-        found = own + trust * (min(max(share, 0.0), 1.0) * whole - own)
-        found = min(max(found, 0.2 * own), whole - 1.0)
-        rest = max((whole - 1.0 - found) / max(whole - 1.0 - own, 1e-300), _LEAST_REST)
-        self._direction, self._rest = direction, rest
-        self._more = max(found - rest * own, 0.0)
-
-    def _spread(self) -> Array:
-        """Return the variances of directions, but for what is known along one of them."""
-        spread = self._rest * self.frame.spread
-        spread[0] = 1.0
-        return np.asarray(spread)
-
     def _curve(self, theta: Array) -> tuple[Array, float, float]:
-        along = self._spread() * theta
+        along = self.frame.spread * theta
         along[0] = 0.0
-        if self._direction is not None:
-            along += self._more * float(self._direction @ theta) * self._direction
         spread = math.sqrt(max(float(along @ theta), 1e-12))
         return along / spread, spread, float(theta[0])
 
@@ -227,13 +190,8 @@ class Rounds:
         known = min(max(curve.mean, least), most) / curve.mean
         scale = known * self.frame.rows * self.frame.kept
         if self.wide:
-            variances = self._spread()
-            if self._direction is not None:
-                variances += self._more * np.square(self._direction)
-            return np.asarray(scale * curve.slope * variances)
-        found = np.diag(curve.slope * self._spread())
-        if self._direction is not None:
-            found += curve.slope * self._more * np.outer(self._direction, self._direction)
+            return np.asarray(scale * curve.slope * self.frame.spread)
+        found = np.diag(curve.slope * self.frame.spread)
         found += (curve.slope_tt - curve.slope) * np.outer(along, along)
         found[0, 1:] = found[1:, 0] = curve.slope_t * along[1:]
         return np.asarray(scale * found)
@@ -245,20 +203,6 @@ class Rounds:
         found = curve.slope * spread * along
         found[0] = curve.mean
         return np.asarray(self.frame.rows * self.frame.kept * found)
-
-    @property
-    def length(self) -> float:
-        """The expected weight²·‖z‖² of a row."""
-        return self.frame.kept_twice * float(self.frame.spread.sum())
-
-    def counted(self, squares: float) -> Frame:
-        """Return the frame for as many rows as Σ weight²·‖z‖² says."""
-        return replace(self.frame, rows=max(squares / self.length, LEAST_ROWS))
-
-    def total_mean(self, theta: Array) -> float:
-        """Return the expected Σ of mean responses."""
-        _, spread, offset = self._curve(theta)
-        return float(self.frame.rows * self.link.curve(offset, spread).mean)
 
     # -- learning --------------------------------------------------------------------------
 
@@ -274,28 +218,6 @@ class Rounds:
         """Where the next round is asked."""
         means = np.array([one.mean for one in self.members])
         return np.asarray(self.weights @ means)
-
-    def take(self, told: Round) -> None:
-        """Take in everything that a round said."""
-        stated = None if self.stated is None else self.stated * self.length
-        whole = weighed(told.length, told.length_sd, stated)
-        self.frame = self.counted(whole)
-        if not self._taken:  # what is known before a round rests on how many rows there are
-            self.__post_init__()
-            self.frame = self.counted(whole)
-        self._taken += 1
-        if np.any(told.direction) and whole > 0.0:
-            self.shaped(told.direction, told.along / whole, told.along_sd / whole)
-        self.observe(told.theta, told.gradient, told.noise)
-
-    def settle(self, dispersion: float) -> None:
-        """Take in by how much the variance of responses exceeds that of the link."""
-        self.dispersion = dispersion
-
-    @property
-    def rows(self) -> float:
-        """About how many rows there are."""
-        return self.frame.rows
 
     @property
     def laws(self) -> tuple[Array, Array]:
