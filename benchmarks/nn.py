@@ -12,6 +12,7 @@ within one run; rows also say what processor time a step took, of all threads.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def run(quick: bool) -> Outcome:
     steps, repeats = (5, 1) if quick else (15, 3)
     per_epoch = ROWS / BATCH / steps
     network = lambda: perceptron(784, 10, (1000,), rng=np.random.default_rng(0))  # noqa: E731
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "plain": lambda: plain_epoch(network(), inputs, targets, steps, BATCH),
         "tacit": lambda: private_epoch(network(), inputs, targets, steps),
     }

@@ -14,11 +14,14 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.nn.utils.parametrizations import spectral_norm
 
 from tacit.errors import ParameterError
+from tacit.mechanisms.grid import Grid
 from tacit.networks import PrivateDropoutClassifier, Training, train
 from tacit.networks.agreement import Examples, NetworkAgreement
 from tacit.networks.architectures import Given
 from tacit.networks.dynamics import Dynamics
+from tacit.networks.judging import Judge
 from tacit.networks.losses import CrossEntropy
+from tacit.networks.weights import flat_weights, learned
 from tacit.privacy.guarantee import Privacy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.rounds.messages import Message
@@ -519,6 +522,24 @@ def test_a_row_at_which_code_raises_counts_as_nothing_and_moves_no_other(name):
     kept = [total(np.array([k])) for k in range(40)]
     np.testing.assert_array_equal(whole, sum(kept))
     assert [k for k, part in enumerate(kept) if not part.any()] == [3, 17]
+
+
+@pytest.mark.parametrize("kind", [Counting, CountingAlone, Decaying, Choosy, ByRule])
+def test_what_a_row_says_of_how_sure_a_network_may_be_is_its_own(kind):
+    torch.manual_seed(0)
+    module = kind()
+    inputs, targets = rows(20)
+    inputs[[3, 17]] *= 1e3
+    judge = Judge(module, 1.0, Grid(-30), 8)
+    judge.prepare((3,), torch.float32, torch.int64)
+    asked = flat_weights(learned(module)).numpy()[None]
+    before = asked.copy()
+    judge.ask(asked)
+    whole = judge.sum(inputs, targets).integers
+    kept = [judge.sum(inputs[k : k + 1], targets[k : k + 1]).integers for k in range(20)]
+    np.testing.assert_array_equal(whole, sum(kept))
+    np.testing.assert_array_equal(asked, before)
+    assert kept[3].any() != (kind is Choosy)
 
 
 def test_a_fit_goes_on_where_a_module_raises_at_a_row():

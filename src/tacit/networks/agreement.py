@@ -223,7 +223,7 @@ class NetworkAgreement(Agreement):
                 self.loss(like.expand(len(part), *like.shape[1:]), part)
             if not data.inputs.dtype.is_floating_point:
                 run = RowFunction(self.build())
-                for part in data.inputs.split(_RUN):
+                for part in data.inputs.unique(dim=0).split(_RUN):
                     run(part)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise ParameterError(

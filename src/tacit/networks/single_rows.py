@@ -92,16 +92,21 @@ class RowFunction:
                 self._vectorised = self._can_vectorise(rows[:_FEW], weights)
             if self._vectorised and len(rows):
                 return self._at_once(rows, weights)
-            return torch.cat([self.one(row, weights) for row in rows])
+            return torch.cat([self._alone(row, weights) for row in rows])
+
+    def _alone(self, row: Any, weights: Mapping[str, Any] | None) -> Any:
+        """Return the outputs of one row at copies of the weights."""
+        given = {} if weights is None else weights
+        return self.one(row, {n: w.clone() for n, w in given.items()})
 
     def _at_once(self, rows: Any, weights: Mapping[str, Any] | None) -> Any:
-        work = vmap(lambda row: self.one(row, weights), randomness="different")
+        work = vmap(lambda row: self._alone(row, weights), randomness="different")
         return _quietly(lambda: work(rows))[:, 0]
 
     def _can_vectorise(self, rows: Any, weights: Mapping[str, Any] | None) -> bool:
         """Whether rows at once give what they give alone: functions may have their own rules."""
         with quiet_dropout(self.module):
-            alone = torch.cat([self.one(row, weights) for row in rows])
+            alone = torch.cat([self._alone(row, weights) for row in rows])
             try:
                 found = self._at_once(rows, weights)
             except (RuntimeError, ValueError, NotImplementedError):
