@@ -25,12 +25,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior, nearest_psd, pooled
 
 __all__ = ["alike_summed"]
+
+Positions = NDArray[np.intp]
 
 _KEPT = 0.98  # of the precision, in every direction
 
@@ -58,7 +61,7 @@ def alike_summed(moments: Sequence[Moments], prior: Prior) -> list[Moments]:
         ]
         if some:
             known = _Known(some, prior)
-            groups = known.groups(np.argsort(known.weights, kind="stable"))
+            groups = known.groups(np.argsort(known.weights, kind="stable").astype(np.intp))
             out += [pooled([some[k] for k in group]) for group in groups]
     return out
 
@@ -92,7 +95,7 @@ class _Known:
         self.weights = np.trace(solved, axis1=1, axis2=2)
         self.shares = np.array([m.rows for m in moments]) / n
 
-    def kept(self, group: Array) -> float:
+    def kept(self, group: Positions) -> float:
         """Return the least share of the precision, over directions, that a sum keeps."""
         gram, d = self.grams[group].sum(axis=0), self.grams.shape[1]
         shifted = self.variance * gram + self.noises[group].sum() * np.eye(d)
@@ -104,7 +107,7 @@ class _Known:
             return 0.0
         return float(eigh(*pair, eigvals_only=True)[0])
 
-    def groups(self, order: Array) -> list[Array]:
+    def groups(self, order: Positions) -> list[Positions]:
         """Return which sites are added up, in this order of what they know."""
         if len(order) == 1 or self.kept(order) >= _KEPT:
             return [order]
