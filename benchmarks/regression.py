@@ -14,7 +14,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks._regression_samplers import samplers
+from benchmarks._regression_samplers import samplers, whole_posteriors
 from experiments.runner import Outcome
 from tacit._core.rng import generator
 from tacit.regression.design import Design
@@ -26,6 +26,7 @@ FEATURES = 20
 def run(quick: bool) -> Outcome:
     outcome = Outcome()
     summarise_rows(outcome, quick)
+    whole_posteriors(outcome, quick)
     samplers(outcome, quick)
     return outcome
 

@@ -12,24 +12,28 @@ the second never larger (the matrix form of Cauchy and Schwarz), and equal if an
 S_jM_j⁻¹ are: sites alike in size and features, or noise that hides nothing, or that hides all.
 
 **What is measured.** Both, at estimates: S_j is what the sites say together in proportion to n_j,
-and as much of a site's own summary as stands out of its noise (James and Stein's share). To τ_z²
-in t_j comes ½τ_j²·E‖β‖², what the noise on Ŝ_j makes of S_jβ. Sites are added up where in every
-direction at least `_KEPT` of the precision is left, prior included: intervals at most one per cent
-wider. Else they are cut in two by what they know, tr S_jM_j⁻¹, and both halves looked at. Only
-released numbers are read.
+and as much of a site's own summary as stands out of noise and chance (as James and Stein shrink).
+To τ_z² in t_j comes ½τ_j²·E‖β‖², what the noise on Ŝ_j makes of S_jβ. Sites are added up where in
+every direction at least `_KEPT` of the precision is left, prior included: intervals are at most
+one per cent wider. Else they are cut in two by what they know, tr S_jM_j⁻¹, and both halves looked
+at. Only released numbers are read.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit._core.arrays import Array
 from tacit.regression.numerics.moments import Moments, Prior, nearest_psd, pooled
 
 __all__ = ["alike_summed"]
+
+Positions = NDArray[np.intp]
 
 _KEPT = 0.98  # of the precision, in every direction
 
@@ -57,7 +61,7 @@ def alike_summed(moments: Sequence[Moments], prior: Prior) -> list[Moments]:
         ]
         if some:
             known = _Known(some, prior)
-            groups = known.groups(np.argsort(known.weights, kind="stable"))
+            groups = known.groups(np.argsort(known.weights, kind="stable").astype(np.intp))
             out += [pooled([some[k] for k in group]) for group in groups]
     return out
 
@@ -80,7 +84,9 @@ class _Known:
             gap = site.gram - expected
             of_noise = 0.5 * d * (d + 1.0) * site.gram_sd**2
             of_rows = (np.trace(expected) ** 2 + np.square(expected).sum()) / site.rows
-            share = max(0.0, 1.0 - (of_noise + of_rows) / max(np.square(gap).sum(), 1e-300))
+            # by chance it is larger by one standard deviation, of χ² of d(d + 1)/2
+            chance = (of_noise + of_rows) * (1.0 + 2.0 / math.sqrt(d * (d + 1.0)))
+            share = max(0.0, 1.0 - chance / max(float(np.square(gap).sum()), 1e-300))
             self.grams[j] = nearest_psd(expected + share * gap, 1e-10 * np.trace(expected) / d)
             self.noises[j] = site.cross_sd**2 + 0.5 * site.gram_sd**2 * reach
         shifted = self.variance * self.grams + self.noises[:, None, None] * np.eye(d)
@@ -89,16 +95,19 @@ class _Known:
         self.weights = np.trace(solved, axis1=1, axis2=2)
         self.shares = np.array([m.rows for m in moments]) / n
 
-    def kept(self, group: Array) -> float:
+    def kept(self, group: Positions) -> float:
         """Return the least share of the precision, over directions, that a sum keeps."""
         gram, d = self.grams[group].sum(axis=0), self.grams.shape[1]
         shifted = self.variance * gram + self.noises[group].sum() * np.eye(d)
         prior = self.prior * self.shares[group].sum()
         summed = gram @ np.linalg.solve(shifted, gram)
         apart = self.precisions[group].sum(axis=0)
-        return float(eigh(summed + prior, apart + prior, eigvals_only=True)[0])
+        pair = summed + prior, apart + prior
+        if not np.isfinite(pair).all():
+            return 0.0
+        return float(eigh(*pair, eigvals_only=True)[0])
 
-    def groups(self, order: Array) -> list[Array]:
+    def groups(self, order: Positions) -> list[Positions]:
         """Return which sites are added up, in this order of what they know."""
         if len(order) == 1 or self.kept(order) >= _KEPT:
             return [order]

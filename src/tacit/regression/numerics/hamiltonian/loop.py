@@ -187,7 +187,7 @@ class Chains:
 
         Exact sites join the prior: κ and ℓΛ.
         """
-        root = np.linalg.cholesky(law.pooled(self.grams))
+        root = np.asarray(np.linalg.cholesky(law.pooled(self.grams)), np.float64)
         frames = draw_frames(rng, root, law.total_freedom)
         bases = np.tril(np.linalg.inv(frames)[:, None] @ self.factors)
         bases[:, ~self.free] = 0.0
@@ -244,7 +244,7 @@ class Chains:
         spread = 4.0 * variance * noise * np.maximum((p * fitted).sum(axis=2), 0.0)
         spread += variance**2 * (2.0 * data.known[:, 1] + data.known[:, 3]) + data.known[:, 2]
         each = -0.5 * (np.log(spread) + np.square(data.known[:, 0] - mean) / spread)
-        return np.where(np.isnan(data.known[:, 0]), 0.0, each).sum(axis=1)
+        return np.asarray(np.where(np.isnan(data.known[:, 0]), 0.0, each).sum(axis=1))
 
     def _spread_with_grams(
         self, rng: np.random.Generator, law: Law, x: Array, bases: Array, gain: float
