@@ -13,8 +13,9 @@ from tacit._core.rng import generator
 from tacit.estimators.agreement import Ask, Coordinating
 from tacit.regression.generalised.agreement import LARGEST, GeneralisedAgreement
 from tacit.regression.generalised.gradients import DISPERSION, LENGTH, direction, unit
+from tacit.regression.generalised.numerics.filtered import Filtered
 from tacit.regression.generalised.numerics.frame import Frame, Noisy
-from tacit.regression.generalised.numerics.hypotheses import Hypotheses, count_for
+from tacit.regression.generalised.numerics.hypotheses import SOME, Hypotheses, count_for
 from tacit.regression.generalised.numerics.links import Link
 from tacit.regression.generalised.numerics.rounds import SCALES, SHAPES, Round, Rounds
 from tacit.regression.generalised.numerics.spreads import drawn_grams
@@ -170,11 +171,13 @@ def _believed(
     link: Link,
     begin: _Start,
     stated: float | None,
-) -> Wide | Hypotheses:
+) -> Wide | Filtered | Hypotheses:
     """Return what is believed before any round, with as many hypotheses as coefficients allow."""
     frame, size = begin.frame, public.size
     if public.wide:
         return Wide(link, frame, begin.offset, _OFFSET_SD, public.asked)
+    if moments.gram_sd and size > SOME:
+        return Filtered(link, frame, begin.offset, _OFFSET_SD, begin.means, stated=stated)
     count = count_for(size) if moments.gram_sd else len(SCALES[link.name]) * len(SHAPES)
     rng = generator(0, "spreads")
     drawn = drawn_grams(moments.gram, moments.gram_sd, frame.rows, count, rng)
@@ -259,7 +262,7 @@ def _at_once(
     rounds.solve(responses * frame.kept, variance * rows @ rows.T * frame.kept**2)
 
 
-def _learned(rounds: Rounds | Hypotheses | Wide, frame: Frame) -> Learned:
+def _learned(rounds: Rounds | Filtered | Hypotheses | Wide, frame: Frame) -> Learned:
     """Return the posterior."""
     back, place = frame.matrix.T, rounds.place
     if isinstance(rounds, Wide):

@@ -38,7 +38,9 @@ from tacit.regression.generalised.numerics.frame import LEAST_ROWS, STATED_ERROR
 from tacit.regression.generalised.numerics.links import Link
 from tacit.regression.generalised.numerics.rounds import SCALES, SHAPES, Round
 
-__all__ = ["Hypotheses", "count_for"]
+__all__ = ["SOME", "Hypotheses", "count_for"]
+
+SOME = 20  # coefficients up to which draws of how rows spread say enough
 
 WRONG = 0.3  # κ, the share by which differences of gradients may be wrong, in all rounds alike
 _OWN = 0.2  # by which each round's may be wrong, of how far it is

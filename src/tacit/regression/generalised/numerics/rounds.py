@@ -176,9 +176,18 @@ class Rounds:
 
     # -- the model -------------------------------------------------------------------------
 
-    def _curve(self, theta: Array) -> tuple[Array, float, float]:
+    def _along(self, theta: Array) -> Array:
+        """Return the covariance of rows with their predictor, the constant's part left out."""
         along = self.frame.spread * theta
         along[0] = 0.0
+        return np.asarray(along)
+
+    def _curvature(self) -> Array:
+        """Return how rows spread, (p, p)."""
+        return np.diag(self.frame.spread)
+
+    def _curve(self, theta: Array) -> tuple[Array, float, float]:
+        along = self._along(theta)
         spread = math.sqrt(max(float(along @ theta), 1e-12))
         return along / spread, spread, float(theta[0])
 
@@ -191,7 +200,7 @@ class Rounds:
         scale = known * self.frame.rows * self.frame.kept
         if self.wide:
             return np.asarray(scale * curve.slope * self.frame.spread)
-        found = np.diag(curve.slope * self.frame.spread)
+        found = curve.slope * self._curvature()
         found += (curve.slope_tt - curve.slope) * np.outer(along, along)
         found[0, 1:] = found[1:, 0] = curve.slope_t * along[1:]
         return np.asarray(scale * found)
