@@ -31,7 +31,9 @@ from tacit.regression.generalised.numerics.links import Link
 
 __all__ = ["Descent", "turned"]
 
-_SCALE = {"logistic": 2.0, "poisson": 1.0}  # of log-odds and log-rates over rows
+# of log-odds and log-rates over rows, in the ridge's rule: rather too large, because the length of
+# what is found is measured afterwards
+_SCALE = {"logistic": 4.0, "poisson": 1.0}
 _ROOM = 1.3  # by which a direction may be longer than white
 _RIDGES = np.exp(np.linspace(math.log(1e-4), math.log(1e3), 150))  # of the largest slope
 _MOMENTUM = 0.9  # at most
