@@ -342,7 +342,7 @@ def test_several_holders_are_refused(kind):
         model.fit(sites)
     local = kind(NormalMean(), *([["mean"]] if kind is tc.StatisticSelector else []),
                  bounds=(0, 1), privacy=LOCAL)  # fmt: skip
-    with pytest.raises(ParameterError, match="pass one table, or one site|several sites add"):
+    with pytest.raises(ParameterError, match=r"pass one table, or one site|several sites add"):
         local.fit(sites)
 
 
