@@ -114,9 +114,7 @@ def fit(
     return estimator.fit(data)
 
 
-def settings(
-    inference: str, divergence: Any, coupled: bool, core: bool = False
-) -> dict[str, Any]:
+def settings(inference: str, divergence: Any, coupled: bool, core: bool = False) -> dict[str, Any]:
     """Return dispersions and restarts: nothing here has seen a held-out cell."""
     weigh = "choose" if coupled else "estimate" if divergence == "euclidean" else 1.0
     # the bound of variational Bayes has several maxima, and with a core so has the posterior
