@@ -47,6 +47,12 @@ def test_without_noise_there_is_one_answer():
     assert np.array_equal(drawn_grams(gram, 0.0, 9.0, 3, np.random.default_rng(0)), [gram] * 3)
 
 
+def test_draws_bear_noise_that_is_far_larger_than_it_should_be():
+    rng = np.random.default_rng(4)
+    drawn = drawn_grams(symmetric(rng, 4, 4000.0), 1.0, 100.0, 20, rng)
+    assert np.all(np.isfinite(drawn)) and np.linalg.eigvalsh(drawn).min() > -1e-6
+
+
 def made(link, grams, widths=1.0):
     size = grams.shape[1]
     wide = np.concatenate([[1.0], np.full(size - 1, widths)])

@@ -82,7 +82,8 @@ def _factors(rest: Array, largest: float, rng: np.random.Generator) -> Array:
     place = vectors * np.sqrt(begin)[:, None, :]
     magnitudes = largest * _MAGNITUDES / size
     tau = np.full(count, magnitudes[-1])
-    stiff = 6.0 * np.maximum(values[:, -1], level) + 1.0
+    # second derivatives are at most 6·‖L‖² + 2·‖N‖, and N may be far below zero too
+    stiff = 6.0 * np.maximum(np.abs(values).max(axis=1), level) + 1.0
     squares = np.sum(np.square(place), axis=(1, 2))
 
     def slope(at: Array) -> Array:
