@@ -57,6 +57,7 @@ class RowFunction:
         }
         self._own = [(layer, dict(vars(layer))) for layer in self.module.modules()]
         self._vectorised: bool | None = None  # not known before the first rows
+        self._written: tuple[RowFunction, list[Tape]] | None = None
 
     def _put_back(self) -> None:
         """Take away what layers were given as attributes, and give back what was replaced."""
@@ -90,6 +91,8 @@ class RowFunction:
         with torch.no_grad():
             if self._vectorised is None and len(rows):
                 self._vectorised = self._can_vectorise(rows[:_FEW], weights)
+                if not self._vectorised:
+                    self._write_out(rows[:_FEW], weights)
             if self._vectorised and len(rows):
                 return self._at_once(rows, weights)
             return torch.cat([self._alone(row, weights) for row in rows])
@@ -100,8 +103,22 @@ class RowFunction:
         return self.one(row, {n: w.clone() for n, w in given.items()})
 
     def _at_once(self, rows: Any, weights: Mapping[str, Any] | None) -> Any:
+        if self._written is not None:
+            own, place = self._written
+            place[0] = Tape()  # nobody reads it
+            return own._at_once(rows, {**self._weights, **(weights or {})})
         work = vmap(lambda row: self._alone(row, weights), randomness="different")
         return _quietly(lambda: work(rows))[:, 0]
+
+    def _write_out(self, rows: Any, weights: Mapping[str, Any] | None) -> None:
+        """Call recurrent layers as loops that are written out, where these can be vectorised."""
+        if not any(isinstance(layer, nn.RNNBase) for layer in self.module.modules()):
+            return
+        copied, place = recorded(self.module)
+        self._written = RowFunction(copied), place
+        self._vectorised = self._can_vectorise(rows, weights)
+        if not self._vectorised:
+            self._written = None
 
     def _can_vectorise(self, rows: Any, weights: Mapping[str, Any] | None) -> bool:
         """Whether rows at once give what they give alone: functions may have their own rules."""
