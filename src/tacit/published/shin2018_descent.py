@@ -173,7 +173,7 @@ class PrintedAgreement(OneAnswerAgreement):
             plain = Projection(settings.dimensions, self.task.items, int(rng.integers(2**63)))
         for number in range(settings.rounds + 1):
             if self.task.noisy:
-                gradient, _ = yield from self.gradient(number, v, drawn)
+                gradient, *_ = yield from self.gradient(number, v, drawn)
             else:
                 gradient = (yield Ask("whole", v=v)).total["gradient"]
                 if plain is not None:

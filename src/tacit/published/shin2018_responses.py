@@ -167,7 +167,7 @@ class PrintedResponsesAgreement(EveryItemAgreement):
         v, settings = v * START * np.sqrt(self.task.rank), self.settings
         for number in range(settings.rounds):
             if self.task.noisy:
-                gradient, _ = yield from self.gradient(number, v, drawn)
+                gradient, *_ = yield from self.gradient(number, v, drawn)
             else:
                 gradient = (yield Ask("whole", v=v)).total["gradient"]
             rate = settings.step_size / (number + 1)

@@ -11,9 +11,10 @@ it say more.
 **Nobody loses to a mean of their own.** A device's own offset costs nothing. Where nothing was
 learned about the mean of all, a person's mean may lie anywhere in the range beforehand, and is
 hardly shrunk. V counts only where the answers of all rounds are longer than noise alone would
-make them, by three standard deviations: below that it is a random V, and fitting it to one's own
-ratings only does harm. That looks at released answers and at the public law of their noise. Which
-of both a person's own ratings speak for is decided on the device.
+make them, by three standard deviations, and hold more signal than noise: below that it is next to
+a random V, and fitting it to one's own ratings only does harm. That looks at released answers and
+at the public law of their noise. Which of both a person's own ratings speak for is decided on the
+device.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Averaged(NamedTuple):
 
     gradient: Floats
     seen: float  # what answers are longer than noise makes them, in standard deviations
+    signal: float  # and in units of the noise itself
 
 
 class LocalMethod(RecommenderMethod):
@@ -153,11 +155,12 @@ class LocalAgreement(Agreement):
     def coordinate(self, start: Start) -> Coordinating:
         """Descend for k rounds; return the table of items."""
         _, v, drawn = self.first(start.seed)
-        task, settings, seen = self.task, self.settings, 0.0
+        task, settings, seen, signal = self.task, self.settings, 0.0, 0.0
         for number in range(settings.rounds):
             if task.noisy:
-                gradient, clear = yield from self.gradient(number, v, drawn)
+                gradient, clear, ratio = yield from self.gradient(number, v, drawn)
                 seen += clear / math.sqrt(settings.rounds)
+                signal += ratio / settings.rounds
             else:
                 found = yield Ask("whole", v=v)
                 gradient = found.total["gradient"] / len(found.sites)
@@ -167,7 +170,7 @@ class LocalAgreement(Agreement):
         middle, half = task.scale
         features, penalties = half * v, np.full((1, task.rank), RIDGE)
         if settings.own_offset:
-            learned = seen > _CLEAR or not task.noisy
+            learned = (seen > _CLEAR and signal > 1.0) or not task.noisy
             features = np.column_stack([np.ones(task.items), features * learned])
             penalties = _choices(task.rank, learned)
         return {

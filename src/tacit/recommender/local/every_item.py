@@ -192,7 +192,8 @@ class EveryItemAgreement(LocalAgreement):
             squares += np.einsum("ij,ijk->jk", rated**2, numbers**2)
         spread = np.sqrt(2.0) * float(np.linalg.norm(squares))
         excess = float(np.square(total).sum() - squares.sum())
-        return Averaged(total / task.people, excess / max(spread, 1e-300))
+        signal = excess / max(float(squares.sum()), 1e-300)
+        return Averaged(total / task.people, excess / max(spread, 1e-300), signal)
 
     def holder(self, name: str, data: Rated, gate: Gate, seed: int | None) -> RespondingRaters:
         """Return all devices."""

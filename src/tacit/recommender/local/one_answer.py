@@ -271,7 +271,8 @@ class OneAnswerAgreement(LocalAgreement):
         size = self.height * self.task.rank
         average = np.reshape(sums, (self.height, self.task.rank)) * (size / max(people, 1.0))
         gradient = average if projection is None else projection.back(average)
-        return Averaged(gradient, excess / (each * math.sqrt(2.0 * max(pairs, 1.0))))
+        signal = excess / max(each * people, 1e-300)
+        return Averaged(gradient, excess / (each * math.sqrt(2.0 * max(pairs, 1.0))), signal)
 
     def without_noise(self, gradient: Floats, rng: np.random.Generator) -> Floats:
         """Return Φ⁺Φ∇: what projecting costs stays without noise."""
