@@ -152,6 +152,12 @@ CASES = {
     "posterior, each person": (
         {"epsilon": 1.0, "delta": 0.0, "trust": "local",
          "mechanism": "randomized-response"}, 4000, truthful),
+    "posterior, a private number of people": (
+        {"epsilon": 1.0, "delta": 1e-5, "neighbours": "add-remove-one"}, 8000,
+        less_noise(3)),
+    "posterior, median of a private number of people": (
+        {"epsilon": 1.0, "delta": 1e-5, "neighbours": "add-remove-one",
+         "statistic": "median |x|"}, 1000, sharper(10)),
     "posterior, median": ({"epsilon": 1.0, "delta": 1e-3, "statistic": "median |x|"}, 1000,
                           sharper(10)),
     "statistic selector": ({"epsilon": 1.0, "delta": 1e-3}, 4000, less_noise(2)),
