@@ -145,8 +145,8 @@ def _rated():
         ({"method": None}, "options go with a method"),
         ({"method": ["gd"]}, "options go with a method"),
         ({"method": "groups", "options": {"levels": [["kind", [0, 1]]]}}, "levels are of 2 items"),
-        ({"method": "groups", "options": {"levels": [["kind"]]}}, "cannot be used"),
-        ({"method": "groups", "options": {"levels": 3}}, "cannot be used"),
+        ({"method": "groups", "options": {"levels": [["kind"]]}}, "levels must be"),
+        ({"method": "groups", "options": {"levels": 3}}, "levels must be"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_on_both_sides(changes, reason):

@@ -19,6 +19,7 @@ _COUNTED = (
     "standard errors count the privacy noise, and sampling by a rule for how far ratings spread; "
     "what somebody likes is known on their device alone"
 )
+_HIDDEN = "what was answered does not stand out of its noise: predictions are people's own means"
 _NO_BASE = "this method learns tastes alone: every item starts from the middle of the range"
 
 
@@ -42,7 +43,8 @@ def items_answer(model: Any, level: float) -> Answer:
         expected = _POPULAR
     else:
         limits = float(model.bounds[0]), float(model.bounds[1])
-    if not np.ptp(base) > 0.0:
+    nothing = not np.ptp(tastes["item"], axis=0).any()
+    if not np.ptp(base) > 0.0 and not nothing:
         moving = tastes["item"].shape[1]
         head = f"{len(names)} items have {moving} features each; {_NO_BASE}."
         return Answer(found.title, head, found.tables, (), pictures=found.pictures)
@@ -62,13 +64,18 @@ def items_answer(model: Any, level: float) -> Answer:
         (_COUNTED,) if told is not None else ("no standard errors are known",),
     )
     hidden = mostly_noise(base, errors)
-    warned = f"{len(hidden)} of {len(names)} items are mostly noise: they are near the mean."
+    warned = [f"{len(hidden)} of {len(names)} items are mostly noise: they are near the mean."]
+    head = (
+        f"{_said(table, 0, expected)} has the highest {expected}, {_said(table, -1, expected)} "
+        "the lowest."
+    )
+    if not np.ptp(base) > 0.0:
+        head, hidden = f"Nothing is known of {len(names)} items: {_HIDDEN}.", []
     return Answer(
         found.title,
-        f"{_said(table, 0, expected)} has the highest {expected}, {_said(table, -1, expected)} "
-        "the lowest.",
+        head,
         (table, *found.tables),
-        (warned,) if hidden else (),
+        tuple(warned) if hidden else (),
         pictures={
             "items": intervals(
                 "Best and worst items",
