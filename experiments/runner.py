@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,9 @@ def record(
         "date": datetime.date.today().isoformat(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}{'.quick' if quick else ''}.json"
+    # a part of a table is a file of its own, too
+    part = "".join(f"-{after}" for flag, after in pairwise(more) if flag == "--only")
+    path = folder / f"{name}{part}{'.quick' if quick else ''}.json"
     text = json.dumps({**about, **result}, ensure_ascii=False, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
     return path

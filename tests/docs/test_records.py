@@ -27,7 +27,9 @@ def test_a_record_says_where_it_comes_from(path):
     assert re.match(rf"python -m (experiments|benchmarks) {found['name']}\b", found["command"])
     assert found["form"] in ("quick", "full")
     assert (found["form"] == "quick") == ("--quick" in found["command"])
-    assert path.stem == found["name"] + (".quick" if found["form"] == "quick" else "")
+    part = re.search(r"--only (\w+)", found["command"])
+    stem = found["name"] + (f"-{part[1]}" if part else "")
+    assert path.stem == stem + (".quick" if found["form"] == "quick" else "")
     assert re.fullmatch(r"[0-9a-f]{10}", found["commit"]), "record from a commit, without changes"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
     assert found["rows"] or found["checks"]
