@@ -341,8 +341,8 @@ def variance_of_products(
 def expected_chances(means: Floats, variances: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance of 1/(1 + e^(−ψ)) for Gaussian ψ, by Gauss–Hermite quadrature.
 
-    >>> [float(found.round(4)) for found in expected_chances(np.zeros(1), np.ones(1))]
-    [0.5, 0.0433]
+    >>> [found.round(4).tolist() for found in expected_chances(np.zeros(1), np.ones(1))]
+    [[0.5], [0.0434]]
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     shares, first = weights / weights.sum(), np.zeros(len(means))
