@@ -50,7 +50,7 @@ EPSILONS, SIZES, TABLES = (0.1, 1.0, 10.0), (100, 1_000, 10_000, 100_000), 1_000
 MORE = 4 * TABLES  # where a bar is missed
 DELTA = 1e-6
 CHUNK = 50
-QUICK = {"tables": 40, "sizes": (1_000,), "epsilons": (1.0,), "shapes": ("normal", "lognormal")}
+QUICK = {"tables": 20, "sizes": (1_000,), "epsilons": (1.0,), "shapes": ("normal", "lognormal")}
 OPTIONS = {
     "--processes": {"type": int, "default": 2, "help": "how many run at once"},
     "--only": {"default": "", "help": "summaries or regressions"},

@@ -445,6 +445,7 @@ def test_features_are_functions_of_a_row_or_refused(name):
     assert ledger.spent.epsilon == 0.0
 
 
+@pytest.mark.slow  # such features are tried row by row
 def test_features_that_keep_something_are_left_as_they_were():
     class Counting(Adding):
         def keep(self, x):
