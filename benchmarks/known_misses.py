@@ -17,15 +17,11 @@ KNOWN_MISSES: dict[str, dict[str, str]] = {
     },
     "mutants": {},
     "cold-start": {
-        "regression: first − second, s": (
-            "the sampler is 94 small functions, each of which Numba types and compiles by itself: "
-            "about 20 s on a busy machine, which `tacit warm-up` spends beforehand"
-        ),
         "factorization: sgld, counts: first − second, s": (
-            "four kernels over members' cells take most of 8 s, measured on a busy machine"
+            "four kernels over members' cells take most of 6 s, measured on a busy machine"
         ),
         "tacit demo: first − second, s": "6.5 s, measured on a busy machine",
-        "all in one cache: first − second, s": "a regression alone takes as much",
+        "all in one cache: first − second, s": "not measured since regressions compile one kernel",
     },
     "sampler-defaults": {
         "largest error of maximum likelihood, over a constant's": (
