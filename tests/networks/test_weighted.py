@@ -179,7 +179,7 @@ COLUMNS = {
 def test_categories_are_looked_up_and_a_column_says_what_rows_count(tmp_path):
     model = PrivateDropoutClassifier(
         (16,), columns=tc.Columns(COLUMNS), target="ill", normalize="embed", weights="share",
-        rows=2500, privacy=Privacy(8, 1e-5),
+        rows=2500, privacy=Privacy(8, 1e-5), training=Training(steps=100, samples=5),
     ).fit(visits())  # fmt: skip
     assert model.score(visits(seed=3)) > 0.8
     names = [name for name, _ in model.module_.named_parameters()]
