@@ -21,7 +21,7 @@ KNOWN_MISSES: dict[str, dict[str, str]] = {
         "factorization: sgld, counts: first − second, s": (
             "5.5 s: four kernels over members' cells, of about a second each"
         ),
-        "network: first − second, s": "5.8 s, most of which is importing torch",
+        "network: first − second, s": "5.8 s",
         "all in one cache: first − second, s": "23.6 s",
     },
     "sampler-defaults": {
